@@ -1,4 +1,4 @@
-"""What runs measured: the digest of their logs, and the report made of it.
+"""The figures of runs: the digest of their logs, and the report made from it.
 
 `bench` reads the log directories that `loadgen` writes (bench/SCHEMA.md), and nothing else. It never imports `broker`.
 """

@@ -1,6 +1,6 @@
-"""A program that answers questions in an environment of its own, whose packages an endpoint and its tests do without.
+"""A program that answers questions in its own environment, whose packages endpoints and their tests do without.
 
-Owns: the process, and that nobody waits for it for ever. Must never: take silence for an answer.
+Owns: the process, and a limit on every wait for it. Must never: take silence for an answer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Final, Self
 from ingeborg.bench.errors import BenchError
 
 ANSWER_S: Final = 300.0
-"""For an answer: far more than any takes on a busy machine."""
+"""The longest wait for an answer: far more than any takes on a busy machine."""
 
 
 class Asked:
-    """The process: ``program``, a source file, run by ``python``, an interpreter that has what it imports. ``name``:
-    what it is called; ``remedy``: how such an interpreter is got. A line of JSON is a question, and the next one its
-    answer. Raises ``BenchError``: there is no such interpreter, or no answer."""
+    """The process: ``program``, a source file, run by ``python``, an interpreter that has the imports. ``name``: the
+    program's name in errors; ``remedy``: how to get such an interpreter. A line of JSON is a question, and the next one
+    its answer. Raises ``BenchError``: there is no such interpreter, or no answer."""
 
     def __init__(self, python: str, program: Path, *, name: str, remedy: str) -> None:
         self._what = f"{python} {program.name}"
@@ -42,11 +42,11 @@ class Asked:
         self._process.communicate()
 
     def ask(self, question: Any) -> Any:
-        """One question, and its answer."""
+        """Ask one question; return its answer."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        # Whether it does not read, or says half a line: its end ends the waiting.
+        # It may read nothing, or write half a line: ending it ends the wait.
         timer = threading.Timer(ANSWER_S, self._give_up)
         timer.start()
         try:

@@ -1,8 +1,8 @@
 """The `bench` command: start rivals, digest and check run logs, make the report, print the summary.
 
-Owns arguments, exit codes (0 done, 1 failed, 2 wrong usage or a missing extra, 130 interrupted; missed goals are said,
-and are no failure; what `check` finds is one) and what the user sees of errors. Spark is loaded only by the command
-that needs it; a library that is not installed is the trouble of its own command only.
+Owns arguments, exit codes (0 done, 1 failed, 2 wrong usage or a missing extra, 130 interrupted; missed goals are
+reported and are no failure, but a finding of `check` is one) and the errors that the user sees. Only the command that
+needs Spark loads it; a library that is not installed stops only the command that needs it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ingeborg.bench.text import statements, summary
 SPARK_LOG = "spark.log"
 
 DRIVER_MEMORY = "4g"
-"""Enough for ten million events on two cores (docs/digest.md); Java takes of it what it needs."""
+"""Enough for ten million events on two cores (docs/digest.md); Java takes the part that it needs."""
 
 NOTES_MAX = 20
-"""Notes on runs that are printed: a hundred runs without machine.csv would bury the first."""
+"""The most notes on runs that are printed: a hundred runs without machine.csv would bury the first."""
 
 _EPILOG = """\
 examples:
   bench digest runs/2026-03-01 --out digest          figures of one run, or of all runs below a directory
   bench summary digest                               the tables, in the terminal
-  bench report digest --out report.html              the page (and summary.md beside it)
+  bench report digest --out report.html              the page (with summary.md next to it)
   bench convert digest --out digest.parquet          the digest as one small file, to be kept; and back
-  bench check causal runs/2026-03-01                 did anything come before what it depends on?
+  bench check causal runs/2026-03-01                 did anything arrive before the message it depends on?
   bench compare bench/matrices/thesis.toml --out c   several systems under several workloads, in one report
   bench rivals up rabbitmq nats                       real servers on loopback, to run loadgen against
 Each command has its own --help.
@@ -47,7 +47,7 @@ _DIGEST = f"the folder that `bench digest` wrote, or a file {kept.NAME}"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     options = _parser().parse_args(arguments)
-    # As Ctrl-C: what a command has started (servers, a generator) is stopped on its way out.
+    # As with Ctrl-C: on its way out a command stops what it started (servers, a generator).
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return int(options.command(options))
@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RUN",
         help="directory of a run, or of many runs at any depth: any path that Spark can read",
     )
-    command.add_argument("--out", required=True, metavar="DIR", help="where the digest goes; made if it is not there")
+    command.add_argument("--out", required=True, metavar="DIR", help="where the digest goes; created if missing")
     command.add_argument("--fresh", action="store_true", help="compute again what DIR holds already")
     _add_spark(command)
     command.set_defaults(
@@ -99,8 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "report",
         help="write the report of a digest: one HTML page",
-        description="Write one self-contained HTML page, and summary.md beside it: goals met or missed, systems beside "
-        "each other with their ratios, plots over topics and over time, and how it was measured.",
+        description="Write one self-contained HTML page, and summary.md next to it: goals met or missed, systems "
+        "compared by their ratios, plots over topics and over time, and how it was measured.",
     )
     command.add_argument("digest", metavar="DIGEST", help=_DIGEST)
     command.add_argument("--out", required=True, metavar="FILE.html", help="where the page goes")
@@ -178,7 +178,7 @@ def _add_spark(command: argparse.ArgumentParser) -> None:
 def _add_absent(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, error: ModuleNotFoundError
 ) -> None:
-    """A command whose libraries are not installed: it says so, and the others work."""
+    """Report that a command's libraries are not installed; the other commands work."""
     command = commands.add_parser(name, help=f"not installed ({error})")
     command.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -196,7 +196,7 @@ def digest(
     master: str = "local[*]",
     driver_memory: str = DRIVER_MEMORY,
 ) -> int:
-    """Digest the runs in and below these paths into `out`, and say so. Raises BenchError."""
+    """Digest the runs in and below these paths into `out`, and print what was done. Raises BenchError."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -218,7 +218,7 @@ def digest(
 
 
 def say_notes(runs: Sequence[Json]) -> None:
-    """What a reader must know before believing the figures, a line each."""
+    """Print, a line each, the notes that a reader must know before believing the figures."""
     notes = [f"  {run['run']}: {note}" for run in runs for note in statements.notes(run)]
     for note in notes[:NOTES_MAX]:
         print(summary.plain(note))
@@ -227,7 +227,7 @@ def say_notes(runs: Sequence[Json]) -> None:
 
 
 def write_report(source: Path, page: Path) -> int:
-    """Write the page of the digest at `source`, and summary.md beside it. Raises BenchError."""
+    """Write the page of the digest at `source`, with summary.md next to it. Raises BenchError."""
     document, tables = forms.read(source)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # The demo, as `make demo` runs it: two endpoint processes on a fresh embedded store, some seconds of radio (or of a
-# recorded now-playing log), the digest by Spark, the report. Everything it writes lies in one new folder under runs/.
+# recorded now-playing log), the digest by Spark, the report. It writes everything into one new folder under runs/.
 #
 #   DURATION  seconds of load (20)
-#   REPLAY    a now-playing log (CSV, gzip or not) to replay instead of the made-up radio
+#   REPLAY    a now-playing log (CSV, gzipped or plain) to replay instead of the made-up radio
 #   RUN       the folder to write to (runs/demo-<time>)
 #
-# Ends with 0 only if every step did and nothing was lost. However it ends, it leaves no process behind.
+# Ends with 0 only if every step did and nothing was lost. In any case it leaves no process behind.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -14,15 +14,15 @@ bin=.venv/bin
 duration=${DURATION:-20}
 replay=${REPLAY:-}
 run=${RUN:-runs/demo-$(date +%Y%m%d-%H%M%S)}
-# Two endpoints open an empty LMDB directory in a second or two; a loaded machine is given its time, but not for ever.
+# Two endpoints open an empty LMDB directory in a second or two; a loaded machine gets more time, up to a limit.
 ready_seconds_max=30
-# An orderly leave hands over and drains; `serve` itself ends its endpoints 20 s after their drain-time (5 s). Longer
-# than this is a defect that the demo must show, not wait for.
+# An orderly leave hands over and drains; `serve` itself ends its endpoints 20 s after their drain-time (5 s). If it takes
+# longer than this, the demo must show that defect, not wait.
 stop_seconds_max=30
-# A run that is cut short waits for what is under way, and then closes its connections.
+# An interrupted run waits for messages under way, and then closes its connections.
 step_seconds_max=60
 
-# The demo is the same for everybody, whatever they have set for endpoints of their own.
+# The demo is the same for every user: it ignores settings for their own endpoints.
 unset "${!INGEBORG_@}"
 
 serve_pid=
@@ -36,11 +36,11 @@ fail() {
     exit 1
 }
 
-# Everything is started as a process group of its own (set -m): Ctrl-C reaches this script alone, which then ends the rest
-# in its order.
+# Every program starts in its own process group (set -m): Ctrl-C reaches this script alone, which then ends the rest in
+# order.
 alive() { [ -n "$1" ] && kill -0 "$1" 2>/dev/null; }
 
-# A tenth of a second, or until a signal comes, which does not reach the process that sleeps.
+# Sleep a tenth of a second, or until a signal comes, which does not reach the process that sleeps.
 pause() {
     set -m
     sleep 0.1 &
@@ -80,7 +80,7 @@ stop_serve() {
     }
 }
 
-# step COMMAND…: runs it so that a signal reaches this script at once and not only when the command is through.
+# step COMMAND…: runs it so that a signal reaches this script at once, not only after the command.
 step() {
     local status=0
     set -m
@@ -92,11 +92,11 @@ step() {
     return "$status"
 }
 
-# The step under way before the endpoints that it uses; then what was started just now and has no name here yet.
+# End the step under way before the endpoints that it uses; then any job that has just started and has no name here yet.
 leave() {
     local status=$? pid
     trap - EXIT
-    # A process that the same signal has just ended is not worth a line of the shell's.
+    # Keep the shell from reporting a process that the same signal has just ended.
     jobs >/dev/null
     trap 'kill_all' INT TERM
     ! alive "$step_pid" || end "$step_pid" "$step_seconds_max" || true
@@ -112,7 +112,7 @@ leave() {
     exit "$status"
 }
 
-# Of a second signal: nobody waits for an orderly end any more.
+# On a second signal: kill everything, without an orderly end.
 kill_all() {
     local pid
     for pid in $(jobs -p); do
@@ -125,10 +125,10 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 mkdir -p "$run"
 
-# A log that cannot be replayed is refused before anything is started for it.
+# Reject a log that cannot be replayed before anything starts.
 [ -z "$replay" ] || step "$bin/loadgen" preview "$replay" --duration-s "$duration" >"$run/preview"
 
-# Both ports of the pair are free at this moment; serve fails, and says so, if somebody takes one in between.
+# Both ports are free at this moment; if another program takes one in between, serve fails and says so.
 step "$bin/python" -c 'from ingeborg.bench.starting.ports import claim; print(claim(2).first)' >"$run/port"
 port=$(<"$run/port")
 
@@ -150,8 +150,8 @@ while mapfile -t urls < <(endpoint_urls) && [ "${#urls[@]}" -lt 2 ]; do
 done
 printf '%s\n' "${urls[@]}"
 
-# generate COMMAND…: a step that may end with 3, loadgen's word for "done, but deliveries or connections were lost": there
-# is a log to make figures of, and the demo fails in the end.
+# generate COMMAND…: a step that may end with 3, loadgen's code for "done, but deliveries or connections were lost": the
+# log still gives figures, and the demo fails at the end.
 lost=
 generate() {
     local status=0
@@ -171,7 +171,7 @@ fi
 
 say "stopping the endpoints"
 stop_serve
-# The store has served its purpose, and a map of it per demo would fill the disk; logs and figures stay.
+# The store has served its purpose, and one per demo would fill the disk; logs and figures stay.
 rm -rf "$run/store"
 
 say "digest (Spark)"

@@ -1,7 +1,7 @@
-"""Units of a plan: each is run once and kept by itself, so that a run that was cut short goes on where it was.
+"""Units of a plan: each runs once and is kept separately, so that an interrupted run continues where it stopped.
 
-Owns: that results of another plan, or of other sources, are not mixed; that what is kept is whole; the processes that
-run units. Must never: know what a unit is.
+Owns: keeping results of different plans, or of different sources, apart; that every kept file is complete; the
+processes that run units. Must never: know what a unit is.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ import orjson
 from ingeborg.bench.errors import BenchError, UsageError
 
 PLAN: Final = "plan.json"
-"""The file of a result that says of which plan, and of which sources, it is."""
+"""The file of a result that names its plan and its sources."""
 
 SAY_S: Final = 10.0
-"""Between two lines that say how many are done."""
+"""Seconds between two lines that report how many units are done."""
 
 Job = TypeVar("Job")
 
 
 def add_processes(command: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--processes`` to a command that runs so many of ``what`` at once."""
+    """Add ``--processes`` to a command that runs several ``what`` at once."""
     cores = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
     command.add_argument(
         "--processes",
         type=int,
         default=cores,
         metavar="N",
-        help=f"run so many {what} at once (default: as many as there are cores, %(default)s)",
+        help=f"run this many {what} at once (default: as many as there are cores, %(default)s)",
     )
 
 
 def check_processes(count: int) -> None:
-    """Raises ``BenchError``: it is too few."""
+    """Check the number of processes. Raises ``BenchError``: it is too low."""
     if count < 1:
         raise UsageError("--processes has to be 1 or more")
 
 
 def fingerprint(folders: Iterable[Path], without: Collection[str] = ()) -> str:
-    """Of the Python sources below these folders, but for files and folders of these names."""
+    """Return a hash of the Python sources below these folders, without files and folders of the names ``without``."""
     digest = hashlib.blake2b(digest_size=8)
     for folder in folders:
         for path in sorted(folder.rglob("*.py")):
@@ -62,7 +62,7 @@ def fingerprint(folders: Iterable[Path], without: Collection[str] = ()) -> str:
 
 
 def hold(out: Path, wanted: dict[str, Any]) -> None:
-    """Make a folder for the results of a plan. Raises ``BenchError``: it holds those of another one."""
+    """Make a folder for the results of a plan. Raises ``BenchError``: it holds those from another plan."""
     path = out / PLAN
     try:
         if path.is_file():
@@ -83,8 +83,8 @@ def hold(out: Path, wanted: dict[str, Any]) -> None:
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Nobody else runs units into this folder, which is there, until the end of the block. Raises ``BenchError``:
-    somebody does."""
+    """Keep other processes from running units into this folder, which exists, until the end of the block. Raises
+    ``BenchError``: another one does."""
     folder = os.open(out, os.O_RDONLY)
     try:
         try:
@@ -97,7 +97,7 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def keep(path: Path, rows: Iterable[Any]) -> None:
-    """A line of JSON for each, in a file that is there whole or not at all."""
+    """Write a line of JSON for each row, into a file that appears complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
@@ -107,10 +107,10 @@ def keep(path: Path, rows: Iterable[Any]) -> None:
 def run(
     work: Callable[[Job], object], jobs: Sequence[Job], processes: int, *, fresh: bool = False
 ) -> Iterator[tuple[int, float]]:
-    """Do them in processes of their own, and yield after each how many are done, and after how many seconds. ``work``:
-    a function that can be named in another process. ``fresh``: a process for each, so that memory is given back.
+    """Run the units in separate processes. After each, yield how many are done, and after how many seconds. ``work``: a
+    function that can be named in another process. ``fresh``: a process for each, so that memory is given back.
 
-    An interrupt ends this process alone, and that one ends the others."""
+    An interrupt reaches this process only, which ends the others."""
     if not jobs:
         return
     begun = time.monotonic()
@@ -126,8 +126,8 @@ def run(
 
 
 def run_streams(work: Callable[[Job], object], due: Sequence[Job], planned: int, processes: int) -> None:
-    """``run``, where a unit is a stream; what is done is said."""
-    print(f"{planned} streams, {planned - len(due)} of them done before", flush=True)
+    """``run`` for units that are streams; print the progress."""
+    print(f"{planned} streams, {planned - len(due)} done before", flush=True)
     said_s = spent_s = 0.0
     for done, spent_s in run(work, due, processes):
         if spent_s - said_s >= SAY_S:

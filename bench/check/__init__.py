@@ -1,1 +1,1 @@
-"""Checks of what a log says: was what was promised kept?"""
+"""Checks of a run's log: were the promises kept?"""

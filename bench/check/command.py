@@ -28,7 +28,7 @@ def add(
         "causal",
         help="did any connection get a message before one on which it depends?",
         description="Find every connection that got a message before another on which it depends (sent or received by "
-        "its publisher before, or by a chain of these), and name both and the chain. Each run is judged by itself. "
+        "its publisher before, or by a chain of these), and name both and the chain. Each run is judged separately. "
         "Exit code 0: there is none; 1: there are some, or the check failed.",
     )
     command.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many runs at any depth")
@@ -37,7 +37,7 @@ def add(
         type=text.shown,
         default=text.SHOWN,
         metavar="N",
-        help=f"violations shown of a run (default: %(default)s), and {text.SHOWN_MAX} of all together at most",
+        help=f"violations shown of a run (default: %(default)s), and at most {text.SHOWN_MAX} in all",
     )
     command.add_argument("--out", type=Path, metavar="FILE.json", help="also write the verdicts there")
     add_spark(command)

@@ -1,6 +1,6 @@
-"""`bench compare`: run a matrix, digest all of it, write one report.
+"""`bench compare`: run a matrix, digest its logs, write one report.
 
-Owns its arguments and the order of the three steps, and what is kept beside the report so that it can be made again.
+Owns its arguments, the order of the three steps, and the files kept with the report so that it can be made again.
 Exit codes as in `ingeborg.bench.cli`: a cell that failed is a result; a comparison without any result has failed.
 """
 
@@ -20,13 +20,13 @@ from ingeborg.bench.errors import BenchError, UsageError
 REPETITIONS_MAX = 100
 
 DIGEST = "digest"
-"""The digest's folder, among the logs: `--resume` takes from it what is computed already."""
+"""The digest's folder, among the logs: `--resume` takes finished figures from it."""
 
 _EPILOG = """\
-DIR gets: the matrix and its workload files, comparison.json (how each cell ended), digest.parquet (figures of all runs)
-and report.html with summary.md: what is worth keeping. The report is made again from digest.parquet alone by
-`bench report DIR/digest.parquet --out FILE.html`. logs/ has everything measured, and logs/digest/ its figures as CSV;
-both are large. Cut short by Ctrl-C? The same command with --resume goes on.
+DIR gets the files worth keeping: the matrix and its workload files, comparison.json (how each cell ended),
+digest.parquet (figures of all runs) and report.html with summary.md. `bench report DIR/digest.parquet --out FILE.html`
+makes the report again from digest.parquet alone. logs/ has all raw logs, and logs/digest/ the figures as CSV; both are
+large. Interrupted by Ctrl-C? Run the same command with --resume.
 """
 
 
@@ -35,7 +35,7 @@ def add(
     digest: Callable[[list[str], Path], int],
     report: Callable[[Path, Path], int],
 ) -> None:
-    """Add the command; ``digest`` and ``report`` are what the commands of these names do."""
+    """Add the command; ``digest`` and ``report`` are the functions of the commands with these names."""
     command = commands.add_parser(
         "compare",
         help="run several systems under several workloads, and report them side by side",
@@ -51,7 +51,7 @@ def add(
         "--repeat", type=int, default=1, metavar="N", help="rounds over the whole matrix (default: %(default)s)"
     )
     command.add_argument("--last", type=int, metavar="N", help="most topics of every topics workload")
-    command.add_argument("--resume", action="store_true", help="go on with the comparison in DIR")
+    command.add_argument("--resume", action="store_true", help="continue the comparison in DIR")
     command.set_defaults(command=lambda options: _compare(options, digest, report))
 
 
@@ -60,12 +60,12 @@ def _compare(
 ) -> int:
     if not 1 <= options.repeat <= REPETITIONS_MAX:
         raise UsageError(f"--repeat has to be from 1 to {REPETITIONS_MAX}")
-    kept.require()  # asked for now, and not when half an hour has been measured
+    kept.require()  # now, not after half an hour of measuring
     chosen = _chosen(matrix.read(options.matrix), options.only, options.last)
-    run.check(chosen)  # likewise, and before a server is started
+    run.check(chosen)  # also before a server starts
     out: Path = options.out
     if not options.resume and out.exists() and any(out.iterdir()):
-        raise BenchError(f"{out} is not empty: --resume goes on with the comparison in it, if there is one")
+        raise BenchError(f"{out} is not empty: to continue the comparison in it, add --resume")
     try:
         out.mkdir(parents=True, exist_ok=True)
         shutil.copy(options.matrix, out / "matrix.toml")
@@ -79,7 +79,7 @@ def _compare(
     comparison.run()
     logs = comparison.logs
     if not logs:
-        raise BenchError(f"no run has brought anything: {out / RECORD} says why")
+        raise BenchError(f"no run has produced anything: {out / RECORD} says why")
     folder, file = out / LOGS / DIGEST, out / kept.NAME
     status = digest([str(path) for path in logs], folder)
     if status:
@@ -89,7 +89,7 @@ def _compare(
 
 
 def _chosen(whole: matrix.Matrix, only: list[str] | None, last: int | None) -> matrix.Matrix:
-    """The part of the matrix that was asked for."""
+    """Return the part of the matrix that the options select."""
     workloads, systems = whole.workloads, whole.systems
     if only:
         known = {item.name for item in workloads} | {item.name for item in systems}

@@ -1,22 +1,22 @@
-"""Which systems are compared under which workloads: a matrix, read from a TOML file.
+"""The systems and workloads of a comparison: a matrix, read from a TOML file.
 
 Owns: what a matrix file may say (unknown keys are an error), and the order of its cells. Must never: start anything.
 
-    [workloads.traffic]                # a name; the file beside says the kind
+    [workloads.traffic]                # a name; the file next to the matrix says the kind
     file = "../workloads/traffic.toml"
     kind = "traffic"
     processes = 2                      # of the generator
-    time_limit_s = 240                 # then the run is cut short, which keeps what it measured
+    time_limit_s = 240                 # then the run is cut short, and keeps its measurements
 
     [systems.rabbitmq]                 # a name; unique
     system = "rabbitmq"                # as `bench rivals` or loadgen call it; "ingeborg": this broker
-    dedup = ["traffic"]                # workloads in which the deduplication layer stands in front
+    dedup = ["traffic"]                # workloads in which the deduplication layer is in front
     skip = []                          # workloads it does not run
     options = { topics = { last = 4096 } }      # settings of a workload, for this system only
 
-Of this broker only: `variant`, `serve` (arguments of `ingeborg serve`), `lines` (true: several messages share a frame
-between it and the generator), `store` (`lmdb`, or `riak`: the cluster that INGEBORG_TEST_RIAK names, and skipped
-without it). Of the others: `variant`, behind which the release is named.
+For this broker only: `variant`, `serve` (arguments of `ingeborg serve`), `lines` (true: several messages share a frame
+between it and the generator), `store` (`lmdb`, or `riak`: the cluster that INGEBORG_TEST_RIAK names; skipped without
+it). For the others: `variant`, followed by the release.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from typing import Any
 from ingeborg.bench.errors import BenchError
 
 WORKLOAD_KINDS = ("traffic", "topics", "radio", "replay", "causal")
-#: What a matrix can name, by its name in `bench rivals` (but `mqtt`), and the adapter of loadgen that drives it.
+#: The systems that a matrix can name, as `bench rivals` does (except `mqtt`), and the adapter of loadgen that drives
+#: each.
 SYSTEMS = {
     "ingeborg": "ingeborg",
     "rabbitmq": "rabbitmq",
@@ -48,7 +49,7 @@ TIME_LIMIT_S_MAX = 24 * 3600
 
 @dataclass(frozen=True)
 class Workload:
-    """``file``: of its settings. ``options``: settings that override the file's."""
+    """``file``: the file of its settings. ``options``: settings that override the file's."""
 
     name: str
     kind: str
@@ -75,7 +76,7 @@ class System:
 
     @property
     def adapter(self) -> str:
-        """What loadgen calls it: two releases of one system have one adapter."""
+        """Return its name in loadgen: two releases of one system have one adapter."""
         return SYSTEMS[self.system]
 
 
@@ -105,8 +106,8 @@ class Matrix:
     systems: list[System]
 
     def cells(self, repetitions: int) -> Iterator[Cell]:
-        """Every system under every workload that it runs. Repetitions are rounds over all systems, so that a slow spell
-        of the machine does not fall on one of them alone."""
+        """Yield every system under each of its workloads. Repetitions are rounds over all systems, so that a slow spell
+        of the machine does not hit only one system."""
         for repetition in range(1, repetitions + 1):
             for workload in self.workloads:
                 for system in self.systems:
@@ -115,7 +116,7 @@ class Matrix:
 
 
 def read(file: Path) -> Matrix:
-    """The matrix of a file. ``BenchError`` names the file and what does not fit."""
+    """Return the matrix of a file. ``BenchError`` names the file and what does not fit."""
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -179,7 +180,7 @@ def _system(file: Path, name: str, table: Mapping[str, Any], workloads: set[str]
     if made.system != "ingeborg" and (made.serve or "store" in table or "lines" in table):
         raise BenchError(f"{file}: {where}: serve, store and lines are this broker's, not {made.system}'s")
     if made.system == "ingeborg" and made.dedup:
-        raise BenchError(f"{file}: {where}: dedup: this broker drops duplicates by itself")
+        raise BenchError(f"{file}: {where}: dedup: this broker already drops duplicates")
     return made
 
 

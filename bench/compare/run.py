@@ -1,7 +1,7 @@
 """Runs a matrix: every system under every workload, each on a fresh server, one after the other.
 
-Owns: what a cell's outcome is, and `comparison.json`, from which a comparison that was cut short goes on. Must never:
-measure (loadgen does), or run two cells at once.
+Owns: the outcome of a cell, and `comparison.json`, from which an interrupted comparison continues. Must never: measure
+(loadgen does), or run two cells at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DONE, CUT, FAILED, SKIPPED = "done", "cut short at its time limit", "failed", "s
 
 
 def check(matrix: Matrix) -> None:
-    """That every recorded log can be replayed as its cells want it. ``BenchError`` names the first that cannot."""
+    """Check that every recorded log can be replayed as its cells need it. ``BenchError`` names the first failure."""
     checked: list[list[str]] = []
     for cell in matrix.cells(1):
         settings = ["--workload", str(cell.workload.file), *_options(cell)]
@@ -51,7 +51,7 @@ def check(matrix: Matrix) -> None:
 
 
 class Comparison:
-    """Of ``matrix`` in the directory ``out``. ``say``: what a person is told."""
+    """Runs ``matrix`` into the directory ``out``. ``say`` gets each line of progress."""
 
     def __init__(self, matrix: Matrix, out: Path, say: Callable[[str], None], *, repetitions: int) -> None:
         self._cells = list(matrix.cells(repetitions))
@@ -60,7 +60,8 @@ class Comparison:
         self._record: dict[str, dict[str, Any]] = {}
 
     def resume(self) -> None:
-        """Take what a former attempt in ``out`` has finished as done. ``BenchError`` if its record cannot be read."""
+        """Take the cells that an earlier attempt in ``out`` finished as done. ``BenchError``: its record cannot be
+        read."""
         file = self._out / RECORD
         if file.exists():
             try:
@@ -70,12 +71,12 @@ class Comparison:
 
     @property
     def logs(self) -> list[Path]:
-        """Directories of the cells that have brought something."""
+        """Return the directories of the cells that produced logs."""
         found = [self._out / LOGS / cell.name for cell in self._cells]
         return [path for path in found if any(path.glob("**/run.json"))]
 
     def run(self) -> None:
-        """Every cell that is not done. A cell that fails is a result, and does not stop the others."""
+        """Run every cell that is not done. A failed cell is a result, and does not stop the others."""
         for number, cell in enumerate(self._cells, start=1):
             if self._record.get(cell.name, {}).get("outcome") in (DONE, CUT, FAILED):
                 continue
@@ -98,7 +99,7 @@ class Comparison:
             time.sleep(_REST_S)
 
     def _cell(self, cell: Cell) -> tuple[str, str, servers.Running | None]:
-        """Its outcome, why, and what ran, if anything did."""
+        """Return its outcome, the reason, and the system that ran, if one did."""
         log = self._out / LOGS / cell.name
         shutil.rmtree(log, ignore_errors=True)
         layer = cell.workload.name in cell.system.dedup
@@ -156,14 +157,15 @@ def _options(cell: Cell) -> list[str]:
 
 
 def _variant(cell: Cell, running: servers.Running) -> str:
-    """What tables name the system by, besides its name: how it is set up; of others also the release and its year."""
+    """Return the words with which tables qualify the system's name: its set-up; for rivals also the release and its
+    year."""
     release = "" if cell.system.system == "ingeborg" else releases.written(running.version, running.year)
     return ", ".join(filter(None, (cell.system.variant, release)))
 
 
 def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
-    """Exit status of the generator, and whether it was cut short at the limit."""
-    # In a session of its own: it gets one signal, from here, and not a second one from a terminal's Ctrl-C.
+    """Return the exit status of the generator, and whether the limit cut it short."""
+    # In its own session: it gets one signal, from here, and not a second one from a terminal's Ctrl-C.
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         try:
@@ -186,7 +188,7 @@ def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
 
 
 def _why(log: Path) -> str:
-    """What the failed run of a cell says: the last one, in a series."""
+    """Return the reason of a cell's failed run; in a series, of the last one."""
     for file in sorted(log.glob("**/run.json"), reverse=True):
         failed = json.loads(file.read_text(encoding="utf-8")).get("failed")
         if failed:

@@ -1,7 +1,7 @@
-"""Everything that has to run for a cell of a comparison: the system, and the Redis of the deduplication layer.
+"""The processes that a cell of a comparison needs: the system, and the Redis of the deduplication layer.
 
-Owns: starting and stopping this broker as a user would (`ingeborg serve`), and asking `ingeborg.bench.rivals` for the
-others. Must never: leave a process behind, or know a workload.
+Owns: starting and stopping this broker as a user would (`ingeborg serve`), and starting the others through
+`ingeborg.bench.rivals`. Must never: leave a process behind, or know a workload.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Skipped(BenchError):
 
 
 class Running(NamedTuple):
-    """``urls``: of the system; ``version``: as it says itself, if it does; ``dedup_url``: of the layer's Redis;
-    ``year``: in which that version was released, where it is known; ``inside``: of this broker's endpoints, where their
-    metrics are, if not at ``urls``."""
+    """``urls``: the system's; ``version``: as the system reports it, if it does; ``dedup_url``: the layer's Redis;
+    ``year``: the release year of that version, if known; ``inside``: the metrics URLs of this broker's endpoints, if
+    they differ from ``urls``."""
 
     urls: list[str]
     version: str
@@ -44,8 +44,8 @@ class Running(NamedTuple):
 def running(
     system: System, state: Path, *, layer: bool, prepare: Callable[[str], None] = lambda store: None
 ) -> Iterator[Running]:
-    """The system, started on an empty store, until the block ends. ``prepare``: given this broker's store (as `--store`
-    takes it), before its start. ``Skipped``, ``BenchError``."""
+    """Start the system on an empty store, and stop it at the end of the block. ``prepare`` gets this broker's store (as
+    `--store` takes it) before the start. Raises ``Skipped``, ``BenchError``."""
     with contextlib.ExitStack() as stack:
         dedup_url = None
         if layer:
@@ -53,7 +53,7 @@ def running(
         if system.system == "ingeborg":
             broker = stack.enter_context(_broker(system, state / "ingeborg", prepare))
             inside = broker.inside if broker.inside != broker.urls else ()
-            # It is of the same installation as we are, and so of the same version.
+            # It belongs to the same installation as this process, and so has the same version.
             yield Running(broker.urls, version("ingeborg"), dedup_url, inside=inside)
             return
         server = stack.enter_context(_rival(system.system, state))
@@ -80,9 +80,9 @@ def _broker(system: System, state: Path, prepare: Callable[[str], None]) -> Iter
     store = f"riak:{riak}" if system.store == "riak" else f"lmdb:{state / 'store'}"
     prepare(store)
     endpoints = _endpoints(system.serve)
-    # With a port that all share, the internal ones are those after it.
+    # If all share one port, the internal ports follow it.
     with starting.claim(endpoints + ("--share-port" in system.serve)) as ports:
-        # On this machine alone, and Ctrl-C is for the generator: the broker ends when it has.
+        # On this machine alone, and Ctrl-C is for the generator: the broker ends after the generator.
         command = starting.serve("--host", "127.0.0.1", "--port", str(ports.first), "--store", store, *system.serve)
         log = state / "serve.log"
         with starting.started("this broker", command, log, endpoints=endpoints, patience_s=_STOP_S_MAX) as broker:

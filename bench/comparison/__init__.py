@@ -1,6 +1,6 @@
-"""What runs say beside each other: from a digest's document to the rows of a comparison.
+"""The comparison of runs: from a digest's document to table rows.
 
-`traffic` and `topics` are the comparisons, `others` the runs that have none. Pure: it never reads a log, and never
+`traffic` and `topics` are the comparisons, `others` the runs outside them. Pure: it never reads a log, and never
 formats a number.
 """
 
@@ -34,5 +34,5 @@ __all__ = [
 
 
 def others(document: Json) -> list[Json]:
-    """Runs of workloads that have no comparison of their own (radio, replay)."""
+    """Return the runs of workloads without a comparison (radio, replay)."""
     return [run for run in document["runs"] if run["facts"]["workload"] not in ("traffic", "topics")]

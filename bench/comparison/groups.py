@@ -1,8 +1,8 @@
-"""Which runs belong together: repetitions, what may be set beside what, and the baseline of ratios.
+"""The groups of runs: repetitions, comparable runs, and the baseline of ratios.
 
-Owns the vocabulary of a comparison (`Figure`, `Limit`) and its grouping. It takes every figure from the digest; what it
-makes of them is medians and extremes over repetitions, sums of counts, and ratios. It never reads a log, and never
-formats a number.
+Owns the vocabulary of a comparison (`Figure`, `Limit`) and its grouping. It takes every figure from the digest, and
+derives medians and extremes over repetitions, sums of counts, and ratios. It never reads a log, and never formats a
+number.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ingeborg.bench.digest.document import Json
 
 OWN_SYSTEM = "ingeborg"
 OWN_VARIANT = "home"
-"""The baseline of ratios: this broker, set up as it is meant to be."""
+"""The baseline of ratios: this broker in its intended set-up."""
 
 COUNTS = ("lost", "duplicated", "reordered", "errors")
-"""Counts that are added up over repetitions: a median would hide the one run that lost something."""
+"""Counts that add up over repetitions: a median would hide the one run that lost something."""
 
 
 class Figure(NamedTuple):
-    """A figure of repetitions: their median (of a count: their sum), the least, the greatest, and how many have it."""
+    """A figure of repetitions: their median (for a count: their sum), the least, the greatest, and how many have it."""
 
     value: float
     low: float
@@ -33,7 +33,7 @@ class Figure(NamedTuple):
 
 class Limit(NamedTuple):
     """What kept a figure from being better. `part`: `system`; or `generator`, `layer`, `machine`, `ceiling` (the search
-    went no further), `rate` (a fixed one), `unknown`, none of which is the system's own limit. `why`: in words."""
+    ended there), `rate` (a fixed one), `unknown`, none of which is the system's own limit. `why`: in words."""
 
     part: str
     why: str
@@ -41,7 +41,7 @@ class Limit(NamedTuple):
 
 Figures = Mapping[str, Figure | None]
 Read = Callable[[Json], float | None]
-"""How a figure is found in a run of the digest."""
+"""Finds a figure in a run of the digest."""
 
 
 class Named(Protocol):
@@ -58,46 +58,47 @@ Row = TypeVar("Row", bound=Named)
 
 
 def ratio(of: Figure | None, to: Figure | None) -> float | None:
-    """How many times the baseline's figure it is; None where either is missing, or the baseline's is 0."""
+    """Return how many times the baseline's figure it is; None if either is missing, or the baseline's is 0."""
     return of.value / to.value if of is not None and to is not None and to.value else None
 
 
 def load(run: Json, names: Sequence[str]) -> Json:
-    """Those of the settings that a run's configuration has."""
+    """Return the named settings that a run's configuration has."""
     config = run["facts"].get("config")
     return {name: config[name] for name in names if name in config} if isinstance(config, dict) else {}
 
 
 def of_kind(run: Json, kind: str) -> Json | None:
-    """The phase of that kind; the last, if there are several."""
+    """Return the phase of that kind; the last, if there are several."""
     return next((phase for phase in reversed(run["phases"]) if phase["kind"] == kind), None)
 
 
 CUT_SHORT = "cut short"
-"""Why a run did not end well, where it was whoever ran it that ended it: Ctrl-C, or a time limit of theirs."""
+"""The reason of a run that its user ended: Ctrl-C, or a time limit."""
 
 
 def failure(run: Json) -> str | None:
-    """Why a run did not end well, in words."""
+    """Return why a run did not end well, in words."""
     if run["failed"]:
         return str(run["failed"])
     return None if run["facts"]["complete"] else CUT_SHORT
 
 
 def figure(values: Iterable[float | None]) -> Figure | None:
-    """The median of the values there are."""
+    """Return the median of the existing values."""
     known = [value for value in values if value is not None]
     return Figure(statistics.median(known), min(known), max(known), len(known)) if known else None
 
 
 def total(values: Iterable[float | None]) -> Figure | None:
-    """The sum of the counts there are: a median would hide the one run that lost something."""
+    """Return the sum of the existing counts: a median would hide the one run that lost something."""
     known = [value for value in values if value is not None]
     return Figure(sum(known), min(known), max(known), len(known)) if known else None
 
 
 def figures(reads: Mapping[str, Read], runs: Sequence[Json]) -> dict[str, Figure | None]:
-    """The figures of repetitions: medians of what `reads` finds, and the sums of `COUNTS` over what was measured."""
+    """Return the figures of repetitions: medians of what `reads` finds, and the sums of `COUNTS` over the measured
+    phases."""
     made: dict[str, Figure | None] = {name: figure(map(read, runs)) for name, read in reads.items()}
     return made | {name: total(map(_measured(name), runs)) for name in COUNTS}
 
@@ -107,21 +108,21 @@ def _measured(name: str) -> Read:
 
 
 def saturated(phases: Iterable[Json]) -> tuple[Limit, ...]:
-    """What else than the system was at its limit in any of the phases."""
+    """Return what, other than the system, was at its limit in any phase."""
     return distinct(Limit(part["part"], part["why"]) for phase in phases for part in phase["saturated"])
 
 
 def distinct(limits: Iterable[Limit]) -> tuple[Limit, ...]:
-    """Each part once, in its first words."""
+    """Return each part once, in its first words."""
     parts: dict[str, Limit] = {}
     for limit in limits:
         parts.setdefault(limit.part, limit)
-    # Repetitions of which one found another limit: what is not the system's own outweighs "nothing else was".
+    # If one repetition found another limit, a limit that is not the system's own outweighs "nothing else was".
     return tuple(limit for part, limit in parts.items() if part != "system" or len(parts) == 1)
 
 
 def by_load(runs: Iterable[Json], names: Sequence[str]) -> list[tuple[Json, list[Json]]]:
-    """The runs of each load: (its settings, its runs), in the order they come."""
+    """Return the runs of each load: (its settings, its runs), in their order."""
     tables: dict[str, tuple[Json, list[Json]]] = {}
     for run in runs:
         settings = load(run, names)
@@ -134,9 +135,9 @@ def _key(value: Any) -> str:
 
 
 def forms_of(facts: Mapping[str, Any], what: str) -> dict[str, list[str]]:
-    """The forms of the code (`compiled`, `interpreted`) that the `generator` or the `endpoints` of a run had, whichever
-    ``what`` names, each with the names of those that had it. Empty of a log that does not say it, and the endpoints' of
-    a system that is not ours."""
+    """Return the forms of the code (`compiled`, `interpreted`) that a run's `generator` or `endpoints` (``what``) had,
+    each with the names of its processes. Empty for a log that does not say it, and for the endpoints of a system that
+    is not ours."""
     form = facts.get("form")
     said = form.get(what) if isinstance(form, dict) else None
     if isinstance(said, str):
@@ -148,8 +149,8 @@ def forms_of(facts: Mapping[str, Any], what: str) -> dict[str, list[str]]:
 
 
 def _setup(run: Json, ignored: Set[str]) -> Json:
-    """What two runs of one system and variant have to share to be repetitions of each other: a compiled endpoint is as
-    far from an interpreted one as another setting would be."""
+    """Return what two runs of one system and variant must share to be repetitions of each other: a compiled endpoint is
+    as far from an interpreted one as another setting would be."""
     facts = run["facts"]
     config = facts.get("config")
     setup = {name: value for name, value in config.items() if name not in ignored} if isinstance(config, dict) else {}
@@ -158,8 +159,8 @@ def _setup(run: Json, ignored: Set[str]) -> Json:
 
 
 def repetitions(runs: Sequence[Json], ignored: Set[str] = frozenset()) -> list[tuple[str, list[Json]]]:
-    """Repetitions of one system, variant and configuration, by name. Groups that share system and variant are told
-    apart by the settings in which they differ."""
+    """Return the repetitions of one system, variant and configuration, by name. The names of groups that share system
+    and variant have the settings in which they differ."""
     groups: dict[tuple[str, str, str], list[Json]] = {}
     for run in runs:
         facts = run["facts"]
@@ -177,7 +178,7 @@ def repetitions(runs: Sequence[Json], ignored: Set[str] = frozenset()) -> list[t
 
 
 def baseline_first(rows: Sequence[Row]) -> list[Row]:
-    """Stable: this broker at home, this broker otherwise, the others as they come."""
+    """Sort, stably: this broker at home, this broker otherwise, the others in their order."""
 
     def rank(row: Row) -> int:
         if row.system != OWN_SYSTEM:

@@ -1,6 +1,6 @@
-"""Topics benchmarks beside each other: every system over the number of topics, and where it ended.
+"""The comparison of topics benchmarks: every system over the number of topics, and where it ended.
 
-Owns which figures of a topics run are compared, and the slope of memory over topics. Pure.
+Owns the compared figures of a topics run, and the slope of memory over topics. Pure.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from ingeborg.bench.comparison.groups import (
 from ingeborg.bench.digest.document import Json
 
 LOAD = ("messages", "window", "size")
-"""Settings that make the load of a topics benchmark: only series that share them stand in one table."""
+"""Settings that make the load of a topics benchmark: only series that share them are in one table."""
 
 OF_A_RUN = frozenset({"topics", "first", "last"})
-"""Settings in which the runs of one series differ, or a longer series and a shorter one."""
+"""Settings in which the runs of one series differ, or a longer series differs from a shorter one."""
 
 SLOPE_TOPICS_MIN = 1024
-"""Below this, memory grows by other things than topics: a page more or less is kilobytes per topic."""
+"""Below this, other things than topics dominate the growth of memory: a page more or less is kilobytes per topic."""
 
 
 @dataclass(frozen=True)
 class TopicsPoint:
-    """A series at one number of topics. `subscribing`, `flooding`: what else than the system was at its limit
-    meanwhile; `failed`: why there is no figure, or not all of them."""
+    """A series at one number of topics. `subscribing`, `flooding`: what other than the system was at its limit
+    meanwhile; `failed`: why figures are missing."""
 
     topics: int
     runs: tuple[Json, ...]
@@ -51,7 +51,7 @@ class TopicsPoint:
         return distinct((*self.subscribing, *self.flooding))
 
     def limits_of(self, figure: str) -> tuple[Limit, ...]:
-        """Those that bear on a figure. Memory is what it is, whoever was busy."""
+        """Return the limits that affect a figure. A saturated part does not change memory."""
         if figure == "server_bytes":
             return ()
         return self.subscribing if figure.startswith("subscribe") else self.flooding
@@ -68,12 +68,12 @@ class TopicsSeries:
 
     @property
     def finished(self) -> int | None:
-        """The greatest number of topics that went well."""
+        """Return the greatest number of topics that went well."""
         return max((point.topics for point in self.points if point.failed is None), default=None)
 
     @property
     def failure(self) -> TopicsPoint | None:
-        """The first number of topics that did not."""
+        """Return the first number of topics that did not."""
         return next((point for point in self.points if point.failed is not None), None)
 
     def at(self, topics: int) -> TopicsPoint | None:
@@ -81,7 +81,7 @@ class TopicsSeries:
 
     @property
     def bytes_per_topic(self) -> float | None:
-        """The slope of the servers' memory, from the first number of topics that is not tiny to the last."""
+        """Return the slope of the servers' memory, from the first number of topics that is not tiny to the last."""
         sized = [(p.topics, memory.value) for p in self.points if (memory := p.figures["server_bytes"]) is not None]
         sized = [point for point in sized if point[0] >= SLOPE_TOPICS_MIN]
         return slope(sized[0], sized[-1]) if len(sized) > 1 else None
@@ -103,13 +103,13 @@ class TopicsTable:
         return sorted({point.topics for series in self.series for point in series.points})
 
     def common(self, series: TopicsSeries) -> int | None:
-        """The greatest number of topics that both this series and the baseline finished."""
+        """Return the greatest number of topics that both this series and the baseline finished."""
         done = [{p.topics for p in each.points if p.failed is None} for each in (series, self.baseline)]
         return max(done[0] & done[1], default=None)
 
 
 def topics(document: Json) -> list[TopicsTable]:
-    """One table per load, in the document's order."""
+    """Return one table per load, in the document's order."""
     runs = [run for run in document["runs"] if run["facts"]["workload"] == "topics"]
     return [
         TopicsTable(
@@ -121,7 +121,7 @@ def topics(document: Json) -> list[TopicsTable]:
 
 
 def slope(first: tuple[float, float], last: tuple[float, float]) -> float:
-    """How much y grows per x between two points."""
+    """Return how much y grows per x between two points."""
     return (last[1] - first[1]) / (last[0] - first[0])
 
 
@@ -135,7 +135,7 @@ def _flood_phase(run: Json) -> Json | None:
 
 
 def _subscribed(name: str) -> Read:
-    """Of a subscribe phase that made all its subscriptions: one that ended early has no amount."""
+    """Read a subscribe phase that made all its subscriptions: one that ended early has no amount."""
 
     def read(run: Json) -> float | None:
         phase = of_kind(run, "subscribe")
@@ -182,6 +182,6 @@ def _series(name: str, runs: Sequence[Json]) -> TopicsSeries:
 
 
 def number_of_topics(run: Json) -> int:
-    """N of a topics run; 0 if its configuration does not say."""
+    """Return N of a topics run; 0 if its configuration does not say."""
     value = load(run, ("topics",)).get("topics")
     return value if isinstance(value, int) else 0

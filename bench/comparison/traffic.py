@@ -1,6 +1,6 @@
-"""Traffic runs beside each other: the greatest sustained rate of each system, what it cost, and what limited it.
+"""The comparison of traffic runs: the greatest sustained rate of each system, its cost, and its limit.
 
-Owns which figures of a traffic run are compared, and the judgement of what kept its rate from being greater. Pure.
+Owns the compared figures of a traffic run, and the judgement of what kept its rate from being greater. Pure.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from ingeborg.bench.comparison.groups import (
 from ingeborg.bench.digest.document import Json
 
 LOAD = ("connections", "topics", "fanout", "size", "skew", "repeat_within_s", "rate", "p99_ms")
-"""Settings that make the load of a traffic run: only runs that share them stand in one table. The share of repeated
-payloads is not one of them: it is 0 where nothing would drop them, and a column says so."""
+"""Settings that make the load of a traffic run: only runs that share them are in one table. The share of repeated
+payloads is not among these settings: it is 0 if nothing would drop repeats, and a column says so."""
 
 CEILING = 0.999
 """A sustained rate of at least this share of the search's upper end was limited by the search."""
 
 _BROKE = "breach"
-"""How the verdict on a step begins that did not hold (bench/SCHEMA.md: `detail` of a phase of kind `search`)."""
+"""The beginning of the verdict on a step that broke (bench/SCHEMA.md: `detail` of a phase of kind `search`)."""
 
 
 @dataclass(frozen=True)
 class TrafficRow:
-    """One system and variant under traffic. `runs`: its repetitions; `chosen`: the one that stands for
-    them in plots (the median's); `phase`: whose figures these are (`sustained`, `run`, or None)."""
+    """One system and variant under traffic. `runs`: its repetitions; `chosen`: the one that plots show (the median's);
+    `phase`: the phase of the figures (`sustained`, `run`, or None)."""
 
     name: str
     system: str
@@ -52,7 +52,7 @@ class TrafficRow:
 
     @property
     def noise(self) -> Json | None:
-        """The noise within the one run there is; with repetitions, their extremes tell more."""
+        """Return the noise within a single run; of repetitions, the extremes tell more."""
         phase = main_phase(self.runs[0]) if len(self.runs) == 1 else None
         return phase["noise"] if phase else None
 
@@ -70,7 +70,7 @@ class TrafficTable:
 
 
 def traffic(document: Json) -> list[TrafficTable]:
-    """One table per load, in the document's order."""
+    """Return one table per load, in the document's order."""
     runs = [run for run in document["runs"] if run["facts"]["workload"] == "traffic"]
     return [
         TrafficTable(settings, tuple(baseline_first([_row(name, group) for name, group in repetitions(of_load)])))
@@ -79,14 +79,14 @@ def traffic(document: Json) -> list[TrafficTable]:
 
 
 def main_phase(run: Json) -> Json | None:
-    """The phase that a traffic run's figures are of: `sustained`, or the one at a fixed rate."""
+    """Return the phase that gives a traffic run's figures: `sustained`, or the one at a fixed rate."""
     phase = of_kind(run, "sustained") or of_kind(run, "run")
     return phase if phase is not None and phase["measured"] else None
 
 
 def headline(run: Json) -> Json:
-    """What stands for a run in a line: of traffic the sustained rate's phase, which half the rate would only blur; of
-    another workload all that was measured."""
+    """Return a run's figures for one line: for traffic, the phase at the sustained rate, which half the rate would only
+    blur; for another workload, the total over the measured phases."""
     return (main_phase(run) if run["facts"]["workload"] == "traffic" else None) or run["measured"]
 
 
@@ -167,14 +167,14 @@ def _row(name: str, runs: Sequence[Json]) -> TrafficRow:
 
 
 def limits_of(run: Json) -> list[Limit]:
-    """What kept the sustained rate from being greater: what was at its own limit in the measured phase, or in the
-    search's lowest step above it, which is the one that broke. Where nothing else was, it was the system."""
+    """Return what kept the sustained rate from being greater: the parts at their limit in the measured phase, or in the
+    search's lowest step above it, which is the one that broke. If no other part was, the system was."""
     phase = main_phase(run)
     if phase is not None and phase["kind"] == "run":
         return [Limit("rate", "the run was made at a fixed rate"), *saturated([phase])]
     offered = [step for step in run["phases"] if step["kind"] == "search" and step["offered_per_s"] is not None]
     if phase is None:
-        # Nothing was sustained: the lowest step that broke is the one that should have held.
+        # No rate was sustained: the lowest step that broke is the one that should have held.
         broken = [step for step in offered if str(step["detail"] or "").startswith(_BROKE)]
         lowest = min((step["offered_per_s"] for step in broken), default=None)
         return list(saturated(step for step in broken if step["offered_per_s"] == lowest))
@@ -183,7 +183,7 @@ def limits_of(run: Json) -> list[Limit]:
     found = [*saturated([phase, *(step for step in above if step["offered_per_s"] == lowest)])]
     most = load(run, ("most_rate",)).get("most_rate")
     if isinstance(most, int | float) and phase["offered_per_s"] and phase["offered_per_s"] >= CEILING * most:
-        found.append(Limit("ceiling", f"the search was told to go no further than {most:,.10g}/s"))
+        found.append(Limit("ceiling", f"the search had an upper end of {most:,.10g}/s"))
     if not found and "generator" not in phase["processes"]:
         return [Limit("unknown", "the generator's processor use was not recorded")]
     return found or [Limit("system", "neither the generator, nor a layer, nor the machine was at its limit")]

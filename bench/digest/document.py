@@ -1,4 +1,4 @@
-"""What a digest says: the document that the report is made of, from the figures that Spark computed.
+"""The content of a digest: the document for the report, made from the figures that Spark computed.
 
 Owns the shape of digest.json, the totals over measured phases, the judgement of goals, and the notes on everything a
 reader must know before believing a figure. Pure: rows in, plain JSON values out. It never reads a log.
@@ -47,39 +47,39 @@ COUNTS = (
     "unannounced",
     "errors",
 )
-"""Counts of a phase, which add up over phases. `reports` is in, `delivered` is out; SCHEMA.md says each in words."""
+"""Counts of a phase, which add up over phases. `reports` is in, `delivered` is out; SCHEMA.md defines each."""
 
 CAUSAL = "causal_violations"
-"""A goal that is judged by the causal check, which is made of the runs that have it alone."""
+"""A goal that the causal check judges, which runs only if a run has it."""
 
 ALWAYS = {"lost": 0, "duplicated": 0}
-"""Goals of every run, whether its run.json says them or not."""
+"""Goals of every run, even if its run.json does not name them."""
 
 DUPLICATES_DROPPED = re.compile(r"(^|_)duplicates?(_dropped)?_total$")
 """The server's counter of dropped duplicates, by its name without labels."""
 
 STORE_OPERATIONS = re.compile(r'^ingeborg_store_total\{(.*,)?what="(gets|puts|reads|writes)"')
-"""The broker's counters of what it asked of its store."""
+"""The broker's counters of its store operations."""
 
 SECONDS_MIN = 3
-"""Seconds of a phase from which its noise is told: of two, neither a deviation nor quartiles mean anything."""
+"""The fewest seconds of a phase that give its noise: with two, neither a deviation nor quartiles mean anything."""
 
 PHASE_TABLES = ("sending", "deliveries", "outcomes", "errors", "latency", "lag", "processes")
 TABLES = (*PHASE_TABLES, "phases", "latency_measured", "seconds", "machine", "counters", "causal")
-"""The tables that `document` is made of; the first have a row per phase, and then some."""
+"""The tables that `document` takes; the first have a row per phase, and more."""
 
 _LATENCY_GOAL = re.compile(r"(p\d+(?:[._]\d+)?|max|mean)_ms")
 
 
 def document(runs: Sequence[Json], figures: Mapping[str, Rows]) -> Json:
-    """The digest of `runs` (each `{"facts", "directory", "log", "percentile_error"}`: the last is null where the
+    """Return the digest of `runs` (each `{"facts", "directory", "log", "percentile_error"}`: the last is null if the
     percentiles of its phases are exact, else the bound of the error of their ranks, as a share of the deliveries).
 
     `figures` are tables whose rows have a `run` column: phases, sending, deliveries, outcomes, errors, latency, lag,
-    seconds, machine, processes, counters; latency_measured, over all measured phases of runs that have several; and
-    causal, the verdicts of runs that have a goal of that name.
+    seconds, machine, processes, counters; latency_measured, over all measured phases of runs with several; and causal,
+    the verdicts of runs that have a goal of that name.
 
-    Raises BenchError where events name a phase that a complete run does not list.
+    Raises BenchError if events name a phase that a complete run does not list.
     """
     of_run: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for name, rows in figures.items():
@@ -116,7 +116,7 @@ def _run(run: Json, tables: Mapping[str, Rows]) -> Json:
 
 
 def _phases(run: Json, figures: Mapping[str, Rows], notes: list[str]) -> list[Json]:
-    """Every phase, in time: listed in phases.csv, or only named by events of a run that was cut short."""
+    """Return every phase, in time: listed in phases.csv, or only named by events of a run that was cut short."""
     facts = run["facts"]
     seen = {row["phase"]: row for row in figures["sending"]}
     listed = {row["phase"]: row for row in figures["phases"]}
@@ -125,7 +125,7 @@ def _phases(run: Json, figures: Mapping[str, Rows], notes: list[str]) -> list[Js
     unlisted = sorted(set(seen) - set(listed))
     if unlisted and facts["complete"]:
         raise BenchError(f"{run['directory']}: events are of phase {unlisted[0]!r}, which phases.csv does not list")
-    notes += [f"Phase “{phase}” was cut short: its events are counted, and judged by no goal." for phase in unlisted]
+    notes += [f"Phase “{phase}” was cut short: its events are counted, but no goal judges them." for phase in unlisted]
     spans = [row | {"measured": bool(row["measured"]), "listed": True} for row in map(dict, listed.values())]
     spans += [
         {"phase": name, "start_ns": seen[name]["first_ns"], "end_ns": seen[name]["last_ns"]}
@@ -180,7 +180,8 @@ def _phase(span: Json, started_ns: int, cores: Any, seconds: Mapping[int, Any], 
 
 
 def _spans_rates(counts: Json, times: Json) -> Json:
-    """Rates between a phase's first and last message, in a second; null of fewer than two, and where no time passed."""
+    """Return rates between a phase's first and last message, per second; null with fewer than two messages, or if no
+    time passed."""
 
     def rate(count: int, gaps: int, since: str, until: str) -> float | None:
         first, last = times.get(since), times.get(until)
@@ -196,15 +197,15 @@ def _spans_rates(counts: Json, times: Json) -> Json:
 
 
 def _lag(rows: Rows) -> Json:
-    """How far the sender was behind its schedule: `p50`, `p99`, `max`; null of a phase that sent nothing."""
+    """Return how far the sender was behind its schedule: `p50`, `p99`, `max`; null for a phase that sent nothing."""
     by_ppm = {row["ppm"]: row["lag_ns"] for row in rows}
     return {name: by_ppm.get(PERCENTILES_PPM[name]) for name in ("p50", "p99", "max")}
 
 
 def noise(seconds: Mapping[int, Mapping[str, Any]], start_ns: int, end_ns: int) -> Json | None:
-    """How much the whole seconds inside a phase (ns since the run's start) differ: `seconds`, their number;
-    `delivered_per_s`: `mean` and `cv`, the standard deviation over the mean (null of a mean of 0); `p99_ns`: quartiles
-    `q1, median, q3` (null if fewer than three seconds have a latency). Null if there are fewer than three."""
+    """Return how much the whole seconds inside a phase (ns since the run's start) differ: `seconds`, their number;
+    `delivered_per_s`: `mean` and `cv`, the standard deviation over the mean (null if the mean is 0); `p99_ns`:
+    quartiles `q1, median, q3` (null if fewer than three seconds have a latency). Null with fewer than three seconds."""
     whole = [seconds.get(second, {}) for second in range(-(-start_ns // NS_PER_S), end_ns // NS_PER_S)]
     if len(whole) < SECONDS_MIN:
         return None
@@ -229,14 +230,14 @@ def _rates(counts: Json, duration_s: float) -> Json:
 
 
 def _latency(rows: Rows, mean_ns: float | None) -> Json:
-    """`latency_ns`: the table's percentiles by name and the mean, null without deliveries; `curve`: [ppm, ns] …"""
+    """Return `latency_ns`: percentiles by name and the mean, null without deliveries; `curve`: [ppm, ns] …"""
     by_ppm = {row["ppm"]: row["latency_ns"] for row in rows}
     table = {name: by_ppm.get(ppm) for name, ppm in PERCENTILES_PPM.items()}
     return {"latency_ns": table | {"mean": mean_ns}, "curve": [list(point) for point in sorted(by_ppm.items())]}
 
 
 def _measured(phases: Sequence[Json], figures: Mapping[str, Rows]) -> Json:
-    """The totals over the measured phases: what the goals judge."""
+    """Return the totals over the measured phases, which the goals judge."""
     chosen = [phase for phase in phases if phase["measured"]]
     counts: Json = {count: sum(phase[count] for phase in chosen) for count in COUNTS}
     duration_s = sum(phase["duration_s"] for phase in chosen)
@@ -260,10 +261,10 @@ def _measured(phases: Sequence[Json], figures: Mapping[str, Rows]) -> Json:
 
 
 def goals(wanted: Mapping[str, float], measured: Mapping[str, Any]) -> list[Json]:
-    """Each goal: `goal`, `limit`, `measured` (in the goal's unit; null: nothing to measure), and `met`.
+    """Judge each goal: `goal`, `limit`, `measured` (in the goal's unit; null: nothing to measure), and `met`.
 
-    A latency goal without any delivery is missed, not met by silence. A goal of an unknown name is not judged (`met` is
-    null), and shown as such.
+    A latency goal without any delivery is missed, not met by silence. A goal of an unknown name is shown, but not
+    judged (`met` is null).
     """
     judged: list[Json] = []
     for goal, limit in {**wanted, **{name: limit for name, limit in ALWAYS.items() if name not in wanted}}.items():
@@ -282,7 +283,8 @@ def goals(wanted: Mapping[str, float], measured: Mapping[str, Any]) -> list[Json
 
 
 def _counters(rows: Rows, measured: set[str], notes: list[str]) -> list[Json]:
-    """The servers' counters (`…_total`) over the measured phases, per name: `delta` of all sources and by `sources`."""
+    """Return the servers' counters (`…_total`) over the measured phases, per name: `delta` over all sources and by
+    `sources`."""
     totals: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["phase"] not in measured or not _base(row["name"]).endswith("_total"):
@@ -290,8 +292,8 @@ def _counters(rows: Rows, measured: set[str], notes: list[str]) -> list[Json]:
         delta = row["last"] if row["reset"] else row["last"] - row["first"]
         if row["reset"]:
             notes.append(
-                f"Counter {row['name']} of {row['source']} went back in phase “{row['phase']}” (a restart): only what "
-                "came after is counted."
+                f"Counter {row['name']} of {row['source']} went back in phase “{row['phase']}” (a restart): only its "
+                "growth afterwards counts."
             )
         sources = totals.setdefault(row["name"], {})
         sources[row["source"]] = sources.get(row["source"], 0.0) + delta
@@ -306,20 +308,20 @@ def _base(name: str) -> str:
 
 
 def duplicates_dropped(counters: Iterable[Mapping[str, Any]]) -> float | None:
-    """How many duplicates the system says it dropped in the measured phases; None if it does not say."""
+    """Return how many duplicates the system reports as dropped in the measured phases; None if it does not say."""
     deltas: list[float] = [row["delta"] for row in counters if DUPLICATES_DROPPED.search(_base(row["name"]))]
     return sum(deltas) if deltas else None
 
 
 def store_operations(counters: Iterable[Mapping[str, Any]], delivered: int) -> float | None:
-    """What the broker's store was asked (gets, puts, reads, writes) in the measured phases, per delivered message; None
-    if the system does not say, or delivered nothing."""
+    """Return the broker's store operations (gets, puts, reads, writes) per delivered message in the measured phases;
+    None if the system does not count them, or delivered nothing."""
     deltas: list[float] = [row["delta"] for row in counters if STORE_OPERATIONS.search(row["name"])]
     return sum(deltas) / delivered if deltas and delivered else None
 
 
 def _notes(run: Json, measured: Mapping[str, Any], figures: Mapping[str, Rows]) -> list[str]:
-    """What a reader must know before believing the figures."""
+    """Return the notes that a reader must know before believing the figures."""
     notes = []
     log = run["log"]
     if not run["facts"]["complete"]:
@@ -343,8 +345,8 @@ def _notes(run: Json, measured: Mapping[str, Any], figures: Mapping[str, Rows]) 
         notes.append(f"{unannounced:,} deliveries belong to no news in the log.")
     if run["percentile_error"] is not None:
         notes.append(
-            "So many deliveries that the percentiles of phases are a sketch's: the rank of each is within "
-            f"{run['percentile_error']:.4%} of the deliveries from the one asked for. Those of seconds are exact."
+            "The run has too many deliveries for exact percentiles of phases: a sketch gives the rank of each within "
+            f"{run['percentile_error']:.4%} of the deliveries. Those of seconds are exact."
         )
     if not figures["machine"]:
         notes.append("No machine.csv: processor and memory were not recorded.")

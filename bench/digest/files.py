@@ -1,7 +1,7 @@
-"""A digest as a folder: digest.json and its tables as CSV, and what of an earlier one is still true.
+"""A digest as a folder: digest.json and its tables as CSV, and the parts of an earlier one that are still true.
 
-Owns the names of the files and the form of a cell: a whole number has no point, another at most six digits after it,
-and what is missing is empty. It never computes a figure; what it reads back is what was written, or a BenchError.
+Owns the names of the files and the form of a cell: a whole number has no point, another number at most six digits after
+it, and a missing one is empty. It never computes a figure; it reads back what was written, or raises a BenchError.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ DOCUMENT = "digest.json"
 
 
 def remembered(directory: Path, made_of: Mapping[str, Json], say: Callable[[str], None]) -> Digest:
-    """What a digest in `directory` has of the runs in `made_of` (id -> what its log is made of, as in the document's
-    `log`) that were made of the very same. A digest that cannot be read holds nothing, and `say` is told why."""
+    """Return the part of a digest in `directory` about the runs in `made_of` (id -> identity of its log, as in the
+    document's `log`) whose logs are still the same. A digest that cannot be read holds nothing, and `say` gets the
+    reason."""
     if not (directory / DOCUMENT).exists():
         return Digest.empty()
     try:
@@ -39,9 +40,9 @@ def remembered(directory: Path, made_of: Mapping[str, Json], say: Callable[[str]
 
 
 def write(directory: Path, digest: Digest, order: Sequence[str]) -> Json:
-    """Write a digest, its runs in `order`; returns the document. Each file is complete or absent: written beside its
-    name first, then renamed. The old document goes first and the new one comes last, so that no document ever stands
-    beside tables of another. Raises BenchError."""
+    """Write a digest, its runs in `order`; return the document. Each file is complete or absent: written next to its
+    name first, then renamed. The old document goes first and the new one comes last, so that no document ever describes
+    tables of another digest. Raises BenchError."""
     document = {"digest": DIGEST_VERSION, "runs": [digest.runs[run] for run in order]}
     try:
         _write(directory, digest, document)
@@ -64,7 +65,7 @@ def _write(directory: Path, digest: Digest, document: Json) -> None:
 
 
 class whole:
-    """A temporary path that takes the place of `path` when the block ends well, and is removed when it does not."""
+    """A temporary path that replaces `path` if the block ends well, and is removed otherwise."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -88,13 +89,13 @@ def _cell(value: Any) -> Any:
 
 
 def read(directory: Path) -> tuple[Json, dict[str, list[Json]]]:
-    """The document and the tables of a digest. Raises BenchError, naming the file."""
+    """Return the document and the tables of a digest. Raises BenchError, naming the file."""
     document = read_document(directory)
     return document, {name: _read_table(directory / f"{name}.csv", columns) for name, columns in TABLES.items()}
 
 
 def read_document(directory: Path) -> Json:
-    """The document alone. Raises BenchError, naming the file."""
+    """Return the document alone. Raises BenchError, naming the file."""
     path = directory / DOCUMENT
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
-"""The two forms of a digest on disk, a folder and one file: which of them a path is, and one made of the other.
+"""The two forms of a digest on disk, a folder and one file: which one a path has, and conversion between them.
 
-Owns how a form is told: a folder is `files`, a file is `kept`. It never computes a figure; asked to, it keeps fewer
+Owns the distinction: a folder is `files`, a file is `kept`. It never computes a figure; on request it keeps fewer
 digits of each.
 """
 
@@ -16,25 +16,26 @@ from ingeborg.bench.digest.tables import Digest
 from ingeborg.bench.errors import BenchError
 
 FIGURE_DIGITS: Final = 6
-"""Of a figure in a short digest: as many as a page prints. Two runs of one system differ in the third."""
+"""Digits of a figure in a short digest: as many as a page prints. Two runs of one system differ in the third."""
 
 DRAWN_DIGITS: Final = 3
-"""Of what a page only draws: percentile curves, and what each process took in each second. A plot has 500 pixels."""
+"""Digits of values that a page only draws: percentile curves, and each process's use in each second. A plot has 500
+pixels."""
 
 
 def read(path: Path) -> tuple[Json, dict[str, list[Json]]]:
-    """The document and the tables of the digest at `path`. Raises BenchError, naming the file."""
+    """Return the document and the tables of the digest at `path`. Raises BenchError, naming the file."""
     return kept.read(path) if _is_file(path) else files.read(path)
 
 
 def read_document(path: Path) -> Json:
-    """The document alone. Raises BenchError, naming the file."""
+    """Return the document alone. Raises BenchError, naming the file."""
     return kept.read_document(path) if _is_file(path) else files.read_document(path)
 
 
 def convert(source: Path, target: Path, *, short: bool = False) -> None:
     """Write the digest at `source` to `target`: to one file if its name ends in `.parquet`, else to a folder, which is
-    made if it is not there. `short`: with no more digits than a page shows. Raises BenchError."""
+    made if missing. `short`: with no more digits than a page shows. Raises BenchError."""
     document, tables = read(source)
     if short:
         document, tables = shortened(document, tables)
@@ -52,7 +53,7 @@ def convert(source: Path, target: Path, *, short: bool = False) -> None:
 
 
 def shortened(document: Json, tables: Mapping[str, list[Json]]) -> tuple[Json, dict[str, list[Json]]]:
-    """The same digest with fewer digits. Counts stay: their growth is what is looked at."""
+    """Return the same digest with fewer digits. Counts stay: their growth matters."""
     short = {name: _figures(rows) for name, rows in tables.items()}
     short["machine"] = [
         {name: value if name == "second" else _rounded(value) for name, value in row.items()}
@@ -74,12 +75,12 @@ def _figures(value: Any, name: str = "") -> Any:
 
 
 def _rounded(value: Any) -> Any:
-    """Of what is drawn."""
+    """Round a value that is only drawn."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return type(value)(float(f"{value:.{DRAWN_DIGITS}g}"))
     return value
 
 
 def _is_file(path: Path) -> bool:
-    """What is not there is of the form that its name says."""
+    """Say whether a path is a file; the form of a missing one follows from its name."""
     return path.is_file() or (path.suffix == kept.SUFFIX and not path.is_dir())

@@ -1,14 +1,14 @@
-"""A digest as one file, to be kept: Parquet, compressed, a fourteenth of the folder's size, and nothing of it lost.
+"""A digest as one file, to be kept: Parquet, compressed, a fourteenth of the folder's size, and without any loss.
 
 Owns the file's layout and version. It never computes a figure, and never sees CSV.
 
-A row is a run. Its columns: `run`, its id; `document`, what the document says of it, as JSON; and for each table the
-run's rows, as a list of records without the run's id. A run is what all tables share, so that one file holds them
-without a column that most rows leave empty; the document is read without the tables; and any reader of Parquet unfolds
-a table, as DuckDB does by `SELECT run, unnest(machine, recursive := true) FROM 'digest.parquet'`.
+A row is a run. Its columns: `run`, its id; `document`, the document's part about it, as JSON; and for each table the
+run's rows, as a list of records without the run's id. All tables have the run in common, so one file holds them without
+a column that most rows leave empty. The document is read without the tables; and any reader of Parquet unfolds a table,
+as DuckDB does by `SELECT run, unnest(machine, recursive := true) FROM 'digest.parquet'`.
 
-Whole numbers are 64-bit integers, others 64-bit floats, bit by bit; what is missing is null. Every page of the file has
-a checksum. pyarrow is imported only where a file is read or written: no other command takes the time.
+Whole numbers are 64-bit integers, others 64-bit floats, bit by bit; a missing value is null. Every page of the file has
+a checksum. pyarrow is imported only to read or write a file: no other command takes the time.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from ingeborg.bench.digest.tables import REAL, TABLES, TEXT, Digest
 from ingeborg.bench.errors import BenchError, ExtraMissing
 
 NAME = "digest.parquet"
-"""What the file is called in a result set."""
+"""The file's name in a result set."""
 
 SUFFIX = ".parquet"
 
 LAYOUT = b"1"
-"""The version of the layout: a reader of another one refuses the file."""
+"""The version of the layout: a reader of another version rejects the file."""
 
 _LAYOUT_KEY, _DIGEST_KEY = b"ingeborg.layout", b"ingeborg.digest"
 
 _LEVEL = 11
-"""Of brotli, its greatest: a twentieth smaller than zstd at 19. A large set takes five seconds."""
+"""The highest level of brotli: a twentieth smaller than zstd at 19. A large set takes five seconds."""
 
 _PAGE_BYTES = 1 << 26
-"""A column of a set is one page, and is compressed as a whole: pages of a megabyte took a tenth more."""
+"""A column of a set is one page, and is compressed in one piece: pages of a megabyte took a tenth more."""
 
 _SPLIT = frozenset({"deliveries"})
 """Columns whose bytes are compressed place by place: counts so noisy that no value is like the one before."""
 
 
 def require() -> None:
-    """Raises ExtraMissing where pyarrow is not installed: for a command that takes long before it writes the file."""
+    """Raise ExtraMissing if pyarrow is not installed: for a command that takes long before it writes the file."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ModuleNotFoundError as error:
@@ -54,9 +54,9 @@ def require() -> None:
 
 
 def write(path: Path, document: Json, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Write a digest to the file `path`, whole or not at all.
+    """Write a digest to the file `path`, complete or not at all.
 
-    Raises BenchError where a row is of no run of the document, where a value is not of its column's kind, and where the
+    Raises BenchError if a row belongs to no run of the document, if a value does not have its column's type, or if the
     file cannot be written; ExtraMissing without pyarrow.
     """
     require()
@@ -89,7 +89,7 @@ def write(path: Path, document: Json, tables: Mapping[str, Sequence[Mapping[str,
                     for name in TABLES
                     for column in TABLES[name][1:]
                 },
-                # Least and greatest values would find a row among millions; of some hundred runs all are read.
+                # Least and greatest values would find a row among millions; with some hundred runs, all are read.
                 write_statistics=False,
                 write_page_checksum=True,
                 store_schema=False,
@@ -102,20 +102,20 @@ def write(path: Path, document: Json, tables: Mapping[str, Sequence[Mapping[str,
 
 
 def read(path: Path) -> tuple[Json, dict[str, list[Json]]]:
-    """The document and the tables of the file `path`. Raises BenchError, which says what is wrong and what to do, and
-    ExtraMissing without pyarrow."""
+    """Return the document and the tables of the file `path`. Raises BenchError, which says what is wrong and what to
+    do, and ExtraMissing without pyarrow."""
     columns = _read(path, ["run", "document", *TABLES])
     tables: dict[str, list[Json]] = {}
     for name in TABLES:
         of_runs = zip(columns["run"], columns[name], strict=True)
         rows = [{"run": run, **row} for run, listed in of_runs for row in listed]
-        # Within a run they are in order already, and a stable sort keeps what is of one place as it was.
+        # Within a run they are in order already, and a stable sort keeps the order of equal rows.
         tables[name] = sorted(rows, key=itemgetter("run"))
     return _document(path, columns), tables
 
 
 def read_document(path: Path) -> Json:
-    """The document alone; errors as of `read`."""
+    """Return the document alone; errors as for `read`."""
     return _document(path, _read(path, ["run", "document"]))
 
 
@@ -124,7 +124,7 @@ def _text(run: Json) -> str:
 
 
 def _by_run(digest: Digest, name: str) -> list[list[Json]]:
-    """Of each run its rows of a table, in order, without the run's id."""
+    """Return for each run its rows of a table, in order, without the run's id."""
     try:
         rows = digest.sorted(name)
     except TypeError as error:
@@ -139,7 +139,7 @@ def _by_run(digest: Digest, name: str) -> list[list[Json]]:
 
 
 def _cell(name: str, column: str, value: Any) -> Any:
-    """The value as its column has it: pyarrow itself would cut 1.5 to 1 without a word."""
+    """Return the value with its column's type: pyarrow itself would silently cut 1.5 to 1."""
     if value is None:
         return None
     kind = str if column in TEXT else float if column in REAL else int
@@ -148,7 +148,7 @@ def _cell(name: str, column: str, value: Any) -> Any:
     except (ValueError, TypeError, OverflowError):
         made = None
     if made != value or isinstance(value, bool):
-        raise BenchError(f"table {name}: {value!r} is not of the kind of column {column}")
+        raise BenchError(f"table {name}: {value!r} does not have the type of column {column}")
     return made
 
 
@@ -182,17 +182,17 @@ def _read(path: Path, columns: list[str]) -> dict[str, list[Any]]:
             return dict(file.read(columns, use_threads=False).to_pydict())
     except FileNotFoundError as error:
         raise BenchError(f"there is no file {path}") from error
-    # Whatever pyarrow makes of damaged bytes: most is of these kinds, and a wrong length may ask for all memory.
+    # The errors that pyarrow raises for damaged bytes: mostly these; a wrong length may ask for all memory.
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         reason = " ".join(str(error).split())
         raise BenchError(
-            f"{path} cannot be read: it is cut short, damaged or no Parquet file ({reason}). Get it anew, or make it "
-            f"again from the digest it was made of: bench convert DIGEST_DIR --out {path.name}"
+            f"{path} cannot be read: it is cut short, damaged or no Parquet file ({reason}). Fetch it again, or make "
+            f"it again from its source digest: bench convert DIGEST_DIR --out {path.name}"
         ) from error
 
 
 def _check(path: Path, schema: Any, metadata: Mapping[bytes, bytes]) -> None:
-    """Raises BenchError where the file is not one of ours, or of another version."""
+    """Raise BenchError if the file is not one of ours, or has another version."""
     layout, version = metadata.get(_LAYOUT_KEY), metadata.get(_DIGEST_KEY)
     if layout is None or version is None:
         raise BenchError(

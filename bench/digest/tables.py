@@ -1,10 +1,10 @@
-"""The tables of a digest: their names, the columns of each and what stands in them, and the order of their rows.
+"""The tables of a digest: their names, the columns of each and their meaning, and the order of their rows.
 
-Owns what every form of a digest on disk has in common. Pure: it never touches a file.
+Owns everything that the forms of a digest on disk have in common. Pure: it never touches a file.
 
 | table | one row per | columns |
 |---|---|---|
-| seconds | run and second | counts of what happened in it; latency of what was meant to be sent in it |
+| seconds | run and second | counts of the events in it; latency of the messages that were meant to be sent in it |
 | histogram | run, phase, second and latency bucket | deliveries (bounds of the bucket in ns) |
 | machine | run, process and sample | processor cores used, resident bytes, network and disk bytes a second |
 | counters | run, phase, server and counter | its first and last value in the phase |
@@ -61,11 +61,11 @@ REAL = frozenset(
 ORDER = {
     "seconds": itemgetter("run", "second"),
     "histogram": itemgetter("run", "second", "phase", "high_ns"),
-    # Several samples may fall into a second: they stay in the order given, which is that of time.
+    # A second may have several samples: they stay in the order given, which is that of time.
     "machine": itemgetter("run", "source", "second"),
     "counters": itemgetter("run", "phase", "source", "name"),
 }
-"""By what the rows of each table are sorted."""
+"""The sort keys of each table's rows."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class Digest:
         return cls({}, {name: [] for name in TABLES})
 
     def joined(self, other: Digest) -> Digest:
-        """Both; they have no run in common."""
+        """Return both in one; they have no run in common."""
         tables = {name: [*self.tables[name], *other.tables[name]] for name in TABLES}
         return Digest({**self.runs, **other.runs}, tables)
 
     def sorted(self, name: str) -> list[Mapping[str, Any]]:
-        """The rows of a table in their order."""
+        """Return the rows of a table in their order."""
         return sorted(self.tables[name], key=ORDER[name])

@@ -1,9 +1,9 @@
-"""What it takes to accept clients at one port of several processes: ``python -m ingeborg.bench.micro.accepting``.
+"""The cost of accepting clients at one port of several processes: ``python -m ingeborg.bench.micro.accepting``.
 
-Connects, does the opening handshake of WebSocket and leaves, at a rate, to an endpoint with a port of its own and to 1,
-2 and 4 that share one: CPU of all endpoints per connect, and how long a connect took to its answer. With a little load
-every process that waits wakes up for every connection, so this is where sharing costs most. Then one of four is stopped
-(SIGSTOP) in the middle: how long those waited who came after that. At last many stay connected: how they are spread.
+Connects, does the opening handshake of WebSocket and leaves, at a rate: first to an endpoint with its own port, then to
+1, 2 and 4 that share one. Measures the CPU of all endpoints per connect, and the time from a connect to its answer.
+With little load every waiting process wakes up for every connection, so this is where sharing costs most. Then it stops
+one of four (SIGSTOP) in the middle: how long do later clients wait? At last many stay connected: how are they spread?
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ingeborg.bench.budgets.model import measured
 from ingeborg.bench.starting import Started, serve, started
 from ingeborg.protocol.pages import fetch, samples
 
-#: What a client waits for at the most, as a rule, in seconds.
+#: The longest wait of a client, in seconds.
 TIMEOUT_S = 10.0
-#: How long one of four is stopped, in seconds: longer than it takes the others to know.
+#: How long one of four is stopped, in seconds: longer than the others take to notice.
 STOPPED_S = 3.0
 
 _REQUEST = (
@@ -38,15 +38,14 @@ _REQUEST = (
 
 
 class Connect(NamedTuple):
-    """``began``: on the monotonic clock, when it was due; ``took_s``: to the answer; infinite: it came too late, or
-    was refused."""
+    """``began``: when it was due, on the monotonic clock; ``took_s``: until the answer; infinite: too late, or refused."""
 
     began: float
     took_s: float
 
 
 async def connect(port: int, began: float, kept: list[asyncio.StreamWriter] | None) -> Connect:
-    """One client. ``kept``: it stays connected there."""
+    """Run one client. ``kept``: it stays connected and is added there."""
     writer = None
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -67,7 +66,7 @@ async def connect(port: int, began: float, kept: list[asyncio.StreamWriter] | No
 async def stream(
     port: int, rate: float, seconds: float, kept: list[asyncio.StreamWriter] | None = None
 ) -> list[Connect]:
-    """Clients at a rate, whether or not those before them have their answers."""
+    """Run clients at a rate, whether or not the earlier ones have their answers."""
     began = time.monotonic()
     async with asyncio.TaskGroup() as group:
         tasks = []
@@ -80,7 +79,7 @@ async def stream(
 
 @contextlib.contextmanager
 def endpoints(count: int, *, shared: bool) -> Iterator[tuple[Started, list[psutil.Process]]]:
-    """So many endpoints, and their processes."""
+    """Start this number of endpoints; yield them and their processes."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--port", "0", "--name", "e", "--store", f"lmdb:{folder}/store", "--endpoints", str(count)]
         options += ["--share-port"] if shared else []
@@ -98,11 +97,11 @@ def port_of(broker: Started) -> int:
 
 
 def row(name: str, connects: Sequence[Connect]) -> str:
-    """Times in words."""
+    """Return the times in words."""
     took = sorted(each.took_s for each in connects)
     answered = [each for each in took if each != float("inf")]
     if not answered:
-        return f"{name:34} {len(took):6,} connects, none of them answered"
+        return f"{name:34} {len(took):6,} connects, no answers"
     at = {share: 1000 * answered[min(len(answered) - 1, int(share * len(answered)))] for share in (0.5, 0.99, 1.0)}
     late = len(took) - len(answered)
     times = f"p50 {at[0.5]:.1f}  p99 {at[0.99]:.1f}  max {at[1.0]:.1f} ms"
@@ -118,12 +117,12 @@ async def cost(rate: float, seconds: float, count: int, shared: bool) -> str:
         before = cpu_s(processes)
         connects = await stream(port_of(broker), rate, seconds)
         each_us = 1e6 * (cpu_s(processes) - before - idle_s) / len(connects)
-    name = f"{count} on one port" if shared else "1 on a port of its own"
+    name = f"{count} on one port" if shared else "1 on its own port"
     return row(f"{name}: {each_us:.0f} µs of CPU", connects)
 
 
 async def stopped(rate: float) -> list[str]:
-    """One of four is stopped for a while in the middle of a stream."""
+    """Stop one of four for a while in the middle of a stream."""
     with endpoints(4, shared=True) as (broker, processes):
         streaming = asyncio.create_task(stream(port_of(broker), rate, STOPPED_S + 3.0))
         await asyncio.sleep(1.0)
@@ -144,7 +143,7 @@ async def stopped(rate: float) -> list[str]:
 
 
 async def spread(clients: int, rate: float) -> str:
-    """How many connections each of four has."""
+    """Return how many connections each of four has."""
     with endpoints(4, shared=True) as (broker, _):
         kept: list[asyncio.StreamWriter] = []
         await stream(port_of(broker), rate, clients / rate, kept)
@@ -170,8 +169,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=float, default=1_000, help="connects a second (%(default)s)")
     parser.add_argument("--seconds", type=float, default=5, help="of each (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="of the costs, by turns (%(default)s)")
-    parser.add_argument("--clients", type=int, default=4_000, help="that stay connected (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the costs, by turns (%(default)s)")
+    parser.add_argument("--clients", type=int, default=4_000, help="clients that stay connected (%(default)s)")
     options = parser.parse_args()
     print(measured(), flush=True)
     uvloop.run(measure(options.rate, options.seconds, options.rounds, options.clients))

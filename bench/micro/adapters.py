@@ -1,10 +1,10 @@
-"""What each system's client costs the generator: CPU time per publish, and per delivered message.
+"""The cost of each system's client in the generator: CPU time per publish, and per delivered message.
 
     python -m ingeborg.bench.micro.adapters [SYSTEM…]
 
 Starts each system's server (`bench rivals`); one process publishes 5,000 messages of 200 bytes a second in batches of
-100 to one topic, this one has them delivered. Prints microseconds of each process's CPU; what is not installed is
-named. Some seconds per system, on an idle machine.
+100 to one topic, and this one receives them. Prints microseconds of each process's CPU, and the names of systems that
+are not installed. Some seconds per system, on an idle machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOPIC = "topic"
 
 
 async def publish(system: str, urls: Sequence[str]) -> None:
-    """The publisher's part; prints its microseconds per message. The first batch is not counted: a topic is made."""
+    """Run the publisher; print its microseconds per message. The first batch, which creates a topic, does not count."""
     backend = open_backend(system, urls, "measure")
     async with asyncio.timeout(TIMEOUT_S):
         connection = await backend.connect(0, lambda topic, text: None, print)
@@ -46,7 +46,7 @@ async def publish(system: str, urls: Sequence[str]) -> None:
 
 
 async def measure(system: str, urls: Sequence[str]) -> tuple[float, float]:
-    """CPU microseconds per publish, and per delivery."""
+    """Return CPU microseconds per publish, and per delivery."""
     received, began_s, all_came = 0, 0.0, asyncio.Event()
 
     def on_message(topic: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""How long a run's messages took, by how many each piece of news went out to.
+"""How long a run's messages took, by the number of recipients of each piece of news.
 
     python -m ingeborg.bench.micro.bursts RUN
 
@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-#: Of deliveries of one piece of news; the last takes the rest.
+#: The most deliveries of one piece of news in each class; the last class takes the rest.
 UP_TO = (10, 30, 100, 300, 1_000, 3_000, 10_000, 10**9)
 
 News = tuple[str, str]
@@ -22,7 +22,7 @@ News = tuple[str, str]
 
 
 def events(run: Path) -> Iterator[dict[str, str]]:
-    """Every event of the run; ``SystemExit`` if there are none."""
+    """Yield every event of the run; ``SystemExit`` if there are none."""
     files = sorted(run.glob("events-*.csv"))
     if not files:
         raise SystemExit(f"{run} has no events-*.csv: give the folder of one run")
@@ -32,7 +32,7 @@ def events(run: Path) -> Iterator[dict[str, str]]:
 
 
 def latencies(run: Path) -> tuple[dict[int, list[float]], Counter[int]]:
-    """Milliseconds of the deliveries, and the number of news, both by the class of ``UP_TO``."""
+    """Return milliseconds of the deliveries, and the number of news, both by the class of ``UP_TO``."""
     wanted: dict[News, int] = {}
     took: dict[News, list[float]] = defaultdict(list)
     for event in events(run):
@@ -51,7 +51,7 @@ def latencies(run: Path) -> tuple[dict[int, list[float]], Counter[int]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", type=Path, metavar="RUN")
     by_class, count = latencies(parser.parse_args(arguments).run)

@@ -1,12 +1,12 @@
-"""What an entry of an endpoint's caches takes of memory, and a payload in the table of duplicates of time.
+"""The memory of an entry in an endpoint's caches, and the time of a payload in the table of duplicates.
 
     python -m ingeborg.bench.micro.caches [--entries 100000]
 
-Owns: the bytes in docs/limits.md and beside the caches (`broker/core/topics/routes.py`), and the times in
-docs/adr/0009. Each row is a process of its own that fills a cache to its limit and then once more, so that every entry
-it began with has gone, as in an endpoint that has run for a while; the difference of its resident memory is divided by
-the entries. Names and ids are objects of their own, as they come from a store or a frame: topics of 30 to 35 bytes,
-client ids of 14, incarnations of 16. A new payload's time is that to hash it, look it up and add it, timing included.
+Owns: the bytes in docs/limits.md and in the comments at the caches (`broker/core/topics/routes.py`), and the times in
+docs/adr/0009. Each row is a separate process that fills a cache to its limit and then once more, so that every first
+entry has gone, as in an endpoint that has run for a while; it divides the growth of its resident memory by the entries.
+Names and ids are separate objects, as from a store or a frame: topics of 30 to 35 bytes, client ids of 14, incarnations
+of 16. The time of a new payload is that to hash it, look it up and add it, timing included.
 Fifteen seconds; at most 700 MB. Must never: be collected as a test.
 """
 
@@ -34,7 +34,7 @@ FANOUTS = (0, 1, 5, 20, 40)
 TIMEOUT_S = 120.0
 
 Fill = Callable[[int], object]
-"""Make a cache of so many entries, and fill it twice."""
+"""Makes a cache with this number of entries, and fills it twice."""
 
 
 def _routes(fanout: int, entries: int) -> Routes:
@@ -57,7 +57,7 @@ def _locations(entries: int) -> Locations:
 def _duplicates(entries: int) -> Dedup[None]:
     table: Dedup[None] = Dedup(60.0, entries)
     for number in range(2 * entries):
-        # The time is the same for all messages of a turn, some ten, and over for none of them.
+        # The time is the same for all messages of a turn, some ten, and none has expired.
         table.add(key_of(number % 4096, "topic", b"%d" % number), number // 10 / 1_000_000)
     return table
 
@@ -85,8 +85,8 @@ CACHES: dict[str, Fill] = {
 
 
 def _new_payload_us(entries: int) -> tuple[float, float]:
-    """Microseconds to hash, look up and add a new payload, and the longest of these calls, in a table of three times
-    ``entries`` that is filled twice."""
+    """Return the microseconds to hash, look up and add a new payload, and the longest of these calls, in a table of
+    three times ``entries`` that is filled twice."""
     table: Dedup[None] = Dedup(60.0, 3 * entries)
     longest = 0
     begun = time.perf_counter_ns()
@@ -101,7 +101,7 @@ def _new_payload_us(entries: int) -> tuple[float, float]:
 
 
 def bytes_per_entry(fill: Fill, entries: int) -> float:
-    """In this process, once."""
+    """Measure in this process, once."""
     process = psutil.Process()
     gc.collect()
     before = process.memory_info().rss
@@ -115,7 +115,7 @@ def bytes_per_entry(fill: Fill, entries: int) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--entries", type=int, default=ENTRIES)
-    parser.add_argument("--only", choices=CACHES, help="in this process; prints the bytes")
+    parser.add_argument("--only", choices=CACHES, help="run only this row, in this process; prints the bytes")
     options = parser.parse_args(arguments)
     if options.only is not None:
         print(bytes_per_entry(CACHES[options.only], options.entries))

@@ -1,12 +1,12 @@
-"""How long the digest of 1, 10 and 30 million events takes, and its memory: `python -m ingeborg.bench.micro.digest`.
+"""Time and memory of the digest of 1, 10 and 30 million events: `python -m ingeborg.bench.micro.digest`.
 
-With `--causal` the same of the causal check; `--heard LATENCY_MS …` takes for it, one after another, logs of a million
-messages of 10,000 publishers. Each hears ten others, 1 ms to LATENCY_MS later: the longer, the more overtakes.
+With `--causal` it measures the causal check; `--heard LATENCY_MS …` gives the check, one after another, logs of a
+million messages of 10,000 publishers. Each hears ten others, 1 ms to LATENCY_MS later: the longer, the more overtakes.
 
-Owns the synthetic log of a traffic run at scale (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), the
-publishers' one, and the measurement of the whole command, Java's start included, as its user waits for it. It is no
-test: a test that depends on the clock of a shared machine proves nothing. Logs and digests are made in a temporary
-directory and removed.
+Owns the synthetic log of a traffic run at scale (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), that of
+the publishers, and the measurement of the whole command, Java's start included, as its user waits for it. It is no
+test: a test that depends on the clock of a shared machine proves nothing. Logs and digests go to a temporary directory
+and are removed.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ DUPLICATES = 0.23
 """Share of the publishes that repeat another connection's payload (the thesis's 300 of 1,300)."""
 
 START_NS = 5_000 * NS_PER_S
-"""Of the run, on the machine's clock."""
+"""The start of the run, on the machine's clock."""
 
 MS = NS_PER_S // 1_000
 
 PART_LINES = 500_000
-"""As the generator does it: a part that is lost or torn costs little, and Spark reads parts side by side."""
+"""As the generator does it: a torn part or a lost one costs little, and Spark reads parts in parallel."""
 
 SAMPLE_S = 0.2
-"""Between two looks at the command's memory."""
+"""Seconds between two looks at the command's memory."""
 
 PUBLISHERS, MESSAGES = 10_000, 1_000_000
 HEARD = 10
-"""How many others each of the publishers hears."""
+"""The number of others that each publisher hears."""
 
 TIMEOUT_S = 3_600
-"""No digest that is worth measuring takes longer."""
+"""No digest worth measuring takes longer."""
 
 
 def traffic_log(directory: Path, events: int, seed: int = 1) -> None:
@@ -62,8 +62,8 @@ def traffic_log(directory: Path, events: int, seed: int = 1) -> None:
 
 
 def heard_log(directory: Path, messages: int, latency_ms: int, seed: int = 1) -> None:
-    """Write a run of so many messages of `PUBLISHERS`: each sends a message every two seconds, on a topic of its own,
-    and others get it 1 ms to `latency_ms` later."""
+    """Write a run with this number of messages of `PUBLISHERS`: each sends a message every two seconds, on its own
+    topic, and others get it 1 ms to `latency_ms` later."""
     _log(directory, "heard", _hearing(random.Random(seed), messages, latency_ms), seed)
 
 
@@ -135,7 +135,7 @@ def _log(directory: Path, workload: str, chunks: Iterator[list[list[tuple[int, s
 
 
 def _chunks(rng: random.Random, number: int, begin: int, end: int) -> Iterator[list[list[tuple[int, str]]]]:
-    """The events of both processes, some thousand news at a time: (time, line)."""
+    """Yield the events of both processes, some thousand news at a time: (time, line)."""
     listeners = [rng.sample(range(CONNECTIONS), FANOUT) for _ in range(TOPICS)]
     sequence = [0] * TOPICS
     step = (end - begin) / number
@@ -167,7 +167,7 @@ def _chunks(rng: random.Random, number: int, begin: int, end: int) -> Iterator[l
 
 
 def _parts(directory: Path, process: int) -> Generator[None, list[str], None]:
-    """Sent lists of lines, writes them in parts."""
+    """Receive lists of lines, and write them in parts."""
     for number in itertools.count():
         with (directory / f"events-{process:03d}-{number:04d}.csv").open("w", encoding="utf-8") as file:
             file.write(EVENTS.header + "\n")
@@ -184,8 +184,8 @@ def _table(path: Path, header: str, lines: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one `bench digest` took: seconds of the clock and of processors, and the most resident memory of all its
-    processes together, in bytes."""
+    """The cost of one `bench digest`: seconds of the clock and of processors, and the largest resident memory of all
+    its processes together, in bytes."""
 
     elapsed_s: float
     cpu_s: float
@@ -193,7 +193,7 @@ class Measured:
 
 
 def measure(command: list[str], driver_memory: str, said: Path) -> Measured:
-    """Run `bench` with these arguments as a user does; `said` gets what it says. Raises CalledProcessError, or
+    """Run `bench` with these arguments as a user does; `said` gets its output. Raises CalledProcessError, or
     TimeoutExpired."""
     command = [sys.executable, "-m", "ingeborg.bench.cli", *command, "--master", "local[2]"]
     began = time.monotonic()
@@ -207,7 +207,7 @@ def measure(command: list[str], driver_memory: str, said: Path) -> Measured:
                 raise subprocess.TimeoutExpired(command, TIMEOUT_S)
             rss = 0
             for each in _tree(process):
-                # Gone between two lines: what it used was seen a moment ago.
+                # It went between two lines; the last look a moment ago counts.
                 with contextlib.suppress(psutil.NoSuchProcess):
                     rss += each.memory_info().rss
                     cpu[each.pid] = sum(each.cpu_times()[:2])
@@ -217,7 +217,7 @@ def measure(command: list[str], driver_memory: str, said: Path) -> Measured:
         for each in _tree(process):
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
-    # A check that has found something ends with 1, and says what.
+    # A check with findings ends with 1, and prints them.
     if process.returncode and not (process.returncode == 1 and "check" in command and said.stat().st_size):
         raise subprocess.CalledProcessError(process.returncode, command)
     return Measured(time.monotonic() - began, sum(cpu.values()), rss_max)
@@ -236,7 +236,7 @@ def main() -> int:
     )
     parser.add_argument("--millions", type=int, nargs="+", default=[1, 10, 30], help="events (default: 1 10 30)")
     parser.add_argument("--causal", action="store_true", help="measure `bench check causal`")
-    parser.add_argument("--heard", type=int, nargs="+", metavar="LATENCY_MS", help="of the log of 10,000 publishers")
+    parser.add_argument("--heard", type=int, nargs="+", metavar="LATENCY_MS", help="with logs of 10,000 publishers")
     parser.add_argument("--driver-memory", default="4g", help="memory of Spark (default: %(default)s)")
     options = parser.parse_args()
     print("| log | bytes | elapsed | processor time | memory at most | µs of a core per event |")

@@ -1,7 +1,7 @@
-"""What the embedded store costs on this machine: ``python -m ingeborg.bench.micro.embedded [--directory DIR]``.
+"""The costs of the embedded store on this machine: ``python -m ingeborg.bench.micro.embedded [--directory DIR]``.
 
-Owns: the figures of docs/adr/0002, of the embedded store in 0032, and of what it does with filters. Prints one table;
-runs for about a minute, in a temporary directory (under DIR if given: the disk matters), and removes what it wrote.
+Owns: the figures of docs/adr/0002, those of the embedded store in 0032, and those of filters. Prints one table; runs
+for about a minute, in a temporary directory (under DIR if given: the disk matters), and removes it at the end.
 ``--filters`` prints the last part alone. Must never: be collected as a test.
 """
 
@@ -30,12 +30,12 @@ AWAY = Term(True, 0.0)
 
 
 async def _longest_gap(work: Awaitable[object]) -> tuple[float, float]:
-    """Seconds the work took, and the most CPU seconds between two runs of a coroutine that wants to run every 1 ms.
+    """Return the seconds of the work, and the most CPU seconds between two runs of a coroutine that is due every 1 ms.
 
-    CPU seconds of this thread are what the loop was kept by this program; the wall clock has other programs in it.
+    CPU seconds of this thread are the time for which this program held the loop; the wall clock includes others.
     """
     gap_s = 0.0
-    gc.freeze()  # the texts of this measurement are none of the store's cost
+    gc.freeze()  # the texts of this measurement do not count as the store's cost
 
     async def tick() -> None:
         nonlocal gap_s
@@ -57,7 +57,7 @@ async def _longest_gap(work: Awaitable[object]) -> tuple[float, float]:
 
 
 async def _each_ms(operation: Callable[[int], Awaitable[object]], count: int) -> str:
-    """Median and worst of ``count`` operations, one after the other."""
+    """Return the median and worst of ``count`` operations, one after the other."""
     times_ms = []
     for index in range(count):
         started = time.perf_counter()
@@ -68,7 +68,7 @@ async def _each_ms(operation: Callable[[int], Awaitable[object]], count: int) ->
 
 
 def _now_us(store: EmbeddedStore, topic: str) -> float:
-    """Microseconds of CPU for what the store says at once of one topic."""
+    """Return the microseconds of CPU for the store's immediate answer about one topic."""
     names = [[f"{topic}{index}"] for index in range(CONCURRENT_WRITES)]
     began = time.thread_time()
     for name in names:
@@ -149,7 +149,7 @@ async def _measure(directory: Path, loop_name: str) -> None:
 
 
 def _filter(number: int) -> str:
-    """One that is nobody else's, as long as most are."""
+    """Return a filter that no other client has, as long as most are."""
     return f'{{"discount":[{{"numeric":[">=",{number % 100}]}}],"restaurant":["restaurant {number}"]}}'
 
 
@@ -165,7 +165,7 @@ async def _measure_filters(directory: Path) -> None:
         await _each_ms(lambda i: store.subscribe([Subscribe(f"c{i}", ["x"], _filter(i))]), SINGLE_WRITES),
     )
     _row(
-        "  with one that takes the place of all",
+        "  with a filter that replaces all",
         await _each_ms(
             lambda i: store.subscribe([Subscribe(f"c{i}", ["x"], _filter(i + 1), replace=True)]), SINGLE_WRITES
         ),
@@ -179,7 +179,7 @@ async def _measure_filters(directory: Path) -> None:
     took_s, _ = await _longest_gap(many)
     _row("  with a filter", f"{CONCURRENT_WRITES / took_s:,.0f} a second")
     _row("subscribers of 1 topic without a filter, at once", f"{_now_us(store, 't'):.1f} us")
-    _row("  of a topic with one", f"{_now_us(store, 'f'):.1f} us")
+    _row("  the same with a filter", f"{_now_us(store, 'f'):.1f} us")
 
     before = os.stat(directory / "durable" / "data.mdb").st_size
     offers = [Subscribe(f"client {i}", ["offers"], _filter(i)) for i in range(FILTERS)]
@@ -210,7 +210,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
-    parser.add_argument("--filters", action="store_true", help="what has to do with filters only")
+    parser.add_argument("--filters", action="store_true", help="only the figures of filters")
     options = parser.parse_args()
     if not options.filters:
         with tempfile.TemporaryDirectory(dir=options.directory) as directory:

@@ -1,4 +1,4 @@
-"""What `ingeborg export` of a large LMDB store takes in time and memory: ``python -m ingeborg.bench.micro.export``.
+"""Time and memory of `ingeborg export` with a large LMDB store: ``python -m ingeborg.bench.micro.export``.
 
 Makes stores of 20,000 and of 2,000,000 subscriptions (a tenth of all clients subscribe to one topic, the rest have ten
 topics each), exports each to /dev/null by a real process, and reads that process's ``RssAnon`` every 20 ms.

@@ -1,10 +1,9 @@
-"""What a topic's index of filters costs: ``python -m ingeborg.bench.micro.filters [--counts 100000 1000000]``.
+"""The cost of a topic's index of filters: ``python -m ingeborg.bench.micro.filters [--counts 100000 1000000]``.
 
-Owns: the index's figures: microseconds of a match but for its output, of an add, bytes of a filter, and the naive scan
-beside. Each kind of filters is measured in a process of its own; a few minutes in all. Must never: be collected as a
-test.
+Owns: the index's figures: microseconds of a match without its output, of an add, bytes of a filter, and the naive scan
+for comparison. Each kind of filters has its own process; a few minutes in all. Must never: be collected as a test.
 
-Filters are all different, and each is another client's. CPU time of the thread is measured: what this program took.
+Filters are all different, and each belongs to another client. The times are CPU time of the thread.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from ingeborg.protocol.filters import canonical_filter
 MATCHES = 2_000
 PLACES = 1_000
 SCANNED = 10_000
-#: Filters that are timed together, by turns with as many of which each is; a count is a multiple of two of these.
+#: Filters of one slice: slices timed together take turns with slices timed one by one; a count is a multiple of two.
 SLICE = 500
 
 Draw = Callable[[random.Random, int], object]
 
 
 class Kind(NamedTuple):
-    """``pattern``: the filter with this number; ``payload``: one that is published."""
+    """``pattern``: the filter with this number; ``payload``: a published payload."""
 
     pattern: Draw
     payload: Draw
 
 
 class Row(NamedTuple):
-    """One kind's figures. ``matched``: filters, on the average; ``said_bytes``: as the index estimates."""
+    """One kind's figures. ``matched``: mean number of matching filters; ``said_bytes``: the index's own estimate."""
 
     kind: str
     filters: int
@@ -107,7 +106,7 @@ def _quantile(values: list[float], share: float) -> float:
 
 
 def measure(kind: str, count: int) -> Row:
-    """Fill an index, ask it, and empty a part of it."""
+    """Fill an index, match payloads, and remove some filters."""
     pattern, payload = KINDS[kind]
     drawn = random.Random(1)
     index = Index()
@@ -122,7 +121,7 @@ def measure(kind: str, count: int) -> Row:
         new = [(f"client{n}", canonical_filter(pattern(drawn, n))) for n in range(start, min(count, start + SLICE))]
         if len(texts) < SCANNED:
             texts.extend([text for _, text in new])
-        if start // SLICE % 2:  # a look at the clock takes some of the time that an add does
+        if start // SLICE % 2:  # reading the clock takes a considerable part of an add's time
             for client, text in new:
                 began = time.thread_time()
                 index.add(client, text)
@@ -174,7 +173,7 @@ def measure(kind: str, count: int) -> Row:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--counts", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
@@ -182,7 +181,7 @@ def main() -> None:
     print(measured())
     print(
         "kind | filters | match us p50 | p99 | matched | with output p50 us | naive scan us | times the match | "
-        "add us | longest add ms | remove us | load s | bytes a filter (RSS) | bytes (said)",
+        "add us | longest add ms | remove us | load s | bytes a filter (RSS) | bytes (estimated)",
         flush=True,
     )
     for count in options.counts:

@@ -1,12 +1,12 @@
-"""How fast one client's subscriptions are written, by how many are under way.
+"""How fast the store writes one client's subscriptions, by the number under way.
 
     python -m ingeborg.bench.micro.large_subscribes [--subscriptions 2097152] [--under-way 60000 150000 250000]
                                                    [--directory DIR]
 
-Owns: the table of docs/adr/0008. For each number under way a new embedded store in a temporary directory (under DIR if
-given: the disk matters; removed at the end), written to in calls of 1,000 topics, with no endpoint in between. Prints
-the rate, that of the slowest half million in a row, and the longest call. A minute of an idle machine, and some 500 MB
-of disk. Must never: be collected as a test.
+Owns: the table of docs/adr/0008. For each number under way it makes a new embedded store in a temporary directory
+(under DIR if given: the disk matters; removed at the end), and writes to it in calls of 1,000 topics, without an
+endpoint in between. Prints the rate, that of the slowest half million in a row, and the longest call. A minute of an
+idle machine, and some 500 MB of disk. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Measured(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Subscriptions a second, overall."""
+        """Return subscriptions a second, overall."""
         return len(self.ends_s) * TOPICS_PER_SLICE / self.ends_s[-1]
 
     @property
     def slowest_rate(self) -> float | None:
-        """Subscriptions a second of the slowest half million; the first one begins at the start, the last may be cut
-        off. ``None``: there were fewer."""
+        """Return the subscriptions a second of the slowest half million; the first one begins at the start, the last
+        may be cut off. ``None``: there were fewer."""
         calls = PART // TOPICS_PER_SLICE
         marks_s = [0.0, *self.ends_s[calls - 1 :: calls]]
         took_s = [after - before for before, after in itertools.pairwise(marks_s)]
@@ -53,7 +53,7 @@ class Measured(NamedTuple):
 
 
 async def measure(directory: Path, subscriptions: int, under_way: int) -> Measured:
-    """Whole calls only, of both numbers."""
+    """Measure with complete calls only, for both numbers."""
     store = EmbeddedStore(directory)
     await store.open()
     room = asyncio.Semaphore(under_way // TOPICS_PER_SLICE)

@@ -39,7 +39,7 @@ def _frames(kind: str) -> list[list[tuple[bytes, bytes]]]:
 
 
 def _write(env: lmdb.Environment, frames: list[list[tuple[bytes, bytes]]]) -> float:
-    """Each frame in a transaction of its own; microseconds a row."""
+    """Write each frame in its own transaction; return microseconds a row."""
     database = env.open_db(b"rows", dupsort=True)
     started = time.perf_counter()
     for frame in frames:
@@ -49,7 +49,7 @@ def _write(env: lmdb.Environment, frames: list[list[tuple[bytes, bytes]]]) -> fl
 
 
 def _measure_threads(directory: Path) -> None:
-    """One writing thread, and the same beside another that writes to another environment."""
+    """Measure one writing thread, alone and while another thread writes to another environment."""
     with (
         lmdb.open(str(directory / "one"), map_size=MAP_BYTES, max_dbs=1) as one,
         lmdb.open(str(directory / "two"), map_size=MAP_BYTES, max_dbs=1, sync=False) as two,
@@ -65,13 +65,13 @@ def _measure_threads(directory: Path) -> None:
 
         beside = threading.Thread(target=write_on)
         beside.start()
-        print(f"a writing thread beside another of its process: {_write(one, _frames('beside')):6.1f} us a row")
+        print(f"a writing thread with another of its process: {_write(one, _frames('beside')):6.1f} us a row")
         stop.set()
         beside.join()
 
 
 def _hog(directory: Path, with_gate: bool) -> None:
-    """Take the write lock for 5 ms again and again; what the processes of ``_measure_lock`` do."""
+    """Take the write lock for 5 ms again and again, as a process of ``_measure_lock``."""
     gate = Gate(directory, Lane.DURABLE)
     with lmdb.open(str(directory / Lane.DURABLE), map_size=MAP_BYTES, sync=False) as env:
         until = time.monotonic() + HOG_S
@@ -86,7 +86,7 @@ def _hog(directory: Path, with_gate: bool) -> None:
 
 
 def _measure_lock(directory: Path, with_gate: bool) -> None:
-    """How long a third process waits for the lock that two others want all the time."""
+    """Measure how long a third process waits for the lock that two others want all the time."""
     (directory / Lane.DURABLE).mkdir(parents=True)
     gate = Gate(directory, Lane.DURABLE)
     hog = [
@@ -117,7 +117,7 @@ def _measure_lock(directory: Path, with_gate: bool) -> None:
 
 
 def _measure_scatter(directory: Path) -> None:
-    """Frames into a large tree, as they come and sorted as a whole; time and pages written."""
+    """Write frames into a large tree, as they come and sorted together; measure time and pages written."""
     with lmdb.open(str(directory / "large"), map_size=MAP_BYTES, max_dbs=1) as env:
         _write(env, [sorted(_rows("preloaded", PRELOADED_ROWS))])
         scattered = _write(env, _frames("scattered"))
@@ -128,7 +128,7 @@ def _measure_scatter(directory: Path) -> None:
 
 
 def main() -> None:
-    """All three, one after the other."""
+    """Run all three, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
     parser.add_argument("--hog", type=Path, default=None, help=argparse.SUPPRESS)

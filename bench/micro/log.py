@@ -1,10 +1,10 @@
-"""What the log costs the generator: CPU time per event, from the call to the bytes in the file.
+"""The cost of the log in the generator: CPU time per event, from the call to the bytes in the file.
 
     python -m ingeborg.bench.micro.log [EVENTS]
 
 Prints microseconds of CPU per event of each kind, and for the mix of the traffic workload (77 of 100 publishes are
-news, and each news goes out five times), with the loop that makes them taken off. Beside it: what packing the same
-fields into bytes would cost, and what drawing a message of the plan does (docs/adr/0006).
+news, and each news goes out five times), without the cost of the loop that makes them. For comparison: the cost of
+packing the same fields into bytes, and of drawing a message of the plan (docs/adr/0006).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOW_NS = 1_234_567_890_123_456
 
 
 def cost_us(events: int, record: Callable[[Recorder, int], None] | None) -> float:
-    """CPU microseconds per call of ``record``, files included."""
+    """Return CPU microseconds per call of ``record``, files included."""
     with tempfile.TemporaryDirectory() as directory:
         recorder, files = Recorder(), EventFiles(Path(directory), 0)
         began_s = time.process_time()
@@ -58,7 +58,7 @@ def _received(recorder: Recorder, number: int) -> None:
 
 
 def packed_us(events: int) -> float:
-    """The fields of a delivery packed and collected, instead of written as text."""
+    """Measure packing and collecting the fields of a delivery, instead of writing them as text."""
     parts: list[bytes] = []
     pack = struct.Struct("<BHIIQQQ").pack
     before_s = time.process_time()
@@ -72,7 +72,7 @@ def packed_us(events: int) -> float:
 
 
 def planned_us(messages: int) -> float:
-    """Drawing one message of the traffic workload's plan."""
+    """Measure drawing one message of the traffic workload's plan."""
     plan = TrafficPlan(Traffic(), duplicates=Traffic().duplicates)
     before_s = time.process_time()
     sends = sum(1 for _ in plan.sends(10_000.0, messages / 10_000))

@@ -1,9 +1,9 @@
-"""What each peer costs an endpoint in its one event loop, messages or not.
+"""The cost of each peer in an endpoint's one event loop, with or without messages.
 
     python -m ingeborg.bench.micro.peers [--peers 1,3,9,99,999]
 
-Owns: the lines of docs/scaling.md on what grows with the number of endpoints. One router, linked to so many peers that
-are not there; each figure is the least of five. Half a minute. Must never: be collected as a test.
+Owns: the lines of docs/scaling.md on costs that grow with the number of endpoints. One router, linked to simulated
+peers; each figure is the least of five. Half a minute. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPEATS = 5
 
 
 def least_us(do: Callable[[], object], times: int = 1) -> float:
-    """Microseconds of one call: the least mean of five series of ``times`` calls."""
+    """Return microseconds of one call: the least mean of five series of ``times`` calls."""
     found = []
     for _ in range(REPEATS):
         begun = time.perf_counter()
@@ -35,7 +35,7 @@ def least_us(do: Callable[[], object], times: int = 1) -> float:
 
 
 def linked(peers: int) -> tuple[Router, list[Endpoint]]:
-    """An endpoint that knows all of them, and has an open link to each."""
+    """Return an endpoint that knows every peer, with an open link to each."""
     me = Endpoint("endpoint 0", f"{0:016x}", "ws://127.0.0.1:1", 0)
     others = [Endpoint(f"endpoint {number}", f"{number:016x}", me.url, 1) for number in range(1, peers + 1)]
     router = Router(me, 0.0)
@@ -48,8 +48,8 @@ def linked(peers: int) -> tuple[Router, list[Endpoint]]:
 
 
 def measure(peers: int) -> tuple[float, float, float, float, float]:
-    """A turn with nothing to do, one that pings everybody, a registry read, the table of homes (us); slots of the
-    fullest home, times the mean."""
+    """Measure a turn with nothing to do, one that pings every peer, a registry read, the table of homes (us); slots of
+    the fullest home, times the mean."""
     router, others = linked(peers)
 
     def ping() -> None:
@@ -67,7 +67,7 @@ def measure(peers: int) -> tuple[float, float, float, float, float]:
     newcomers = iter(range(REPEATS))
 
     def draw() -> None:
-        homes.home_table([*members, (f"newcomer {next(newcomers)}", "")])  # one that is not cached
+        homes.home_table([*members, (f"newcomer {next(newcomers)}", "")])  # not cached
 
     fullest = max(Counter(homes.home_table(members)).values()) * len(members) / SLOTS
     return (
@@ -80,7 +80,7 @@ def measure(peers: int) -> tuple[float, float, float, float, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--peers", default="1,3,9,99,999")
     options = parser.parse_args(arguments)

@@ -1,11 +1,11 @@
-"""Where a compiled endpoint spends its CPU, by the functions of ours that were running: Linux, with `perf`.
+"""The CPU of a compiled endpoint, by our functions that were running: Linux, with `perf`.
 
     perf record -F 700 --call-graph dwarf,8192 -o perf.data --pid PID -- sleep 5
     perf script -i perf.data --no-inline | python -m ingeborg.bench.micro.profile
 
 PID is an endpoint's, under load, in its compiled form (`make compiled`). Each sample is a stack. A function's first
-share is of the samples that it or something that it called was running in; its second of those in which nothing of ours
-was called further, Python's own work for it included. *(not compiled)* is the rest: the shell, the loop, the kernel.
+share counts the samples in which it or a function that it called was running; the second those in which it called
+nothing further of ours, with Python's own work for it. *(not compiled)* is the rest: the shell, the loop, the kernel.
 
 Owns: the shares in ADR 28. Must never: be collected as a test.
 """
@@ -17,17 +17,17 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-#: A frame of a stack: address, symbol and offset, and the file it is of.
+#: A frame of a stack: address, symbol and offset, and its file.
 _FRAME = re.compile(r"\s+[0-9a-f]+ (?P<symbol>.*?)(?:\+0x[0-9a-f]+)? \(")
-#: What mypyc calls a function: the module, and, of a method, the class and its name.
+#: The prefix of mypyc's name for a function: then the module, and, for a method, the class and its name.
 _COMPILED = "CPyDef_"
 ELSEWHERE = "(not compiled)"
-#: Functions that are printed.
+#: The number of functions printed.
 SHOWN = 40
 
 
 def stacks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The symbols of each sample, the innermost first."""
+    """Yield the symbols of each sample, the innermost first."""
     stack: list[str] = []
     for line in lines:
         if found := _FRAME.match(line):
@@ -40,7 +40,7 @@ def stacks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def shares(samples: Iterable[list[str]]) -> tuple[int, Counter[str], Counter[str]]:
-    """How many there are; in how many each function was running, with what it called; and by itself."""
+    """Return the number of samples; for each function, those in which it ran with its callees; and alone."""
     total, all_of, own = 0, Counter[str](), Counter[str]()
     for stack in samples:
         total += 1
@@ -51,7 +51,7 @@ def shares(samples: Iterable[list[str]]) -> tuple[int, Counter[str], Counter[str
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     total, all_of, own = shares(stacks(sys.stdin))
     if not total:
         sys.exit("no samples: give what `perf script` prints on standard input")

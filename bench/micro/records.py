@@ -1,10 +1,10 @@
-"""What subscriptions cost a store (docs/adr/0043): ``python -m ingeborg.bench.micro.records [--large]``.
+"""The cost of subscriptions in a store (docs/adr/0043): ``python -m ingeborg.bench.micro.records [--large]``.
 
     python -m ingeborg.bench.micro.records [--directory DIR] [--large] [--riak HOST:PORT,HOST:PORT,...]
 
-Without ``--riak`` it measures LMDB in a temporary directory (under DIR if given: the disk matters), and removes what it
-wrote: half a minute, with ``--large`` five minutes and 3 GB. With ``--riak`` it counts requests to those nodes, in new
-namespaces that stay there. Must never: be collected as a test.
+Without ``--riak`` it measures LMDB in a temporary directory (under DIR if given: the disk matters), and removes the
+directory: half a minute, with ``--large`` five minutes and 3 GB. With ``--riak`` it counts requests to those nodes, in
+new namespaces that stay there. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLIENTS = 100
 KINDS = ("neither filter nor term", "until disconnect", "a filter")
 AWAY = Term(True, 0.0)
 TAKEN = 2_000
-"""Topics of one call to Riak: what an endpoint gives it at a time."""
+"""Topics of one call to Riak, as many as an endpoint gives it at a time."""
 
 
 def _row(what: str, figure: str) -> None:
@@ -47,7 +47,7 @@ def _songs(count: int) -> list[str]:
 
 
 def _filter(number: int) -> str:
-    """A filter that no other client has."""
+    """Return a filter that no other client has."""
     return f'{{"discount":[{{"numeric":[">=",{number % 100}]}}],"restaurant":["restaurant {number}"]}}'
 
 
@@ -64,7 +64,7 @@ async def _all_topics(store: Store, client: str) -> None:
 
 
 async def _walk(store: Store) -> int:
-    """All that expiry reads; how many subscriptions have a term."""
+    """Read everything that expiry reads; return how many subscriptions have a term."""
     count = 0
     for slot in await store.expiring_slots() or ():
         page, cursor = await store.expiring(slot, None, 500)
@@ -79,7 +79,7 @@ async def _walk(store: Store) -> int:
 
 
 def _written(store: EmbeddedStore) -> int:
-    """Bytes that the writers have written so far."""
+    """Return the bytes that the writers have written so far."""
     found = 0
     for pid in store.writer_pids.values():
         said = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
@@ -88,7 +88,7 @@ def _written(store: EmbeddedStore) -> int:
 
 
 def _looked_at(directory: Path) -> tuple[int, int]:
-    """Transactions of the durable environment, and bytes of its databases' pages."""
+    """Return the transactions of the durable environment, and the bytes of its databases' pages."""
     environment = open_for_reading(directory, Lane.DURABLE, DEFAULT_MAP_SIZE_BYTES)
     with environment.begin() as txn:
         stats = [txn.stat(database) for database in environment.db.values()]
@@ -123,7 +123,7 @@ async def _bulk(directory: Path, count: int) -> None:
         f"{await _seconds(store.subscribe([Subscribe('a', topics)])):.3f} s",
     )
     _row("  lists them, in pages of 10,000", f"{await _seconds(_all_topics(store, 'a')):.3f} s")
-    _row("  subscribers of 2^15 of them, one call", f"{await _seconds(store.subscribers(topics[: 1 << 15])):.3f} s")
+    _row("  subscribers of 2^15 topics, one call", f"{await _seconds(store.subscribers(topics[: 1 << 15])):.3f} s")
     began = time.thread_time()
     for topic in topics[:20_000]:
         store.subscribers_now([topic])
@@ -223,7 +223,7 @@ def main() -> None:
     """Measure on uvloop, as the endpoint runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
-    parser.add_argument("--large", action="store_true", help="2^21 topics, 10^6 filters, 10^7 beside 10^5, too")
+    parser.add_argument("--large", action="store_true", help="2^21 topics, 10^6 filters, 10^7 in addition to 10^5")
     parser.add_argument("--riak", default="", help="count on these nodes instead")
     options = parser.parse_args()
     if options.riak:

@@ -3,14 +3,14 @@
     python replay.py TRACE.json
 
 There is no socket, no clock and no chance, so two runs of one build execute the same instructions. `bench drift` runs
-this file under callgrind, each tree's own, since only that knows the doors of the tree's router. A tree without one is
-run by the file of the working tree. Both get the same trace (``bench.drift.trace``). At the borders of segments this
-file asks the system for the process's priority, as nothing else does, and callgrind begins a new file there.
+this file under callgrind, in each tree its own copy, since only that knows the interface of the tree's router. A tree
+without one uses the working tree's file. Both get the same trace (``bench.drift.trace``). At the borders of segments
+this file asks the system for the process's priority, as nothing else does, and callgrind begins a new file there.
 
 Exit code 3: this file does not know the router, or the router asks the store for something unknown.
 
 Owns: the turns, as ``broker.shell.driver`` has them, and the store's answers. Must never: import anything that some
-tree lacks, or do work for a message that it can do before the first one.
+tree lacks, or postpone work until a message that it can do before the first one.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from ingeborg.broker.core.effects import StoreCall
 from ingeborg.broker.core.model import Endpoint, Location, Shape
 from ingeborg.broker.core.router import Router
 
-#: Between two chunks, and between two ticks, in seconds of the trace.
+#: Time between two chunks, and between two ticks, in seconds of the trace.
 CHUNK_S, TICK_S = 0.001, 0.1
 #: A router that is alone joins within this time, in seconds of the trace.
 JOIN_S = 30.0
-#: A router looks through all its slots once, after its start: that is no part of a message.
+#: After its start a router looks through all its slots once, which is no part of a message's cost.
 SETTLE_S = 10.0
-#: Rounds of a turn, at most: no turn of a trace wants more than a few.
+#: The most rounds of a turn: no turn of a trace needs more than a few.
 ROUNDS_MAX = 1_000
 
 CANNOT = 3
 
 
 class CannotReplay(Exception):
-    """This tree's core is another than this file knows."""
+    """This file does not know the core of this tree."""
 
 
 class Store:
-    """It answers the router at once."""
+    """A store that answers the router at once."""
 
     def __init__(self, me: Endpoint) -> None:
         self._me = me
-        self._sets: defaultdict[str, list[str]] = defaultdict(list)  # of subscribers, by topic
-        self._places: dict[str, Location] = {}  # by client
+        self._sets: defaultdict[str, list[str]] = defaultdict(list)  # subscribers, by topic
+        self._places: dict[str, Location] = {}  # locations, by client
         self._operations: dict[str, Callable[..., Any]] = {
             "endpoints": lambda: [self._me],
             "register": self._register,
@@ -66,7 +66,7 @@ class Store:
         }
 
     def answer(self, operation: str, arguments: tuple[Any, ...]) -> Any:
-        """``CannotReplay``: it has no such operation."""
+        """Answer an operation. ``CannotReplay``: it has no such operation."""
         do = self._operations.get(operation)
         if do is None:
             raise CannotReplay(f"the core asks the store for {operation}")
@@ -91,13 +91,13 @@ class Replay:
     """One router, with its connections, in its own time."""
 
     def __init__(self, connections: int) -> None:
-        """``CannotReplay``: it does not join."""
+        """Start and join. ``CannotReplay``: it does not join."""
         me = Endpoint("a", "0" * 16, "ws://127.0.0.1:9000", 0)
         self._now = 1_000.0
         self._tick_at = 0.0
         self._store = Store(me)
         self._joined = False
-        self.frames = 0  # that were written to clients
+        self.frames = 0  # written to clients
         self._router = Router(me, self._now, shape=Shape(reads_memory=True), unix_s=self._now)
         until = self._now + JOIN_S
         while not self._joined:
@@ -110,7 +110,7 @@ class Replay:
         self._connections = [self._router.connected(number, self._now) for number in range(connections)]
 
     def chunk(self, connection: int, frames: list[bytes]) -> None:
-        """These come, and the turn ends; the next tick comes when it is due."""
+        """Take these frames and end the turn; the next tick comes when it is due."""
         self._router.frames(self._connections[connection], frames, self._now, True)
         self._turn()
         self._pass(CHUNK_S)
@@ -146,12 +146,12 @@ class Replay:
 
 
 def border() -> None:
-    """Callgrind begins a new file."""
+    """Let callgrind begin a new file."""
     os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def main() -> int:
-    """Replay the trace; print how many frames each segment had written to clients. Returns the exit code."""
+    """Replay the trace; print how many frames each segment wrote to clients. Return the exit code."""
     trace = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     segments = [
         [(connection, [frame.encode() for frame in frames]) for connection, frames in segment["chunks"]]

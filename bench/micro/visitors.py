@@ -1,13 +1,13 @@
-"""What clients with fresh ids leave behind, that come, subscribe until they disconnect, and go: nothing, is the goal.
+"""The traces of clients with fresh ids that come, subscribe until they disconnect, and go: the goal is none.
 
     python -m ingeborg.bench.micro.visitors [--clients 10000] [--over-s 600] [--topics 20] [--stay-s 5] [--grace-s 20]
 
 Two endpoints on one LMDB store. Visitors come one after the other, evenly over the time: each listens, subscribes to
-some topics of 5,000, stays and goes, and never comes back. A publisher sends to topics of theirs all the while.
-Before the first look one in ten of them has come and gone, so that what an endpoint keeps from its first work is no
-growth. The records of the store's databases, topics in the routing caches and the endpoints' own memory are compared
-when all is over: the grace time, a few walks, and ten minutes for which locations and what has ended are remembered.
-With the defaults some 35 minutes, nearly idle. Must never: be collected as a test.
+some topics of 5,000, stays and goes, and never comes back. Meanwhile a publisher sends to their topics. Before the
+first look one visitor in ten has come and gone, so that an endpoint's first allocations do not count. The program
+compares the records of the store's databases, topics in the routing caches and the endpoints' own memory when all is
+over: after the grace time, a few walks, and the ten minutes for which the endpoints remember locations and what has
+ended. With the defaults some 35 minutes, nearly idle. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from ingeborg.protocol.client import Client
 
 TOPICS = 5_000
 PUBLISHES_PER_S = 20
-#: Memory may be more by so many bytes of two processes: what the allocator keeps.
+#: The permitted growth of memory, in bytes of two processes: what the allocator keeps.
 GROWTH_BYTES = 8 << 20
 #: Databases that hold a record for each endpoint, or none of clients.
 _NOT_OF_CLIENTS = frozenset({"registry", "seen"})
 
 
 class Look(NamedTuple):
-    """``records``: of the store, by database; ``topics``: in routing caches; ``own_bytes``: of both
-    endpoints' memory what no file is mapped to; ``mapped_bytes``: what is: pages of the store that they have read, and
-    of programs, which the kernel takes back when it needs them; ``ended``: subscriptions that have ended since they
+    """``records``: in the store, by database; ``topics``: in routing caches; ``own_bytes``: memory of both endpoints
+    without mapped files; ``mapped_bytes``: with mapped files: pages of the store that they have read, and of programs,
+    which the kernel takes back when it needs them; ``ended``: subscriptions that have ended since the endpoints
     started."""
 
     records: dict[str, int]
@@ -115,7 +115,7 @@ async def _visitors(urls: Sequence[str], numbers: range, each_s: float, topics: 
 
 
 async def measure(clients: int, over_s: float, topics: int, stay_s: float, grace_s: float) -> tuple[Look, Look, int]:
-    """Before and after; and how many messages visitors heard."""
+    """Look before and after; return both looks, and how many messages visitors heard."""
     expired_s = grace_s + 3 * WALK_S_MAX + KEPT_S + 60.0
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -139,7 +139,7 @@ async def measure(clients: int, over_s: float, topics: int, stay_s: float, grace
 
 
 def checks(before: Look, after: Look, clients: int, topics: int) -> list[Check]:
-    """The figures beside their goals."""
+    """Return the figures with their goals."""
     more = {name: count - before.records[name] for name, count in after.records.items()}
     ended, grown = after.ended - before.ended, after.own_bytes - before.own_bytes
     return [
@@ -149,7 +149,7 @@ def checks(before: Look, after: Look, clients: int, topics: int) -> list[Check]:
             ", ".join(f"{name} {count:+,}" for name, count in more.items()),
             all(count <= 0 for count in more.values()),
         ),
-        Check("subscriptions that have ended", f"{clients * topics:,} but for repeats", f"{ended:,}", ended > 0),
+        Check("subscriptions that have ended", f"{clients * topics:,} minus repeats", f"{ended:,}", ended > 0),
         Check(
             "topics in routing caches",
             f"at most the {TOPICS:,} there are",
@@ -166,7 +166,7 @@ def checks(before: Look, after: Look, clients: int, topics: int) -> list[Check]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--over-s", type=float, default=600.0)

@@ -1,7 +1,7 @@
-"""Which plots a run has, and what is on them: from a digest's rows to `plots.Plot`.
+"""The plots of a run and their content: from a digest's rows to `plots.Plot`.
 
-Owns the choice of lines, scales and bands, and the thinning of long runs. It computes no figure but the means and
-maxima of thinned points, and says so (`Drawn.bin_s`).
+Owns the choice of lines, scales and bands, and the thinning of long runs. It computes no figure other than the means
+and maxima of thinned points, and says so (`Drawn.bin_s`).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from ingeborg.bench.report.plots import (
 from ingeborg.bench.text import figures
 
 POINTS_MAX = 600
-"""Points of a line: more than that many do not fit the page's pixels. Longer runs are drawn in bins of seconds."""
+"""The most points of a line: the page has no pixels for more. Longer runs are drawn in bins of seconds."""
 
 POINTS_OF_MANY_MAX = 200
-"""Likewise on a page of many runs, which a phone has to load."""
+"""The same for a page of many runs, which a phone has to load."""
 
 SOURCES_MAX = COLOURS
-"""Lines in a plot of processes: as many as there are colours a person can tell apart."""
+"""The most lines in a plot of processes: as many as the colours that a person can tell apart."""
 
 LIMIT_ABOVE_MAX = 30.0
-"""A goal is drawn if it is at most so many times the largest latency: farther off, it would flatten the lines."""
+"""A goal is drawn up to this multiple of the largest latency: farther off, it would flatten the lines."""
 
 HOST = "host"
 
@@ -53,8 +53,8 @@ class Drawn:
 
 
 def both(drawn: Drawn, identity: str) -> str:
-    """The plot twice, for a wide and for a narrow page (the style sheet shows one): scaled down, its text would be too
-    small on a phone."""
+    """Return the plot twice, for a wide and for a narrow page (the style sheet shows one): scaled down, its text would
+    be too small on a phone."""
     return svg(drawn.plot, WIDE, NARROW, identity)
 
 
@@ -82,15 +82,15 @@ def percentile_curve(run: Json) -> Drawn | None:
 
 
 def curve(phase: Json) -> list[Point]:
-    """A phase's percentile curve. Beyond 1 - 1/n there is only the maximum: the line ends where n values can tell."""
+    """Return a phase's percentile curve. The line ends at 1 - 1/n: beyond, n values only give the maximum."""
     end = nines(1 - 1 / max(10, phase["delivered"]))
     points: list[Point] = [(nines(ppm / 1_000_000), float(value)) for ppm, value in phase["curve"]]
     return [*(point for point in points if point[0] <= end), (end, float(phase["latency_ns"]["max"]))]
 
 
 def over_time(run: Json, seconds: Sequence[Json], machine: Sequence[Json], points_max: int = POINTS_MAX) -> list[Drawn]:
-    """Rates, latency, processor, memory and network, as far as they were recorded (thesis figures 6.2 and 6.3). All
-    share one time axis, so that they can be read above each other."""
+    """Return rates, latency, processor, memory and network, as far as the log has them (thesis figures 6.2 and 6.3).
+    All share one time axis, so that they can be read above each other."""
     time = _Time(run, [*seconds, *machine], points_max)
     drawn = (
         _rates(run, seconds, time),
@@ -102,7 +102,7 @@ def over_time(run: Json, seconds: Sequence[Json], machine: Sequence[Json], point
 
 
 def stack(drawn: Sequence[Drawn], identity: str) -> list[str]:
-    """Each of the plots as `both` draws it, small, the last one with the labels of the axis they share."""
+    """Return each of the plots as `both` draws it, small, the last one with the labels of the shared axis."""
     frames = [(index == 0, index == len(drawn) - 1) for index in range(len(drawn))]
     return [
         svg(one.plot, stacked(WIDE, *ends), stacked(NARROW, *ends), f"{identity}-{index}")
@@ -112,7 +112,7 @@ def stack(drawn: Sequence[Drawn], identity: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Time:
-    """The time axis of a run's plots, and how its seconds are thinned."""
+    """The time axis of a run's plots, and the thinning of its seconds."""
 
     run: Json
     rows: Sequence[Json]
@@ -126,15 +126,15 @@ class _Time:
 
     @property
     def bands(self) -> list[tuple[float, float, str]]:
-        """The measured phases, shaded."""
+        """Return the measured phases, shaded."""
         return [(phase["start_s"], phase["end_s"], phase["phase"]) for phase in self.run["phases"] if phase["measured"]]
 
     def bin_s(self, rows: Sequence[Json]) -> int:
-        """Seconds that a point stands for."""
+        """Return the seconds that a point stands for."""
         return -(-int(rows[-1]["second"] - rows[0]["second"] + 1) // self.points_max) if rows else 1
 
     def line(self, rows: Sequence[Json], key: str, join: Callable[[list[float]], float]) -> list[Point]:
-        """Values by the middle of their second (or bin); a second without a row or value is a gap."""
+        """Return values by the middle of their second (or bin); a second without a row or value is a gap."""
         if not rows:
             return []
         first, bin_s = int(rows[0]["second"]), self.bin_s(rows)
@@ -147,7 +147,7 @@ class _Time:
 
 
 def _rates(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
-    """Reports in, messages out, what was offered where a schedule says it, and errors if there are any, a second."""
+    """Reports in, messages out, the offered rate if there is a schedule, and errors if there are any, a second."""
     if not seconds:
         return None
     wanted = [("in (reports sent)", "reports", 0), ("out (messages received)", "delivered", 1)]
@@ -234,7 +234,7 @@ def _by_source(
 
 
 def _network(rows: Sequence[Json], time: _Time) -> Drawn | None:
-    """What the whole machine sent and received a second, loopback included: no process has a figure of its own."""
+    """Bytes that the whole machine sent and received a second, loopback included: processes have no such figure."""
     own = [row for row in rows if row["source"] == HOST]
     keys = (("received", "net_rx_bytes_s", 0), ("sent", "net_tx_bytes_s", 1))
     lines = [Series(name, time.line(own, key, _mean), colour) for name, key, colour in keys]
@@ -261,13 +261,13 @@ def _lines(lines: Sequence[Series], time: _Time, title: str, text: Callable[[flo
 
 
 def _with_role(row: Json) -> str:
-    """The process, and what it is where its name does not say so."""
+    """Return the process, and its role unless its name says it."""
     source, role = str(row["source"]), str(row.get("role") or "")
     return source if not role or source.startswith(role) else f"{source} ({role})"
 
 
 def sources(rows: Sequence[Json]) -> list[str]:
-    """The processes: busiest first, so that the first few are the ones worth a line."""
+    """Return the processes: busiest first, so that the first few are the ones worth a line."""
     busy: dict[str, float] = {}
     for row in rows:
         busy[row["source"]] = busy.get(row["source"], 0.0) + (row["cpu_cores"] or 0.0)
@@ -287,7 +287,7 @@ def size_rate_tick(value_bytes_per_s: float) -> str:
 
 
 def rate_tick(value_per_s: float) -> str:
-    """From ten thousand in thousands: there is little room left of a narrow plot."""
+    """Format a rate, from ten thousand in thousands: a narrow plot has little room."""
     for factor, unit in ((1_000_000, " M"), (1_000, " k")):
         if value_per_s >= max(factor, 10_000):
             return f"{value_per_s / factor:,.10g}{unit}/s"
@@ -295,7 +295,7 @@ def rate_tick(value_per_s: float) -> str:
 
 
 def _limits(run: Json, largest: float, names: set[str]) -> list[tuple[float, str]]:
-    """Latency goals as lines: (ns, text)."""
+    """Return latency goals as lines: (ns, text)."""
     lines = []
     for goal in run["goals"]:
         limit_ns = goal["limit"] * 1_000_000

@@ -1,4 +1,4 @@
-"""The sections that set runs beside each other: traffic, topics, and what has no comparison of its own.
+"""The sections that compare runs: traffic, topics, and the runs outside a comparison.
 
 Owns their order. The tables are those of `ingeborg.bench.text.tables`, the same as in the summaries.
 """
@@ -27,11 +27,11 @@ from ingeborg.bench.report.markup import (
 from ingeborg.bench.text import figures, statements, tables, verdicts
 
 NOTES_MAX = 20
-"""Notes of a topics series that are listed; their runs can be digested by themselves for the rest."""
+"""Notes of a topics series that the page lists; for the rest, digest its runs separately."""
 
 
 def traffic(table: TrafficTable, identity: str, colours: Mapping[str, int]) -> Html:
-    """One load: rates and latency, what it cost, noise, then and now."""
+    """Return one load: rates and latency, cost, noise, then and now."""
     rates, *others = tables.traffic(table)
     limit = statements.latency_limit(table.baseline.runs[0])
     load = {name: value for name, value in table.load.items() if name != "p99_ms"}
@@ -52,7 +52,7 @@ def traffic(table: TrafficTable, identity: str, colours: Mapping[str, int]) -> H
 
 
 def topics(table: TopicsTable, identity: str, colours: Mapping[str, int]) -> Html:
-    """One load: the plots of thesis figure 6.4, how far each system came, and everything by number of topics."""
+    """Return one load: the plots of thesis figure 6.4, how far each system came, and everything by number of topics."""
     ended, *by_number = tables.topics(table)
     plots = [
         plot(drawn, f"{identity}-{index}", caption + comparison_charts.left_out(len(table.series)))
@@ -87,7 +87,7 @@ def _series(one: TopicsSeries) -> Html:
 
 
 def runs(listed: Sequence[tuple[Json, str]]) -> Html:
-    """Every run that has a section, with the figures that matter. `listed`: each with its section's identity."""
+    """Return every run that has a section, with the figures that matter. `listed`: each with its section's identity."""
     header = ["Run", "Workload", "p50", "p99", "In", "Out", "Lost", "Goals"]
     rows = []
     for run, identity in listed:
@@ -109,7 +109,7 @@ def runs(listed: Sequence[tuple[Json, str]]) -> Html:
 
 
 def goals(all_runs: Sequence[Json]) -> Html:
-    """The verdicts."""
+    """Return the verdicts."""
     judged = verdicts.verdicts(all_runs)
     missed = sum(row[1].mark == "bad" for row in judged.rows)
     title = f"Goals: {missed} of {len(judged.rows)} missed" if missed else "Goals: all met"
@@ -117,7 +117,7 @@ def goals(all_runs: Sequence[Json]) -> Html:
 
 
 def method(all_runs: Sequence[Json]) -> Html:
-    """How it was measured."""
+    """Return how it was measured."""
     said = join(
         Html(f'<tr><th scope="row">{html(heading)}</th><td>{html(text)}</td></tr>')
         for heading, text in statements.method(all_runs)

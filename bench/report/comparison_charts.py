@@ -1,8 +1,8 @@
-"""The plots of many runs: every system a line, over the number of topics or over percentiles.
+"""The plots of several runs: a line for each system, over the number of topics or over percentiles.
 
 Owns the choice of lines, scales and marks, as `charts` does for one run. A line keeps its colour over all plots of a
-table, a number of topics at which a system failed is marked, and a point at which something else than the system was at
-its limit is a ring. It computes no figure.
+table. A cross marks the number of topics at which a system failed; a ring marks a point at which something other than
+the system was at its limit. It computes no figure.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Colours = Mapping[str, int]
 
 
 def colours(tables: Iterable[TrafficTable | TopicsTable]) -> dict[str, int]:
-    """The same in all plots of the page: a colour per system, a pattern per variant of it."""
+    """Return a colour per system and a pattern per variant, the same in all plots of the page."""
     variants: dict[str, list[str]] = {}
     for table in tables:
         for row in table.rows if isinstance(table, TrafficTable) else table.series:
@@ -69,7 +69,7 @@ def colours(tables: Iterable[TrafficTable | TopicsTable]) -> dict[str, int]:
 
 
 def topics(table: TopicsTable, colours: Colours) -> list[tuple[Drawn, str]]:
-    """Each plot with its caption; one whose figure no run has is left out."""
+    """Return each plot with its caption; a plot is left out if no run has its figure."""
     made = []
     for key, title, tick, caption in _TOPICS:
         drawn = _topics(table, key, title, tick, colours)
@@ -133,13 +133,13 @@ def _description(shown: Sequence[TopicsSeries], key: str, tick: Axis) -> str:
 
 
 def _decades(values: Sequence[float], tick: Axis) -> Callable[[int], Scale]:
-    """A log scale of at least a decade: a line that hardly changes shall not look like a cliff."""
+    """A log scale of at least a decade: a line that hardly changes must not look like a cliff."""
     low, high = min(values), max(values)
     return logarithmic([*values, low * 0.5, high * 1.5] if high < 10 * low else values, tick)
 
 
 def percentile_curves(table: TrafficTable, colours: Colours) -> Drawn | None:
-    """Latency by percentile at the sustained rate of every system; of repetitions, the run nearest to their median."""
+    """Latency by percentile at the sustained rate of every system; for repetitions, the run nearest to their median."""
     phases = [(row.name, phase) for row in table.rows if (phase := main_phase(row.chosen)) and phase["delivered"]]
     phases = phases[:LINES_MAX]
     if not phases:
@@ -165,5 +165,5 @@ def percentile_curves(table: TrafficTable, colours: Colours) -> Drawn | None:
 
 
 def left_out(lines: int) -> str:
-    """What a caption says of lines that are not drawn."""
+    """Return a caption's remark on lines that are not drawn."""
     return f" {lines - LINES_MAX} more systems are in the tables." if lines > LINES_MAX else ""

@@ -1,7 +1,7 @@
-"""The pieces of HTML that the page is made of.
+"""The pieces of HTML that make up the page.
 
-Owns escaping: text becomes markup here or nowhere. A `str` is text and is escaped; only what is `Html` already goes in
-as it is, and only this package makes `Html`, of its own words.
+Owns escaping: text becomes markup here or nowhere. A `str` is text and is escaped; only an `Html` passes unchanged, and
+only this package makes `Html`, from its own words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Html(str):
 
 
 def html(text: str) -> Html:
-    """Text as markup; what is markup stays as it is."""
+    """Return text as markup; markup stays as it is."""
     return text if isinstance(text, Html) else Html(escape(text))
 
 
@@ -30,7 +30,7 @@ def join(parts: Iterable[Html], between: str = "") -> Html:
 
 
 def lines(parts: Iterable[Html]) -> Html:
-    """The parts that are not empty, below each other."""
+    """Return the parts that are not empty, below each other."""
     return Html("\n".join(part for part in parts if part))
 
 
@@ -46,7 +46,7 @@ def cell(content: Cell) -> Html:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str, css: str = "") -> Html:
-    """A table that scrolls by itself where it is too wide; the first cell of a row is its heading."""
+    """Return a table that scrolls on its own if it is too wide; the first cell of a row is its heading."""
     head = join(Html(f'<th scope="col">{html(text)}</th>') for text in header)
     body = []
     for first, *rest in rows:
@@ -61,14 +61,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str, cs
 
 
 def compared(one: Table, css: str = "") -> Html:
-    """A table of the comparison, and its note."""
+    """Return a table of the comparison, and its note."""
     rows = ([cell(content) for content in row] for row in one.rows)
     note = explain(one.note) if one.note else Html("")
     return Html(f"{table(one.header, rows, one.title, f'compared {css}')}{note}")
 
 
 def titled(one: Table) -> Html:
-    """The same in a panel under its title."""
+    """Return the same in a panel under its title."""
     return panel(one.title, compared(one))
 
 
@@ -89,13 +89,13 @@ def bullets(items: Iterable[str]) -> Html:
 
 
 def legend(drawn: Drawn) -> Html:
-    """The names of its lines, in their colours."""
+    """Return the names of its lines, in their colours."""
     items = [f'<li class="{series.css}"><i></i>{html(series.name)}</li>' for series in drawn.plot.series]
     return Html(f'<ul class="legend" aria-label="Lines of the plot">{"".join(items)}</ul>')
 
 
 def plot(drawn: Drawn | None, identity: str, caption: str, *after: Html) -> Html:
-    """A panel with one plot."""
+    """Return a panel with one plot."""
     if drawn is None:
         return Html("")
     return Html(
@@ -114,7 +114,7 @@ def _crosses(drawn: Drawn) -> Html:
 
 
 def stack(drawn: Sequence[Drawn], identity: str, caption: str, *after: Html) -> Html:
-    """A panel of small plots above each other that share their x axis."""
+    """Return a panel of small plots above each other that share their x axis."""
     if not drawn:
         return Html("")
     figures = join(

@@ -1,6 +1,6 @@
-"""The whole page: what comes first, what is folded, and the frame around it.
+"""The whole page: its order, its folded parts, and its frame.
 
-Owns the order and the page's own limits. Comparisons come first, then how it was measured, then each run, folded where
+Owns the order and the page's own limits. Comparisons come first, then how it was measured, then each run, folded if
 there are several: a page of a hundred runs stays readable, and some megabytes.
 """
 
@@ -16,7 +16,7 @@ from ingeborg.bench.report.markup import Html, bullets, html, lines
 from ingeborg.bench.text import figures, statements, verdicts
 
 DETAILED_MAX = 40
-"""Runs that have a section of their own, some 60 kB each; further ones are in the tables, and the page says so."""
+"""The most runs with their own section, some 60 kB each; the tables have the others, and the page says so."""
 
 
 def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
@@ -32,7 +32,7 @@ def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
 
 
 def framed(title: str, kind: str, lead: Html, parts: Sequence[Html], footer: Html) -> str:
-    """A page of the house: `kind` stands small over the title, `lead` below it."""
+    """A page of the house: `kind` in small print over the title, `lead` below it."""
     style = resources.files("ingeborg.bench.report").joinpath("report.css").read_text(encoding="utf-8")
     body = lines(
         [
@@ -46,7 +46,7 @@ def framed(title: str, kind: str, lead: Html, parts: Sequence[Html], footer: Htm
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        # Nothing is ever loaded or run: the browser is told so, in case a text slips through.
+        # The page loads and runs nothing; this forbids it to the browser, in case a text slips through.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{html(title)} · {html(kind.lower())}</title><style>\n{style}</style></head>\n<body>\n"
         f"{body}\n</body></html>\n"
@@ -67,7 +67,7 @@ def _lead(runs: Sequence[Json]) -> Html:
 
 
 def _one(only: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
-    """A page of one run: its section, and the comparison with nothing but itself where it has more to say."""
+    """A page of one run: its section, and a comparison with itself if that says more."""
     document = {"runs": [only]}
     return [
         run.section(only, _by_run(tables, [only])[only["run"]], "run-0", alone=True),
@@ -109,7 +109,7 @@ def _folded(each: Json, identity: str, tables: run.Tables) -> Html:
     facts, shown = each["facts"], comparison.headline(each)
     name = " · ".join(str(part) for part in (facts["workload"], facts["system"], facts.get("variant")) if part)
     more = f"p99 {figures.duration(shown['latency_ns']['p99'])}, {verdicts.goals_text(each['goals'])}"
-    # The section inside has the identity that links lead to: a browser unfolds what holds the target of a link.
+    # The section inside has the identity that links use: a browser unfolds the parent of a link's target.
     return Html(
         f'<details class="run"><summary><b>{html(name)}</b> <span class="small">{html(each["run"])}: {html(more)}'
         f"</span></summary>{run.section(each, tables, identity, alone=False)}</details>"
@@ -117,7 +117,7 @@ def _folded(each: Json, identity: str, tables: run.Tables) -> Html:
 
 
 def _by_run(tables: Mapping[str, Sequence[Json]], runs: Sequence[Json]) -> dict[str, dict[str, list[Json]]]:
-    """Of each run the rows that its section shows."""
+    """Return for each run the rows that its section shows."""
     rows: dict[str, dict[str, list[Json]]] = {each["run"]: {"seconds": [], "machine": []} for each in runs}
     for name in ("seconds", "machine"):
         for row in tables[name]:
@@ -135,7 +135,7 @@ def _warnings(texts: Sequence[str]) -> Html:
 _FOOTER = Html(
     "<footer><p>In: reports sent by publishers, duplicates included. Out: messages received. Lost: for each news, "
     "the connections that had to get it and did not. Twice: the same news again on one connection. Reordered: a "
-    "message after a later one of its topic, on one connection. Overtaken, where that is told apart: likewise, but "
+    "message after a later one of its topic, on one connection. Overtaken, if counted separately: likewise, but "
     "another connection had also published one of the two. Deliveries count to the phase of their news.</p>"
     "</footer>"
 )

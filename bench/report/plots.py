@@ -1,10 +1,10 @@
 """Line plots as static SVG: pure functions from series to text.
 
-Owns scales, ticks and paths. Colours, fonts and line widths are the page's (classes `s0` … `s7`, `PATTERNS`, `grid`,
-`tick`, `band`, `limit`, `cross`), so that one plot serves light and dark. A plot is drawn for a wide and for a narrow
-page, with the same lines where both axes agree. It never draws without a text that says the same (`title`,
-`description`), and it never drops a point that can be seen: a missing value is a gap in the line, and a line leaves out
-only those that lie on its way (`SEEN`).
+Owns scales, ticks and paths. Colours, fonts and line widths belong to the page (classes `s0` … `s7`, `PATTERNS`,
+`grid`, `tick`, `band`, `limit`, `cross`), so that one plot serves light and dark. A plot is drawn for a wide and for a
+narrow page, with the same lines if both axes agree. It never draws without an equivalent text (`title`,
+`description`), and it never drops a visible point: a missing value is a gap in the line, and a line leaves out only
+points on its way (`SEEN`).
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ Ticks = list[tuple[float, str]]
 
 
 COLOURS = 8
-"""As many as a person can tell apart; further lines take them again, in another pattern."""
+"""As many colours as a person can tell apart; further lines take them again, in another pattern."""
 
 CHARACTER = 7.3
 """Room for a character of a label, in user units: wide enough for digits and `%` of the usual fonts at 12 px."""
 
 DIGITS = 1
-"""Digits after the point of a coordinate, in user units: a tenth of a pixel or two is less than a person can see."""
+"""Digits after the point of a coordinate, in user units: a tenth of a pixel or two is too small to see."""
 
 SEEN = 0.5
-"""A point is left out of a line that passes it at most so far off, in user units: a quarter of the line's own width."""
+"""The greatest distance from its line of a point that is left out, in user units: a quarter of the line's own width."""
 
 PATTERNS = ("", "dashed", "dotted", "dotdash")
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line: x ascending; y None where there is no value. `dashed`: whatever its colour. `dots`: each point is
-    drawn, too; those at the x in `hollow` as rings."""
+    """One line: x ascending; y None where there is no value. `dashed`: in any colour. `dots`: draw each point as well;
+    those at the x in `hollow` as rings."""
 
     name: str
     points: Sequence[Point]
@@ -55,7 +55,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Cross:
-    """A place on the x axis where a line ended for a reason: `text` says which."""
+    """A place on the x axis where a line ended for the reason in `text`."""
 
     x: float
     colour: int
@@ -72,7 +72,7 @@ class Scale:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """0 at `low`, 1 at `high`; values outside stay at the edge."""
+        """Return 0 at `low`, 1 at `high`; values outside stay at the edge."""
         if self.log:
             value, low, high = (math.log10(max(item, self.low)) for item in (value, self.low, self.high))
         else:
@@ -82,8 +82,8 @@ class Scale:
 
 @dataclass(frozen=True)
 class Frame:
-    """The size of a drawing in user units, the room for its labels, and how many ticks have room. `x_labels` and
-    `band_names`: in a stack, the last and the first have them for all."""
+    """The size of a drawing in user units, the room for its labels, and the number of ticks that fit. `x_labels` and
+    `band_names`: in a stack, the last and the first plot have them for all."""
 
     width: int
     height: int
@@ -110,7 +110,7 @@ def stacked(frame: Frame, first: bool, last: bool) -> Frame:
 
 @dataclass(frozen=True)
 class Plot:
-    """Everything a plot shows. `x` and `y`: the axis with as many ticks as are wanted. `bands`: (from x, to x, name)
+    """Everything a plot shows. `x` and `y`: functions from a number of ticks to an axis. `bands`: (from x, to x, name)
     behind it; `limits`: (y, name) lines across it; `crosses` on its floor."""
 
     title: str
@@ -141,8 +141,8 @@ def _round_step(step: float) -> float:
 
 
 def logarithmic(values: Iterable[float], text: Callable[[float], str]) -> Callable[[int], Scale]:
-    """A log scale around the positive `values`, ticks at 1, 2, 5 or at the decades, whichever have room. What is not
-    positive is drawn at its lower edge."""
+    """A log scale around the positive `values`, ticks at 1, 2, 5 or, if these have no room, at the decades. Values up
+    to 0 are drawn at its lower edge."""
     positive = [value for value in values if value > 0] or [1.0, 10.0]
     steps = [factor * 10.0**power for power in range(-9, 16) for factor in (1, 2, 5)]
     low = max((step for step in steps if step <= min(positive)), default=steps[0])
@@ -181,7 +181,7 @@ def _clock(value_s: float, step: int) -> str:
 
 
 def doubling_axis(low: float, high: float) -> Callable[[int], Scale]:
-    """A log axis over powers of two, with a tick at each and a label at as many as are wanted, the last included."""
+    """A log axis over powers of two, with a tick at each and a label at as many as fit, the last included."""
     first, last = math.floor(math.log2(max(low, 1))), math.ceil(math.log2(max(high, 1)))
     last = max(last, first + 1)
 
@@ -208,13 +208,13 @@ def percentile_axis(points: float) -> Callable[[int], Scale]:
 
 
 def nines(p: float) -> float:
-    """The share p of values -> its place on the percentile axis."""
+    """Turn the share p of values into its place on the percentile axis."""
     return -math.log10(max(1e-9, 1 - p))
 
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the values of two axes lie in a frame."""
+    """The places of the values of two axes in a frame."""
 
     frame: Frame
     x: Scale
@@ -241,11 +241,11 @@ class _Places:
 
 
 def svg(plot: Plot, wide: Frame, narrow: Frame, identity: str) -> str:
-    """The plot as two SVG elements of the classes `wide` and `narrow`, of which the page shows one.
+    """Return the plot as two SVG elements of the classes `wide` and `narrow`; the page shows one.
 
-    They share the texts, and the lines where both have the same range: most of a drawing's bytes. The narrow one has
-    the lines of the wide one, pressed; the style sheet keeps strokes, and so dots, from being pressed with them
-    (`vector-effect`).
+    They share the texts, and, if both have the same range, the lines: most of a drawing's bytes. The narrow one has the
+    lines of the wide one, compressed; the style sheet keeps the strokes, and so the dots, from being compressed with
+    them (`vector-effect`).
     `identity` must be unique on the page; all text is escaped.
     """
     y = plot.y(wide.y_ticks)
@@ -266,15 +266,15 @@ def _lines(plot: Plot, places: _Places) -> str:
 
 
 def _pressed(here: _Places, there: _Places) -> str:
-    """The transform from one drawing's places to the other's."""
+    """Return the transform from one drawing's places to the other's."""
     by_x, by_y = there.width / here.width, there.height / here.height
     moved = (there.frame.left - here.frame.left * by_x, there.floor - here.floor * by_y)
-    # A share is of up to a thousand units: its fifth digit moves a line by a hundredth.
+    # A share covers up to a thousand units: its fifth digit moves a line by a hundredth.
     return f"matrix({number(by_x, 5)} 0 0 {number(by_y, 5)} {number(moved[0], 2)} {number(moved[1], 2)})"
 
 
 def _drawing(plot: Plot, places: _Places, identity: str, css_class: str, said: str, lines: str) -> str:
-    """One SVG element: `said`, what is behind the `lines`, and these."""
+    """Return one SVG element: `said`, the background of the `lines`, and the lines."""
     frame, at_x, at_y, floor = places.frame, places.at_x, places.at_y, places.floor
     parts = [
         f'<svg class="{css_class}" viewBox="0 0 {frame.width} {frame.height}" role="img" '
@@ -308,17 +308,18 @@ def _drawing(plot: Plot, places: _Places, identity: str, css_class: str, said: s
 
 
 def number(value: float, digits: int = DIGITS) -> str:
-    """A number in as few characters as say it to so many digits: without a zero that changes nothing."""
+    """Return a number in as few characters as this many digits need: without redundant zeros."""
     text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
     sign, text = ("-", text[1:]) if text.startswith("-") else ("", text)
     return "0" if text in ("", "0") else sign + (text[1:] if text.startswith("0.") else text)
 
 
 def way(points: Sequence[tuple[float, float]]) -> str:
-    """A line through the points (x ascending), but those that it passes within `SEEN`, as the data of a path.
+    """Return a line through the points (x ascending), without those that it passes within `SEEN`, as the data of a
+    path.
 
-    From the first point on, each step says how far it goes, which takes fewer characters than where it comes to. Steps
-    are between rounded points, so that their sum does not drift.
+    From the first point on, each step gives its distance, which takes fewer characters than its target. Steps are
+    between rounded points, so that their sum does not drift.
     """
     places = turns([(round(x, DIGITS), round(y, DIGITS)) for x, y in points], SEEN)
     steps = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in itertools.pairwise(places)]
@@ -326,9 +327,9 @@ def way(points: Sequence[tuple[float, float]]) -> str:
 
 
 def turns(points: Sequence[tuple[float, float]], within: float) -> list[tuple[float, float]]:
-    """Of a line's points those that it needs to pass all others at most `within` off (Douglas and Peucker, 1973).
+    """Return the points that a line needs to pass all others at most `within` off (Douglas and Peucker, 1973).
 
-    The point that is farthest from the straight way between two kept ones is kept, until none is too far: the first,
+    It keeps the point that is farthest from the straight way between two kept ones, until none is too far: the first,
     the last and every peak stay.
     """
     kept = {0, len(points) - 1}
@@ -345,7 +346,7 @@ def turns(points: Sequence[tuple[float, float]], within: float) -> list[tuple[fl
 
 
 def _off(point: tuple[float, float], first: tuple[float, float], last: tuple[float, float]) -> float:
-    """How far a point is from the line between two others, not from its ends' prolongation."""
+    """Return the distance of a point from the line between two others, not from its extension."""
     along, up = last[0] - first[0], last[1] - first[1]
     right, above = point[0] - first[0], point[1] - first[1]
     length = along * along + up * up
@@ -354,12 +355,12 @@ def _off(point: tuple[float, float], first: tuple[float, float], last: tuple[flo
 
 
 def _listed(pairs: Sequence[tuple[float, float]]) -> str:
-    """The coordinates one after another: a sign parts two of them as well as a space."""
+    """Return the coordinates one after another: a sign separates two numbers as well as a space."""
     return " ".join(map(number, itertools.chain(*pairs))).replace(" -", "-")
 
 
 def _path(css: str, pieces: Sequence[str]) -> str:
-    """One element for all pieces that look the same."""
+    """Return one element for all pieces that look the same."""
     return f'<path class="{css}" d="{"".join(pieces)}"/>' if pieces else ""
 
 
@@ -379,10 +380,10 @@ def _x_ticks(places: _Places) -> list[str]:
 
 
 def _line(series: Series, places: _Places) -> list[str]:
-    """The line's runs of values as paths; a value alone between gaps as a dot.
+    """Return the line's runs of values as paths; a value alone between gaps as a dot.
 
-    A dot is a step of no length, which a round stroke makes a dot of: all of a line are one path, which can be pressed.
-    A ring is a dot with a smaller one in it.
+    A dot is a step of no length, which a round stroke turns into a dot: all dots of a line are one path, which can be
+    compressed. A ring is a dot with a smaller one in it.
     """
     runs: list[list[tuple[float, float]]] = [[]]
     hollow = []
@@ -402,7 +403,7 @@ def _line(series: Series, places: _Places) -> list[str]:
 
 
 def _dots(places: Sequence[tuple[float, float]]) -> list[str]:
-    """Steps of no length at the places, each said from the one before."""
+    """Return steps of no length at the places, each relative to the one before."""
     froms = [(0.0, 0.0), *places]
     return [
         f"m{_listed([(x - from_x, y - from_y)])}h0" for (from_x, from_y), (x, y) in zip(froms, places, strict=False)
@@ -410,7 +411,7 @@ def _dots(places: Sequence[tuple[float, float]]) -> list[str]:
 
 
 def _crosses(crosses: Sequence[Cross], at_x: Callable[[float], float], floor: float) -> list[str]:
-    """Above each other where several lines ended at one place."""
+    """Return the crosses, stacked if several lines ended at one place."""
     parts = []
     taken: dict[float, int] = {}
     for cross in crosses:

@@ -1,6 +1,6 @@
 """The section of one run: its figures, goals, plots, phases, errors, counters and facts.
 
-Owns what of a run is shown and in which order. Every plot has its figures as a table too, here or in the digest.
+Owns the content of a run's section and its order. Every plot also has its figures in a table, here or in the digest.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, 
 from ingeborg.bench.text import figures, statements, verdicts
 
 ROWS_MAX = 120
-"""Rows of a table of seconds on the page; a longer run shows every n-th, and the page says so; the digest has all."""
+"""Rows of a table of seconds on the page; a longer run shows every n-th, and the page says so; the digest has each."""
 
 COUNTERS_MAX = 200
-"""Counters that are listed: a broker has some tens; the digest has all."""
+"""Counters that the page lists: a broker has some tens; the digest has all."""
 
 Tables = Mapping[str, Sequence[Json]]
 """The digest's tables, by name; here with the rows of one run only."""
 
 
 def lead(run: Json) -> Html:
-    """What it was, in a line."""
+    """Return the run in a line."""
     facts = run["facts"]
     parts = [f"Run {run['run']}", str(facts.get("variant") or ""), f"seed {facts.get('seed', figures.NONE)}"]
     parts.append(statements.machine_text(facts))
@@ -34,7 +34,7 @@ def lead(run: Json) -> Html:
 
 
 def section(run: Json, tables: Tables, identity: str, alone: bool) -> Html:
-    """All of it. `alone`: the page has no other run, so there is room for every point."""
+    """Return the whole section. `alone`: the page has no other run, so there is room for every point."""
     parts = [
         Html("") if alone else lead(run),
         _notes(run),
@@ -59,7 +59,7 @@ def _notes(run: Json) -> Html:
 
 
 def _cards(run: Json) -> Html:
-    """The figures that matter."""
+    """Return the figures that matter."""
     measured, goals = run["measured"], {goal["goal"]: goal for goal in run["goals"]}
     shown = headline(run)
     latency = shown["latency_ns"]
@@ -96,7 +96,7 @@ def _first_upper(text: str) -> str:
 
 
 def _against(goal: Mapping[str, Any] | None, text: str = "") -> Html:
-    """A card's small print: the goal and whether it is met, or the text."""
+    """Return a card's small print: the goal and whether it is met, or the text."""
     if goal is None:
         return html(text or "no goal set")
     text = text or f"goal ≤ {figures.goal(goal['goal'], goal['limit'])}"
@@ -152,7 +152,7 @@ _FROM_TO = (
     "delivery is discarded. Where they are too few for a percentile, it is the maximum. "
 )
 _EXACT = "Percentiles are exact, by nearest rank, over every delivery."
-_SKETCHED = "The run is too large for exact percentiles: they are of a sketch, whose error its notes state."
+_SKETCHED = "The run is too large for exact percentiles: a sketch gives them, and the run's notes state its error."
 
 
 def _over_time(run: Json, tables: Tables, identity: str, alone: bool) -> Html:
@@ -179,7 +179,7 @@ def _seconds_table(seconds: Sequence[Json]) -> Html:
         + [figures.duration(row[key]) for key in ("p50_ns", "p99_ns", "max_ns")]
         for row in seconds[::step]
     ]
-    every = "every second" if step == 1 else f"every {step} seconds; all of them are in the digest's table of seconds"
+    every = "every second" if step == 1 else f"every {step} seconds; the digest's table of seconds has each"
     made = table(["Second", "In", "Out", "Errors", "p50", "p99", "max"], rows, "Rates and latency by second")
     return folded(f"As a table ({every})", Html(f'<div class="tall">{made}</div>'))
 
@@ -216,7 +216,7 @@ _PHASE_COUNTS = (
 
 
 def _phases(run: Json) -> Html:
-    """Counts that are 0 in every phase are said below the table, which has columns enough."""
+    """Return the phases. A line below the table names the counts that are 0 in every phase, to save columns."""
     phases = run["phases"]
     # An old digest has fewer.
     known = [(name, key) for name, key in _PHASE_COUNTS if all(key in phase for phase in phases)]
@@ -253,7 +253,7 @@ def _phases(run: Json) -> Html:
 
 
 def _said(text: str | None) -> Html:
-    """What the generator said of a phase, if anything."""
+    """Return the generator's remark on a phase, if any."""
     return Html(f'<span class="said">{html(text)}</span>') if text else Html("")
 
 
@@ -277,7 +277,7 @@ def _counters(run: Json) -> Html:
     made = table(["Counter", "In all", "By server"], rows, "Server counters over the measured phases")
     more = len(run["counters"]) - len(rows)
     summary = f"{len(rows)} counters" + (f"; {more} more are in the digest's table of counters" if more else "")
-    return panel("What the servers counted", explain("Growth over the measured phases."), folded(summary, made))
+    return panel("The servers' counters", explain("Growth over the measured phases."), folded(summary, made))
 
 
 def _facts(run: Json) -> Html:

@@ -1,4 +1,4 @@
-"""The servers that ours is measured against, started for the measurement and stopped after it.
+"""The rivals: servers that we compare ours with, started for a measurement and stopped after it.
 
 Owns: the interface for `bench compare` and its like. Must never: know a workload.
 

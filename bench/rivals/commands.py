@@ -1,6 +1,6 @@
-"""`bench rivals up|down|status`: arguments, exit codes, and what is printed.
+"""`bench rivals up|down|status`: arguments, exit codes, and output.
 
-Owns: the words for the user. Must never: start or stop anything but through `lifecycle`.
+Owns: the words for the user. Must never: start or stop anything except through `lifecycle`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DONE, FAILED, USAGE, NOT_INSTALLED = 0, 1, 2, 3
 _EXIT_CODES = """\
 exit codes:
   0  done: all are up (up, status), or down (down)
-  1  one failed: the reason is on standard error; status: one that was named is not up, or one has died
+  1  one failed: the reason is on standard error; status: a named one is not up, or one has died
   2  wrong usage
   3  up: one is not installed; the command that installs it is on standard error. The others are up
 """
@@ -49,13 +49,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=Path,
         default=kafka_jars.CACHE,
         metavar="DIR",
-        help="of what is fetched or built (default: %(default)s)",
+        help="for fetched and built programs (default: %(default)s)",
     )
 
     down = _action(actions, "down", _down, "stop servers")
     status = _action(actions, "status", _status, "say which are up")
     for each in (down, status):
-        # argparse holds an absent list to the choices too, so they are looked at by type.
+        # argparse also checks an absent list against the choices, so the type checks them.
         each.add_argument("names", nargs="*", type=_name, metavar="NAME", help=f"of {', '.join(names)} (default: all)")
     status.add_argument("--json", action="store_true", help="as a list of objects")
 

@@ -1,6 +1,6 @@
 """The errors of `bench rivals` that its user can mend.
 
-Owns: the difference between a server that fails and one that is not there. Must never: carry a bug of ours.
+Owns: the difference between a server that fails and a missing one. Must never: carry a bug of ours.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from ingeborg.bench.errors import BenchError
 
 
 class RivalError(BenchError):
-    """A server did not start, did not answer, or did not stop; the text says which, and ends with its last log lines
-    where there are any."""
+    """A server did not start, did not answer, or did not stop; the text says which, and ends with its last log lines,
+    if any."""
 
 
 class NotInstalledError(RivalError):

@@ -1,6 +1,6 @@
-"""The build tool of another system (Maven, Go), run to its end: what it fetches or builds goes into a cache of ours.
+"""The build tool of another system (Maven, Go), run to its end; our cache gets what it fetches or builds.
 
-Owns: its time-out, and what is said where it failed. Must never: know what it fetches.
+Owns: its time-out, and the error when it fails. Must never: know what it fetches.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def run(
     environment: Mapping[str, str],
     folder: Path | None = None,
 ) -> None:
-    """Run the tool, which has to leave ``target`` behind; what it says goes to ``log``. ``RivalError`` begins with
-    ``what``, and has what it ``needs`` and the end of the log."""
+    """Run the tool, which has to leave ``target`` behind; its output goes to ``log``. ``RivalError`` begins with
+    ``what``, and names what the tool ``needs`` and the end of the log."""
     with log.open("wb") as output:
         try:
             code = subprocess.run(

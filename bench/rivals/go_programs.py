@@ -1,12 +1,12 @@
-"""Rivals that are built with Go where they are first asked for: Centrifuge, and the NATS of today.
+"""Rivals that Go builds on first use: Centrifuge, and the current NATS.
 
-Owns: which there are, the cache of built programs, and how Go fills it. Must never: name a module proxy (Go's default,
-or the user's settings, decide), install a Go, or leave half a program where a whole one is expected.
+Owns: the list of programs, the cache of built ones, and how Go fills it. Must never: name a module proxy (Go's default,
+or the user's settings, decide), install a Go, or leave half a program where a complete one is expected.
 
 - **Centrifuge** is a library and has no program: `centrifuge/` has a small main around it.
-- **NATS** is built as its makers' own main package is, out of the module that `nats/go.mod` pins: it reads the same
-  `nats.conf` as a server that the system installs, and not a line of ours is in what is measured. So that folder has no
-  Go file; its `tool` line is what has Go keep a main package of another module among what is required.
+- **NATS** is its makers' own main package, built from the module that `nats/go.mod` pins: it reads the same `nats.conf`
+  as a server that the system installs, and the measured program has no line of ours. So that folder has no Go file; its
+  `tool` line makes Go keep a main package of another module among the requirements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ingeborg.bench.rivals import fetching
 from ingeborg.bench.rivals.errors import NotInstalledError, RivalError
 from ingeborg.bench.rivals.kafka_jars import CACHE
 
-#: Where the makers' own archive puts Go, and a user's PATH need not look.
+#: The makers' own archive puts Go here, which may be missing from a user's PATH.
 GO_PATH = "/usr/local/go/bin"
 #: Some 60 MB of modules from a slow mirror. The build alone takes two minutes of a busy core where nothing is cached.
 BUILD_S = 600.0
@@ -32,8 +32,8 @@ BUILD_S = 600.0
 
 @dataclass(frozen=True)
 class GoProgram:
-    """``title``: for people; ``module``: whose release it is; ``package``: what is built, as Go names it; ``sources``:
-    the folder of all that it is made from, where the sums pin every module."""
+    """``title``: for people; ``module``: the module that gives the release; ``package``: the package to build, as Go
+    names it; ``sources``: the folder of all its sources, where the sums pin every module."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class GoProgram:
     sources: Path
 
     def release(self) -> str:
-        """Of the module, as go.mod pins it."""
+        """The module's release, as go.mod pins it."""
         return self._in_go_mod(rf"^(?:require )?\s*{re.escape(self.module)} v(\S+)")
 
     def go_release(self) -> str:
@@ -50,10 +50,10 @@ class GoProgram:
         return self._in_go_mod(r"^go (\d+\.\d+)")
 
     def path(self, cache: Path = CACHE) -> Path:
-        """Where the program is, once it is built. Other sources have another place."""
+        """Return the path of the program, once it is built. Other sources have another path."""
         made_from = hashlib.sha256()
         for file in sorted(self.sources.iterdir()):
-            if file.suffix in (".go", ".mod", ".sum"):  # an editor may keep something of its own there
+            if file.suffix in (".go", ".mod", ".sum"):  # an editor may keep its own files there
                 made_from.update(file.read_bytes())
         return cache.expanduser().absolute() / f"{self.name}-{self.release()}-{made_from.hexdigest()[:12]}"
 
@@ -69,13 +69,13 @@ CENTRIFUGE = GoProgram("centrifuge", "Centrifuge", "github.com/centrifugal/centr
 NATS = GoProgram(
     "nats", "NATS", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats-server/v2", _HERE / "nats"
 )
-#: All of them.
+#: Every such program.
 PROGRAMS = (CENTRIFUGE, NATS)
 
 
 def ensure(program: GoProgram, cache: Path = CACHE) -> Path:
-    """The program, by Go if it is not there yet (some minutes, with network). ``NotInstalledError`` without Go,
-    ``RivalError`` with the end of what Go said."""
+    """Return the program; Go builds it if it is missing (some minutes, with network). ``NotInstalledError`` without Go,
+    ``RivalError`` with the end of Go's output."""
     built = program.path(cache)
     if built.is_file():
         return built
@@ -91,7 +91,7 @@ def ensure(program: GoProgram, cache: Path = CACHE) -> Path:
         with tempfile.TemporaryDirectory(prefix=f"{program.name}-", dir=built.parent) as scratch:
             partial = Path(scratch, "program")
             _build(program, go, partial, Path(scratch, "go.log"))
-            partial.replace(built)  # whole or not at all
+            partial.replace(built)  # complete or not at all
     except OSError as error:
         raise RivalError(
             f"cannot keep {program.title}'s program as {error.filename or built}: {error.strerror}"
@@ -100,10 +100,10 @@ def ensure(program: GoProgram, cache: Path = CACHE) -> Path:
 
 
 def _build(program: GoProgram, go: str, target: Path, log: Path) -> None:
-    # Pinned: go.mod and go.sum are only read. No version control is asked, for a checkout may be another user's.
+    # Pinned: Go only reads go.mod and go.sum. It asks no version control, for a checkout may be another user's.
     command = [go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-o", str(target), program.package]
-    # Neither a workspace of the user's around this folder nor a C compiler has a part in it, and a Go that is too old
-    # says so, and fetches no newer one.
+    # It ignores a user's workspace around this folder and needs no C compiler. A Go that is too old says so instead of
+    # fetching a newer one.
     environment = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
     fetching.run(
         command,

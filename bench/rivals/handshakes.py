@@ -1,8 +1,8 @@
-"""The first words of six protocols: enough to know that a server answers, and which release it is.
+"""The first words of six protocols: enough to see that a server answers, and to learn its release.
 
 Owns: one exchange per protocol over a connected socket that has a time-out. Must never: leave anything in the server.
-Written out instead of borrowed from the client libraries: those are asyncio's, while servers are started by plain code
-(which may itself run inside a loop), and they connect again on their own where we want to be told.
+Written out instead of borrowed from the client libraries: those need asyncio, while plain code (which may itself run
+inside a loop) starts the servers, and they reconnect silently where we need the error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-#: ``(connection) -> version`` ("" where the protocol does not tell). ``NotReadyError`` and ``OSError``: not yet.
+#: ``(connection) -> version`` ("" if the protocol does not tell). ``NotReadyError`` and ``OSError``: not yet.
 Handshake = Callable[[socket.socket], str]
 
 #: No first answer of these protocols is longer (NATS's INFO, RabbitMQ's properties and Centrifuge's reply to a connect:
@@ -24,7 +24,7 @@ ANSWER_BYTES_MAX = 65_536
 
 
 class NotReadyError(Exception):
-    """It answers, but not (yet) as a server that serves."""
+    """It answers, but does not serve (yet)."""
 
 
 def amqp(connection: socket.socket) -> str:
@@ -51,7 +51,7 @@ def kafka(connection: socket.socket) -> str:
 
 
 def nats(connection: socket.socket) -> str:
-    """INFO comes unasked; PING is answered by PONG once CONNECT was accepted."""
+    """INFO comes first, without a request; PONG answers PING once the server has accepted CONNECT."""
     information = _line(connection)
     if not information.startswith(b"INFO "):
         raise NotReadyError(f"no INFO: {information[:32]!r}")
@@ -97,7 +97,7 @@ def centrifuge(connection: socket.socket) -> str:
     while _line(connection):
         pass
     command = b'{"id":1,"connect":{}}'
-    # One whole text frame, below the 126 bytes from which its length is written otherwise; the mask is none.
+    # One complete text frame, below the 126 bytes from which its length has another form; the mask is zero.
     connection.sendall(bytes([0x81, 0x80 | len(command)]) + bytes(4) + command)
     kind, size = _exactly(connection, 2)
     if size == 126:
@@ -121,7 +121,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _line(connection: socket.socket) -> bytes:
-    # Byte by byte, so that nothing of what follows is taken; it is one line, once.
+    # Byte by byte, so as not to consume the following data; it is one line, once.
     line = b""
     while not line.endswith(b"\r\n"):
         if len(line) >= ANSWER_BYTES_MAX:

@@ -1,7 +1,7 @@
-"""What Kafka runs on: its published jars, and a Java.
+"""Kafka's published jars, and the Java that runs them.
 
 Owns: the cache of jars and how Maven fills it. Must never: name a repository (Maven's default, or the user's settings,
-decide), install a Java, or leave half a set of jars where a whole one is expected.
+decide), install a Java, or leave half a set of jars where a complete one is expected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAVEN_S = 600.0
 
 
 def release() -> str:
-    """Of Kafka, as pom.xml pins it."""
+    """Return Kafka's release, as pom.xml pins it."""
     version = ElementTree.parse(POM).find("{*}properties/{*}kafka.version")
     assert version is not None
     assert version.text
@@ -44,8 +44,8 @@ def cached(cache: Path) -> bool:
 
 
 def ensure(cache: Path, java_home: Path) -> Path:
-    """The directory of the jars, by Maven if it is not there yet (a minute, with network).
-    ``NotInstalledError`` without Maven, ``RivalError`` with the end of what it said."""
+    """Return the directory of the jars; Maven fetches them if they are missing (a minute, with network).
+    ``NotInstalledError`` without Maven, ``RivalError`` with the end of its output."""
     jars = directory(cache)
     if jars.is_dir():
         return jars
@@ -58,7 +58,7 @@ def ensure(cache: Path, java_home: Path) -> Path:
         with tempfile.TemporaryDirectory(prefix="kafka-", dir=jars.parent) as scratch:
             partial = Path(scratch, "jars")
             _copy_jars(maven, java_home, partial, Path(scratch, "maven.log"))
-            # Whole or not at all. Where another process was faster, its set is as good.
+            # Complete or not at all. If another process was faster, its set is as good.
             if not jars.is_dir():
                 partial.rename(jars)
     except OSError as error:
@@ -81,8 +81,8 @@ def _copy_jars(maven: str, java_home: Path, target: Path, log: Path) -> None:
 
 
 def java_home() -> Path:
-    """JAVA_HOME, the java on PATH, the system's usual folder, in this order, as in ``bench/java.sh`` (which can also
-    install one). ``NotInstalledError`` if none is new enough."""
+    """Return JAVA_HOME, the java on PATH, or the system's usual folder, in this order, as in ``bench/java.sh`` (which
+    can also install one). ``NotInstalledError`` if none is new enough."""
     asked = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
     candidates = [Path(asked, "bin", "java")] if asked else []

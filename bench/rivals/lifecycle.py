@@ -1,6 +1,6 @@
-"""Starting and stopping the servers that ours is measured against.
+"""Starts and stops the rivals.
 
-Owns: `up`, `down`, `find` and `running`, and the promise that what was started is either answering and on record, or
+Owns: `up`, `down`, `find` and `running`, and the promise that a started server either answers and is on record, or is
 gone. Must never: touch a server that it did not start, wait without a limit, or remove data of one that runs.
 """
 
@@ -23,14 +23,14 @@ STATE = Path("runs", "rivals")
 
 #: Between two attempts at a handshake: short against any start, long against the cost of an attempt.
 ATTEMPT_EVERY_S = 0.1
-#: One attempt; a server that has not answered a first word by then is asked again on a new connection.
+#: The limit of one attempt; if a server has not answered by then, the next attempt uses a new connection.
 ATTEMPT_S = 5.0
 
 
 @dataclass(frozen=True)
 class Server:
     """A server that has answered. ``name``: as in `bench rivals`; ``url``: for its adapter in `loadgen`; ``version``:
-    its release; ``log``: what it said."""
+    its release; ``log``: its output."""
 
     name: str
     url: str
@@ -46,11 +46,11 @@ class Server:
 
     @property
     def pids(self) -> list[int]:
-        """All processes of the server at this moment, its own first: what it costs is what they cost together."""
+        """All processes of the server at this moment, its own first: they make up its cost together."""
         return [process.pid for process in processes.tree(self.processes)]
 
     def alive(self) -> bool:
-        """Whether its process is there. That it answers is not looked at."""
+        """Say whether its process exists, without checking that it answers."""
         return processes.find(self.processes[0]) is not None
 
 
@@ -61,9 +61,9 @@ def up(
     fresh: bool = True,
     cache: Path = kafka_jars.CACHE,
 ) -> Server:
-    """Start a server, in ``state/name/``, and return when it answers in its own protocol. One that runs already is
-    returned as it is. ``port`` None: a free one. ``fresh``: from an empty system, whatever an earlier one left is
-    removed. ``cache``: of what is fetched or built. ``RivalError``; `NotInstalledError` if there is none."""
+    """Start a server, in ``state/name/``, and return when it answers in its own protocol. Return a running one as it
+    is. ``port`` None: a free one. ``fresh``: start empty, and remove the files of an earlier one. ``cache``: for
+    fetched and built programs. ``RivalError``; `NotInstalledError` if the program is missing."""
     kind = rival(name)
     directory = StateDir(state, kind.name)
     with directory.locked():
@@ -73,13 +73,13 @@ def up(
                 raise RivalError(f"{kind.name} is up on port {record.port}, not {port}: take it down first")
             return _server(directory, _answering(kind, directory, record))
         if record:
-            _stop(kind, directory, record)  # It died; what served it may be there still.
+            _stop(kind, directory, record)  # It died; its companions may still run.
         return _start(kind, directory, port, fresh, cache)
 
 
 def down(name: str, state: Path = STATE) -> bool:
-    """Stop a server, orderly, or by force when that takes too long. False if none is up. ``RivalError`` if some process
-    of it survives even that."""
+    """Stop a server, orderly, or by force if that takes too long. False if none is up. ``RivalError`` if one of its
+    processes survives even that."""
     kind = rival(name)
     directory = StateDir(state, kind.name)
     if not directory.path.is_dir():
@@ -94,7 +94,7 @@ def down(name: str, state: Path = STATE) -> bool:
 
 
 def find(name: str, state: Path = STATE) -> Server | None:
-    """The server on record, alive or not (``alive()`` tells); None if none was started, or it was taken down."""
+    """Return the server on record, alive or not (see ``alive()``); None if none was started, or it was taken down."""
     directory = StateDir(state, rival(name).name)
     record = directory.read()
     return _server(directory, record) if record else None
@@ -104,7 +104,7 @@ def find(name: str, state: Path = STATE) -> Server | None:
 def running(
     name: str, state: Path = STATE, port: int | None = None, cache: Path = kafka_jars.CACHE
 ) -> Iterator[Server]:
-    """A fresh server for as long as the block takes. ``RivalError`` if one is up already: it is somebody's, and not
+    """Run a fresh server during the block. ``RivalError`` if one is already up: it belongs to another user, and is not
     empty."""
     server = find(name, state)
     if server and server.alive():
@@ -132,7 +132,7 @@ def _start(kind: Rival, directory: StateDir, port: int | None, fresh: bool, cach
     try:
         record = _launch(kind, plan, directory, record, deadline)
     except BaseException:
-        # Whatever the reason, Ctrl-C included: nothing stays behind that no record names.
+        # On any error, Ctrl-C included: leave nothing behind that no record names.
         left = directory.read()
         if left:
             _stop(kind, directory, left)
@@ -141,13 +141,13 @@ def _start(kind: Rival, directory: StateDir, port: int | None, fresh: bool, cach
 
 
 def _launch(kind: Rival, plan: Plan, directory: StateDir, record: Record, deadline: float) -> Record:
-    """Companions and server, each on record as soon as it exists; returns the record of one that has answered."""
+    """Start companions and server, each on record as soon as it exists; return the record of one that has answered."""
     for command in (*plan.companions, plan.main):
         try:
             own = processes.spawn(command.argv, command.environment, directory.path, directory.log)
         except OSError as error:
             raise RivalError(f"{kind.name}: cannot start {command.argv[0]}: {error.strerror}") from error
-        # The server's own process comes first, whatever was started before it.
+        # The server's own process comes first, even if others started before it.
         everyone = (own, *record.processes) if command is plan.main else (*record.processes, own)
         record = replace(record, processes=everyone)
         directory.write(record)
@@ -161,8 +161,8 @@ def _launch(kind: Rival, plan: Plan, directory: StateDir, record: Record, deadli
 
 
 def _answering(kind: Rival, directory: StateDir, record: Record) -> Record:
-    """A server that was found up has to answer like a new one: an `up` that was killed may have left it half started,
-    and without its version."""
+    """Wait until a server that was found up answers like a new one: a killed `up` may have left it half started, and
+    without its version."""
     deadline = time.monotonic() + kind.start_s
     version = _await(kind, kind.handshake, record.port, record.processes[0], directory, deadline)
     if version and version != record.version:
@@ -179,7 +179,7 @@ def _await(
     directory: StateDir,
     deadline: float,
 ) -> str:
-    """Until the handshake succeeds; returns the version it told."""
+    """Wait until the handshake succeeds; return the version that the server reported."""
     while True:
         version, reason = None, ""
         try:
@@ -190,10 +190,10 @@ def _await(
         if processes.find(identity) is None:
             raise RivalError(f"{kind.name} ended instead of answering{directory.tail()}")
         if version is not None:
-            # The port was free a moment ago, and may have gone to somebody else since.
+            # The port was free a moment ago; another program may have taken it since.
             if processes.listens(identity, port):
                 return version
-            reason = f"what answers on port {port} is another program"
+            reason = f"another program answers on port {port}"
         if time.monotonic() >= deadline:
             raise RivalError(f"{kind.name} did not answer in {kind.start_s:.0f} s ({reason}){directory.tail()}")
         time.sleep(ATTEMPT_EVERY_S)
@@ -234,8 +234,8 @@ def _server(directory: StateDir, record: Record) -> Server:
 
 
 def _free_ports(count: int) -> Sequence[int]:
-    """Distinct ones, free at this moment. Another program may take one before its server does; then that does not
-    start, and says so."""
+    """Return distinct ports, free at this moment. Another program may take one before its server does; then the server
+    does not start, and says so."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -244,7 +244,7 @@ def _free_ports(count: int) -> Sequence[int]:
 
 
 def _check_free(kind: Rival, port: int) -> None:
-    """Else the handshake would be somebody else's."""
+    """Check that the port is free: otherwise the handshake would be with another program."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

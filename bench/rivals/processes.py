@@ -1,7 +1,7 @@
-"""Processes that outlive us: started detached, recognised later, stopped for certain.
+"""Processes that outlive us: started detached, recognised later, reliably stopped.
 
-Owns: the identity of a process, by which a later command knows it, and how many files a server may open. Must never:
-signal a process of which only the number is known, for numbers are used again; block without a limit.
+Owns: the identity of a process, by which a later command recognises it, and a server's limit of open files. Must never:
+signal a process by number alone, for numbers are used again; block without a limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPEN_FILES_MAX = 1 << 20
 #: Two readings of one process's start agree within the clock's tick and the second the boot time is rounded to.
 START_TOLERANCE_S = 1.5
 
-#: Those that this process started and has not seen end, to be reaped by it: as many as servers are up.
+#: Children that this process started and still has to reap: as many as servers are up.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
@@ -36,12 +36,12 @@ class Identity(NamedTuple):
 
 
 def identify(pid: int) -> Identity:
-    """``psutil.NoSuchProcess`` if there is none."""
+    """Return the identity of a process. ``psutil.NoSuchProcess`` if there is none."""
     return Identity(pid, _started_s(psutil.Process(pid)))
 
 
 def find(identity: Identity) -> psutil.Process | None:
-    """The process, if it is still that one and not only waiting to be reaped."""
+    """Return the process, if the number still belongs to it and it is not just waiting to be reaped."""
     child = _children.get(identity.pid)
     if child is not None and child.poll() is not None:
         del _children[identity.pid]
@@ -55,33 +55,33 @@ def find(identity: Identity) -> psutil.Process | None:
 
 
 def tree(identities: Iterable[Identity]) -> list[psutil.Process]:
-    """Those that live, and all their descendants."""
+    """Return the living processes, and all their descendants."""
     found: dict[int, psutil.Process] = {}
     for process in filter(None, map(find, identities)):
         found[process.pid] = process
         try:
             found.update((child.pid, child) for child in process.children(recursive=True))
         except psutil.NoSuchProcess:
-            continue  # It ended just now; so did what it stood for.
+            continue  # It ended just now.
     return list(found.values())
 
 
 def listens(identity: Identity, port: int) -> bool:
-    """Whether the process, or a descendant, is who listens there. Where the system does not let us look (a server that
-    has given up root, seen from a container), that it lives is all that is known, and enough."""
+    """Say whether the process, or a descendant, listens there. If the system does not let us look (a server that has
+    given up root, seen from a container), being alive is enough."""
     processes = tree([identity])
     try:
         sockets = [each for process in processes for each in process.net_connections("tcp")]
     except psutil.NoSuchProcess:
-        return False  # Changing at this moment; asked again.
+        return False  # It is changing at this moment; the caller tries again.
     except psutil.AccessDenied:
         return True
     return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in sockets)
 
 
 def spawn(argv: Sequence[str], environment: Mapping[str, str], directory: Path, log: Path) -> Identity:
-    """Start a program in a session of its own, so that neither our end nor a Ctrl-C at our terminal reaches it. Its
-    output is appended to `log`. ``OSError`` if it cannot be started."""
+    """Start a program in its own session, so that neither our end nor a Ctrl-C at our terminal reaches it. Its output
+    is appended to `log`. ``OSError`` if it cannot start."""
     # The shell raises the limit of open files for itself, not for us, and becomes the program: the process stays.
     limited = ["/bin/sh", "-c", f'ulimit -n {open_files()}; exec "$@"', "sh", *argv]
     child = starting.spawn(limited, log, environment=environment, directory=directory, outlives_us=True)
@@ -90,13 +90,13 @@ def spawn(argv: Sequence[str], environment: Mapping[str, str], directory: Path, 
 
 
 def stop(identity: Identity, patience_s: float) -> list[int]:
-    """SIGTERM, and SIGKILL for it and its descendants if `patience_s` was not enough. Returns the pids that are left
-    (none, as a rule). A process that is no longer that one is left alone."""
+    """Send SIGTERM, and SIGKILL to it and its descendants if `patience_s` was not enough. Return the pids left
+    (normally none). Another process that now has its number is left alone."""
     process = find(identity)
     if process is None:
         return []
     left = starting.blocking(starting.ending(process, patience_s))
-    find(identity)  # One that this process has started is asked how it ended: then its number is free.
+    find(identity)  # This reaps a child of this process: then its number is free.
     return left
 
 
@@ -105,6 +105,6 @@ def _started_s(process: psutil.Process) -> float:
 
 
 def open_files() -> int:
-    """How many a server may open: what this process could at most, within reason."""
+    """Return how many files a server may open: this process's hard limit, within reason."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)

@@ -1,19 +1,18 @@
-"""In which year the releases came out that are measured here: a comparison has to say how old each system is.
+"""The years of the measured releases: a comparison has to say how old each system is.
 
-Owns: the table, and how a release is written with its year. Must never: guess. A release that is not in the table is
-named without a year.
+Owns: the table, and the text of a release with its year. Must never: guess. A release outside the table has no year.
 
-Where each year is from: of NATS and Centrifuge the time that Go's module proxy has of the release (`go list -m -json
-MODULE@vVERSION`); of Redis its 00-RELEASENOTES and of Mosquitto its ChangeLog, which Debian's packages bring; of
-RabbitMQ the date of its published Erlang package `rabbit_common`; of Kafka the date of the files in its jars. The year
-is the release's own, not the one in which its series began: Redis 7.0.0 is of 2022, 7.0.15 of 2024.
+Sources of the years: for NATS and Centrifuge the time that Go's module proxy has for the release (`go list -m -json
+MODULE@vVERSION`); for Redis its 00-RELEASENOTES and for Mosquitto its ChangeLog, both in Debian's packages; for
+RabbitMQ the date of its published Erlang package `rabbit_common`; for Kafka the date of the files in its jars. The year
+is the release's own, not the one in which its series began: Redis 7.0.0 is from 2022, 7.0.15 from 2024.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: By the name in `bench rivals`, without what says which of two it is; then by release.
+#: By the name in `bench rivals`, without the suffix that separates two releases; then by release.
 YEARS: Mapping[str, Mapping[str, int]] = {
     "rabbitmq": {"3.10.8": 2022},
     "kafka": {"4.3.1": 2026},
@@ -25,10 +24,10 @@ YEARS: Mapping[str, Mapping[str, int]] = {
 
 
 def year(server: str, version: str) -> int | None:
-    """Of a server of `bench rivals`; None where it is not known."""
+    """Return the year of a release; None if it is unknown."""
     return YEARS.get(server.removesuffix("-current"), {}).get(version)
 
 
 def written(version: str, year: int | None) -> str:
-    """As tables have it: `2.9.10 (2022)`, or the release alone where its year is not known."""
+    """Return the text for tables: `2.9.10 (2022)`, or the release alone if its year is unknown."""
     return version if year is None else f"{version} ({year})"

@@ -1,7 +1,7 @@
-"""The servers: how each is found on this machine, or built, prepared, and started with the settings beside this module.
+"""The servers: how to find each on this machine, or build it, prepare it, and start it with this folder's settings.
 
 Owns: command lines, environments and the filling in of configuration files. Must never: start anything itself, let a
-server read the system's configuration of the same server, or bind to anything but loopback.
+server read the system's configuration of the same server, or bind to anything other than loopback.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ingeborg.bench.rivals.statedir import StateDir
 SETTINGS = Path(__file__).parent
 LOOPBACK = "127.0.0.1"
 
-#: Where Debian puts servers: on root's PATH, not on everybody's.
+#: Debian puts servers here: on root's PATH, not on every user's.
 SYSTEM_PATH = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 #: RabbitMQ's own script. The one on PATH is Debian's around it, which insists on being root or `rabbitmq`.
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-#: What the environment may hold for servers of the system's, and must not say to ours.
+#: Variables meant for the system's own servers, which ours must not see.
 FOREIGN_VARIABLES = ("RABBITMQ_", "ERL_", "NOTIFY_SOCKET", "KAFKA_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-#: Sixteen bytes, as Kafka writes an id; the same always, so that data that was kept fits the next start.
+#: Sixteen bytes, as Kafka writes an id; always the same, so that kept data fits the next start.
 KAFKA_CLUSTER = base64.urlsafe_b64encode(b"ingeborg-bench-1").rstrip(b"=").decode()
 #: A program that only prints its release.
 PRINT_S = 20.0
@@ -38,7 +38,7 @@ PRINT_S = 20.0
 
 @dataclass(frozen=True)
 class Command:
-    """What to run. ``port``: where a companion listens, once it is of use."""
+    """A command line. ``port``: where a companion listens once it is ready."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -52,14 +52,14 @@ class Plan:
     main: Command
     companions: tuple[Command, ...] = ()
     prepare: tuple[Command, ...] = ()
-    #: The release, where the protocol does not tell it.
+    #: The release, if the protocol does not tell it.
     version: str = ""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where one server is to run. ``ports``: by the names its configuration uses, ``port`` is the clients'; ``cache``:
-    of what is fetched or built for it."""
+    """The place for one server. ``ports``: by the names that its configuration uses, ``port`` is the clients';
+    ``cache``: for programs that are fetched or built for it."""
 
     directory: StateDir
     ports: Mapping[str, int]
@@ -68,8 +68,8 @@ class Site:
 
 @dataclass(frozen=True)
 class Rival:
-    """One server that can be started. ``url``: as its adapter in `loadgen` wants it, with the names of ports in braces;
-    ``ports``: these and what else it listens on; ``start_s``: the longest start, on a busy machine of two cores;
+    """One server that can be started. ``url``: as its adapter in `loadgen` needs it, with the names of ports in braces;
+    ``ports``: these and its other ports; ``start_s``: the longest start, on a busy machine of two cores;
     ``stop_s``: the longest orderly stop before it is killed."""
 
     name: str
@@ -120,7 +120,7 @@ def _rabbitmq(site: Site) -> Plan:
     environment = {
         **_environment(),
         "HOME": str(home),
-        # The book of node names, on a port of its own: a RabbitMQ of the system's has another one.
+        # The register of node names, on its own port: the system's RabbitMQ has another one.
         "ERL_EPMD_ADDRESS": LOOPBACK,
         "ERL_EPMD_PORT": str(site.ports["epmd_port"]),
         "RABBITMQ_NODENAME": f"{_node_name(data)}@localhost",
@@ -128,7 +128,7 @@ def _rabbitmq(site: Site) -> Plan:
         "RABBITMQ_CONFIG_FILE": _fill("rabbitmq/rabbitmq.conf", site),
         "RABBITMQ_ADVANCED_CONFIG_FILE": _fill("rabbitmq/advanced.config", site),
         "RABBITMQ_ENABLED_PLUGINS_FILE": _fill("rabbitmq/enabled_plugins", site),
-        # Of the system's; a file that is not there is passed over.
+        # The system's own files; RabbitMQ ignores a missing one.
         "RABBITMQ_CONF_ENV_FILE": str(home / "rabbitmq-env.conf"),
         "RABBITMQ_MNESIA_BASE": str(data),
         "RABBITMQ_MNESIA_DIR": str(data / "node"),
@@ -140,7 +140,7 @@ def _rabbitmq(site: Site) -> Plan:
         "RABBITMQ_LOGS": "-",
         # Documentation, Runtime Tuning: schedulers that spin while they wait take CPU from others on a shared machine.
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none",
-        # A crash is told by the log; the dump of a full node is gigabytes.
+        # The log reports a crash; the dump of a full node is gigabytes.
         "ERL_CRASH_DUMP_SECONDS": "0",
         # The script becomes the server instead of waiting for it, and signals reach the server.
         "RUNNING_UNDER_SYSTEMD": "true",
@@ -206,12 +206,12 @@ RIVALS = {
         Rival("centrifuge", f"ws://{LOOPBACK}:{{port}}", _centrifuge, handshakes.centrifuge),
     )
 }
-#: The system's name in `loadgen`, where it is another one.
+#: The system's name in `loadgen`, if it is another one.
 ALIASES = {"mqtt": "mosquitto"}
 
 
 def rival(name: str) -> Rival:
-    """``RivalError`` if there is none of this name."""
+    """Return the rival of this name. ``RivalError`` if there is none."""
     try:
         return RIVALS[ALIASES.get(name, name)]
     except KeyError:
@@ -219,8 +219,8 @@ def rival(name: str) -> Rival:
 
 
 def _fill(source: str, site: Site) -> str:
-    """Write a configuration file with this site's ports and directory into the state directory; returns its path.
-    The data directory is there, and is the server's."""
+    """Write a configuration file with this site's ports and directory into the state directory; return its path.
+    The data directory exists, and belongs to the server."""
     target = site.directory.path / Path(source).name
     words = {**{name: str(port) for name, port in site.ports.items()}, "data": str(site.directory.data)}
     target.write_text(Template((SETTINGS / source).read_text(encoding="utf-8")).substitute(words), encoding="utf-8")
@@ -228,7 +228,7 @@ def _fill(source: str, site: Site) -> str:
 
 
 def _node_name(data: Path) -> str:
-    """Random, and kept with the data, which RabbitMQ files under it."""
+    """Return a random name, kept with the data, which RabbitMQ files under it."""
     file = data / "node-name"
     if not file.exists():
         file.write_text(f"ingeborg-{secrets.token_hex(4)}", encoding="utf-8")

@@ -1,7 +1,6 @@
 """One server's directory: its lock, its record, its data and its log.
 
-Owns: ``STATE/NAME/`` and what lies in it. Must never: delete in a directory that it did not make, or leave a torn
-record.
+Owns: ``STATE/NAME/`` and its content. Must never: delete in a directory that it did not make, or leave a torn record.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from ingeborg.bench.rivals.errors import RivalError
 from ingeborg.bench.rivals.processes import Identity
 from ingeborg.bench.starting.child import tail
 
-#: Layout of state.json; a record of another one is refused.
+#: Layout of state.json; a record with another layout is an error.
 LAYOUT = 1
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a server that was started. ``processes``: the server's own first, then those that serve it.
-    ``version`` is empty until it has answered."""
+    """The record of a started server. ``processes``: the server's own first, then its companions. ``version`` is empty
+    until it has answered."""
 
     name: str
     url: str
@@ -39,7 +38,7 @@ class StateDir:
 
     def __init__(self, state: Path, name: str) -> None:
         self.name = name
-        # Absolute, for servers are started in it and told of it.
+        # Absolute, for servers start in it and get its path.
         self.path = (state / name).absolute()
         self.data = self.path / "data"
         self.log = self.path / "server.log"
@@ -48,7 +47,8 @@ class StateDir:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One command at a time; does not wait. ``RivalError``: another one is at work, or the folder is not ours."""
+        """Admit one command at a time, without waiting. ``RivalError``: another one is at work, or the folder is not
+        ours."""
         try:
             if self.path.exists() and not self._lock.exists() and any(self.path.iterdir()):
                 raise RivalError(f"{self.path} is not empty and was not made by `bench rivals`: name another --state")
@@ -73,7 +73,7 @@ class StateDir:
             raise RivalError(f"cannot remove {error.filename}: {error.strerror}") from error
 
     def read(self) -> Record | None:
-        """The record; None if there is none. ``RivalError`` if it is not one of ours."""
+        """Return the record; None if there is none. ``RivalError`` if it is not one of ours."""
         try:
             raw = json.loads(self._record.read_bytes())
         except FileNotFoundError:
@@ -92,7 +92,7 @@ class StateDir:
         return record
 
     def write(self, record: Record) -> None:
-        """Whole or not at all: a reader meets the old one or the new one."""
+        """Write the record, complete or not at all: a reader finds the old one or the new one."""
         fresh = self._record.with_suffix(".new")
         fresh.write_text(json.dumps({"layout": LAYOUT, **asdict(record)}, indent=2) + "\n", encoding="utf-8")
         fresh.replace(self._record)
@@ -101,5 +101,5 @@ class StateDir:
         self._record.unlink(missing_ok=True)
 
     def tail(self) -> str:
-        """The last lines of the log, each behind a bar; empty if there are none."""
+        """Return the last lines of the log, each behind a bar; empty if there are none."""
         return tail(self.log)

@@ -1,10 +1,10 @@
-"""A soak: load, slow and moving clients, endpoints that are killed; and where every message went. docs/soak.md
+"""A soak: load, slow and moving clients, killed endpoints; and where every message went. docs/soak.md
 
     python -m ingeborg.bench.soak [--minutes 30] [--rate N] [--out FOLDER]
     python -m ingeborg.bench.soak --again FOLDER
 
-Ends with 0 if nothing is unaccounted and memory has not grown, with 1 if something was found, with 2 if it could not be
-run. The folder gets the record, `summary.json` and the page `report.html`; `--again` makes those two of a record anew.
+Ends with 0 if nothing is unaccounted and memory has not grown, with 1 if it found a fault, with 2 if it could not
+run. The folder gets the record, `summary.json` and the page `report.html`; `--again` remakes those two from a record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .summary import summarise
 
 
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | None = None) -> int:
-    """The command. Returns the exit code. ``say``: given each line of what goes on."""
+    """Run the command; return the exit code. ``say`` gets each line of progress."""
     parser = argparse.ArgumentParser(
         prog="python -m ingeborg.bench.soak", description=(__doc__ or "").partition("\n")[0]
     )
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | No
 
 
 def _settings(options: dict[str, str]) -> Settings:
-    """The soak that the options ask for. ``ValueError`` names the option and says what it has to be."""
+    """Return the soak that the options describe. ``ValueError`` names the option and its allowed values."""
     rows = {row.name: row for row in fields(Settings)}
     made = Settings()
     for name, text in options.items():
@@ -86,7 +86,7 @@ def _print(line: str) -> None:
 
 
 async def _until_told(soak: Soak) -> None:
-    """SIGTERM ends it as Ctrl-C does: in order, with everything cleaned up."""
+    """Let SIGTERM end the soak as Ctrl-C does: in order, with everything cleaned up."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

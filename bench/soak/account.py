@@ -1,10 +1,10 @@
-"""What became of every message: delivered, dropped as a duplicate, lost for a reason the SPEC names, or unaccounted.
+"""The fate of every message: delivered, dropped as a duplicate, lost for a reason that the SPEC names, or unaccounted.
 
-Owns: the account, its words, and the telling of a soak's record to the oracle as facts. Must never: judge
+Owns: the account, its words, and the translation of a soak's record into facts for the oracle. Must never: judge
 (``ingeborg.bench.oracle`` does), or touch a file, a clock or a socket.
 
-A message is due to each client that subscribed to its topic, once. Where it did not come, or came twice, one of these
-has to be so (SPEC sections 7 and 8), else it is *unaccounted*:
+A message is due once to each client that subscribed to its topic. If it did not arrive, or arrived twice, one of these
+must hold (SPEC sections 7 and 8), else it is *unaccounted*:
 
 - the publish was not answered, because the endpoint that accepted it was killed (8.3); or answered with an error (8.7);
 - the client did not listen when it was published (8.4): between two connections;
@@ -13,8 +13,8 @@ has to be so (SPEC sections 7 and 8), else it is *unaccounted*:
 - it came twice because its client moved in the seconds of a crash (8.3), or because it was published twice and the home
   that knew the first was killed (7).
 
-Losses of the publisher and of a client's connection are checked as well: one that ended without its endpoint being
-killed, or the client being slow, is unaccounted too.
+The account also covers losses of the publisher and of clients' connections: a connection that ended although its
+endpoint was not killed and its client was not slow is unaccounted as well.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from ingeborg.bench.oracle.verdict import Again, Broken, Cause, Violation
 
 from .record import DUPLICATE, LOST, NEW, UNANSWERED, Attempt, Delivery, Kill, Life, Message
 
-#: From the answer to a publish until a client that reads has it, in microseconds; a generous bound on a busy machine.
+#: From the answer to a publish until a reading client has it, in microseconds; a generous bound on a busy machine.
 UNREAD_US = 5_000_000
 #: How far a slow client's own messages may be out of the order of their due times: a publish waits that long for a home
 #: that has died.
 DISORDER_US = 10_000_000
-#: A crash is between two publishes, or between a publish and its answer, within this: for what was answered just
-#: before.
+#: A crash lies between two publishes, or between a publish and its answer, within this time: for publishes that were
+#: answered just before.
 CRASH_US = 2_000_000
 #: "In the seconds of a crash" a client moves: the others notice within 4 s, and requests time out after 5.5 s.
 MOVES_US = 10_000_000
-#: A connection of a killed endpoint is seen to end within this.
+#: A connection of a killed endpoint is known to have ended within this.
 SEEN_US = 5_000_000
 
 EXAMPLES_MAX = 20
@@ -62,8 +62,8 @@ EXAMPLES_MAX = 20
 
 @dataclass
 class Account:
-    """``publishes`` by outcome; ``due``: pairs of message and client; each is counted once in ``once``, ``twice``,
-    ``lost`` or ``unaccounted``. ``examples``: of what is unaccounted, in words."""
+    """``publishes`` by outcome; ``due``: pairs of message and client; each counts in exactly one of ``once``,
+    ``twice``, ``lost`` and ``unaccounted``. ``examples``: unaccounted cases, in words."""
 
     messages: int = 0
     publishes: Counter[str] = field(default_factory=Counter)
@@ -78,14 +78,14 @@ class Account:
     examples: list[str] = field(default_factory=list)
 
     def fault(self, what: str, example: str) -> None:
-        """Something that nothing permits."""
+        """Note an event that nothing permits."""
         self.unaccounted[what] += 1
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append(f"{what}: {example}")
 
 
 class Accountant:
-    """``subscribers``: of each topic; ``lives``: of each client, in their order; ``slow``: clients that are."""
+    """``subscribers``: by topic; ``lives``: by client, in their order; ``slow``: the slow clients."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Accountant:
     ) -> None:
         self._lives = lives
         self._slow = frozenset(slow)
-        # Named once: a name for each of tens of millions of deliveries takes longer than to judge it.
+        # Make each name once: for tens of millions of deliveries that takes longer than judging them.
         everybody = {*lives, *(client for of in subscribers for client in of)}
         self._names: dict[int, Name] = {client: f"client {client}" for client in everybody}
         self._topics: list[Name] = [f"topic {topic}" for topic in range(len(subscribers))]
@@ -104,7 +104,7 @@ class Accountant:
             (self._names[client], life.number): life for client, of in lives.items() for life in of
         }
         self._facts = Facts(
-            # A client that never came to listen is one that was away.
+            # A client that never came to listen counts as away.
             places={name: self._places(name, lives.get(client, ())) for client, name in self._names.items()},
             # All had subscribed before anything was published.
             changes=[
@@ -119,7 +119,7 @@ class Accountant:
     def account(
         self, messages: Iterable[Message], late: Mapping[int, Sequence[Delivery]], publisher_lives: Iterable[Life]
     ) -> Account:
-        """All of it."""
+        """Account for the whole record."""
         made = Account()
         judge = Judge(self._facts, lambda violation: _fault(violation, made), every_pair=False)
         for message in messages:
@@ -156,7 +156,7 @@ class Accountant:
             self._missed(missed, message, made)
 
     def _missed(self, missed: Missed, message: Message, made: Account) -> None:
-        """The last excuse of a publish that was accepted; of none, that none was."""
+        """Record the last excuse of an accepted publish; without any, record the fault."""
         accepted = [excuse for excuse in missed.excuses if excuse.send.outcome is Outcome.NEW]
         if not accepted:
             failed = [one.outcome for one in message.attempts if one.outcome not in (NEW, DUPLICATE)]
@@ -165,7 +165,7 @@ class Accountant:
             elif failed[0] == LOST:
                 made.lost["the endpoint that accepted it was killed before it answered"] += 1
             else:
-                made.lost[f"its publisher was told: {failed[0]}"] += 1
+                made.lost[f"its publisher got an error: {failed[0]}"] += 1
             return
         cause, send, place = accepted[-1]
         if place is None or place.until <= send.at:
@@ -178,11 +178,11 @@ class Accountant:
             made.lost["its client's endpoint was killed, with what was in its outbox"] += 1
 
     def _places(self, client: Name, lives: Sequence[Life]) -> list[Place]:
-        """One after the other: a client connects again when its connection is over."""
+        """Return its places, one after the other: a client connects again when its connection is over."""
         found: list[Place] = []
         begun_at = -FOREVER
         for life in lives:
-            # Whoever is there at the end of the run has been waited for until it had read everything.
+            # The soak waits until a client that is connected at the end has read everything.
             until = FOREVER if life.end_us < 0 or life.how == "end" else life.end_us
             found.append(
                 Place(
@@ -201,7 +201,7 @@ class Accountant:
         return found
 
     def _end(self, life: Life, slow: bool, whose: str, made: Account) -> None:
-        """Of a connection: was there a reason?"""
+        """Find the reason why a connection ended."""
         by = {"moved": By.CLIENT, "end": By.NOBODY}.get(life.how, By.OTHER)
         code = int(life.how) if life.how.isdigit() else None
         line = Line(life.number, whose, _endpoint(life.endpoint), life.end_us, by, code, slow)

@@ -1,4 +1,4 @@
-"""The clients of a soak: listening, some of them slowly, and coming back whenever their connection has ended.
+"""The clients of a soak: they listen, some slowly, and return whenever their connection has ended.
 
 Owns: their connections, and when each began and ended. Must never: publish, or judge.
 """
@@ -22,11 +22,11 @@ from .ledger import Ledger
 from .record import Life
 from .settings import Settings
 
-#: Connecting, or the answer to a command, in seconds; an endpoint that looks for a dead one takes some 5.
+#: Limit for connecting, or for the answer to a command, in seconds; an endpoint that looks for a dead one takes some 5.
 TIMEOUT_S = 15.0
 #: Between two tries to connect: full jitter up to this, in seconds.
 BACKOFF_S, BACKOFF_MAX_S = 0.05, 1.0
-#: What the kernel keeps for a slow client, so that the endpoint notices soon.
+#: The kernel's buffer for a slow client: small, so that the endpoint notices soon.
 SLOW_RECEIVE_BYTES = 16_384
 
 
@@ -43,7 +43,7 @@ class Connection:
         self._numbers = itertools.count(1)
 
     async def ask(self, **command: Any) -> dict[str, Any]:
-        """The reply. ``Refused``, ``TimeoutError``, ``ConnectionError``."""
+        """Return the reply. Raises ``Refused``, ``TimeoutError``, ``ConnectionError``."""
         assert self._socket is not None
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -61,14 +61,14 @@ class Connection:
         return reply
 
     def replied(self, reply: dict[str, Any]) -> None:
-        """A reply came; what has waited too long is not there any more."""
+        """Pass a reply on; a command that timed out has gone already."""
         answer = self._waiting.get(reply.get("id", 0))
         if answer is not None and not answer.done():
             answer.set_result(reply)
 
 
 class Subscriber(Connection):
-    """One of them. ``now_us``: the run's clock."""
+    """One subscriber. ``now_us``: the run's clock."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Subscriber(Connection):
         self.number = number
         self.slow = slow
         self.lives: list[Life] = []
-        self.refusals: Counter[str] = Counter()  # answers to a listen that failed, by their code
+        self.refusals: Counter[str] = Counter()  # error answers to a listen, by their code
         self.listening = asyncio.Event()
         self._name, self._topics, self._urls = name, topics, urls
         self._settings, self._ledger, self._now_us = settings, ledger, now_us
@@ -140,7 +140,7 @@ class Subscriber(Connection):
         life.lost(self._now_us(), code)
 
     async def move(self) -> None:
-        """Say goodbye; ``run`` goes on at another endpoint."""
+        """Say goodbye; ``run`` continues at another endpoint."""
         socket, life = self._socket, self.lives[-1]
         if socket is None or not self.listening.is_set() or life.end_us >= 0:
             return
@@ -149,7 +149,7 @@ class Subscriber(Connection):
         await socket.end()
 
     async def all_read(self) -> None:
-        """Whatever was in its outbox by now has come: a reply comes behind it (SPEC section 1.3)."""
+        """Return when everything that was in its outbox by now has arrived: a reply follows it (SPEC section 1.3)."""
         while True:
             try:
                 await self.listening.wait()
@@ -159,7 +159,7 @@ class Subscriber(Connection):
                 await asyncio.sleep(BACKOFF_S)
 
     def stop(self) -> None:
-        """For good."""
+        """Stop for good."""
         self._stopped = True
         for life in self.lives[-1:]:
             life.ended(self._now_us(), "end")

@@ -1,6 +1,6 @@
 """The endpoints of a soak: real processes on one embedded store, killed and started again, and watched.
 
-Owns: what is looked at while they run, and that all of them end. Must never: start a process by itself.
+Owns: the readings taken while they run, and the end of each. Must never: start a process directly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import psutil
 from ingeborg.bench.starting import Endpoint, end_all
 from ingeborg.protocol.pages import PageError, fetch, samples
 
-#: How long a page of metrics may take on a machine that is at its limit, in seconds.
+#: The longest wait for a page of metrics from a machine at its limit, in seconds.
 PAGE_S = 5.0
 
 
@@ -24,12 +24,12 @@ class EndpointProcess(Endpoint):
     def __init__(self, number: int, directory: Path, options: Sequence[str], variables: Mapping[str, str]) -> None:
         super().__init__(f"soak-{number}", ["--store", f"lmdb:{directory / 'store'}", *options], directory, variables)
         self.number = number
-        self.log = directory / f"endpoint-{number}.log"  # a name that the record has in every run
-        self.counters: list[dict[str, float]] = []  # of each life, when last looked at
+        self.log = directory / f"endpoint-{number}.log"  # the same name in every run
+        self.counters: list[dict[str, float]] = []  # by life, as last read
 
     @property
     def life(self) -> int:
-        """Which one it is, or was last, from 0."""
+        """Return the number of its current or last life, from 0."""
         return self.lives - 1
 
     async def start(self, *, ready: bool = True) -> None:
@@ -37,7 +37,7 @@ class EndpointProcess(Endpoint):
         await super().start(ready=ready)
 
     def usage(self) -> tuple[int, float] | None:
-        """Bytes of anonymous memory, CPU seconds so far; ``None``: it does not run."""
+        """Return bytes of anonymous memory and CPU seconds so far; ``None``: it does not run."""
         try:
             if (process := self.process) is None:
                 return None
@@ -47,9 +47,9 @@ class EndpointProcess(Endpoint):
         return memory.rss - memory.shared, times.user + times.system
 
     async def count(self) -> None:
-        """Look at its counters."""
+        """Read its counters."""
         life = self.life
-        with contextlib.suppress(PageError):  # it is busy, or dying: the last look stays
+        with contextlib.suppress(PageError):  # it is busy, or dying: keep the last reading
             page = await fetch(self.url, "/metrics", timeout_s=PAGE_S)
             self.counters[life] = {sample.series: sample.value for sample in samples(page.text)}
 
@@ -58,7 +58,7 @@ class EndpointProcess(Endpoint):
 async def running(
     count: int, directory: Path, options: Sequence[str], variables: Mapping[str, str]
 ) -> AsyncIterator[list[EndpointProcess]]:
-    """So many, ready. ``variables``: of their environment. ``BenchError``."""
+    """Start this number of endpoints, ready. ``variables``: added to their environment. Raises ``BenchError``."""
     endpoints = [EndpointProcess(number, directory, options, variables) for number in range(count)]
     try:
         for endpoint in endpoints:

@@ -1,6 +1,6 @@
-"""What is published, answered and received, from the moment it is due until its line is written.
+"""Publishes, answers and deliveries of each message, from the moment it is due until its line is written.
 
-Owns: the messages under way, and what the last step of the search has seen. Must never: send anything.
+Owns: the messages under way, and the readings of the search's last step. Must never: send anything.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from .record import UNANSWERED, Attempt, Delivery, Message, Writer
 
-#: A message stays here so long after its last answer, in microseconds: clients that read have it by then.
+#: A message stays here this long after its last answer, in microseconds: by then, clients that read have it.
 HOLD_US = 15_000_000
-#: A publish without an answer for so long gets none any more: an endpoint's own time-outs are 5.5 s, twice.
+#: A publish without an answer for this long gets none: an endpoint's own time-outs are 5.5 s, twice.
 ANSWER_US = 45_000_000
 
 
@@ -30,7 +30,7 @@ class _Open:
 
 
 class Ledger:
-    """``slow``: clients whose latencies are their own."""
+    """``slow``: clients whose latencies do not count."""
 
     def __init__(self, writer: Writer, slow: frozenset[int]) -> None:
         self._writer = writer
@@ -41,12 +41,12 @@ class Ledger:
         self.outstanding = 0  # publishes without an answer yet
         self.window_sent = 0
         self.window_latencies_us: list[int] = []
-        self._in_window = False  # of the soak itself there would be one for each of its deliveries
+        self._in_window = False  # a window over the soak would hold every delivery
         self.sent = 0
         self.delivered = 0
 
     def due(self, topic: int, due_us: int, wanted: int) -> int:
-        """A message is to be published ``wanted`` times; its number."""
+        """Add a message that is to be published ``wanted`` times; return its number."""
         number = self._next
         self._next += 1
         self._open[number] = _Open(Message(number, topic, due_us), wanted)
@@ -54,18 +54,19 @@ class Ledger:
         return number
 
     def sent_at(self, number: int, attempt: int, endpoint: int, at_us: int) -> None:
-        """It was written."""
+        """Note that an attempt was written."""
         self._open[number].sent[attempt] = endpoint, at_us
         self.outstanding += 1
         self.sent += 1
         self.window_sent += 1
 
     def not_sent(self, number: int) -> None:
-        """A repetition that was withheld."""
+        """Note that a repetition was withheld."""
         self._open[number].wanted -= 1
 
     def answered(self, number: int, attempt: int, outcome: str, at_us: int) -> None:
-        """Its endpoint said so, or its connection was lost. What comes too late has been told already."""
+        """Note the endpoint's answer, or the loss of its connection. An answer after the message's line changes
+        nothing."""
         found = self._open.get(number)
         if found is None or attempt in found.answers or attempt not in found.sent:
             return
@@ -75,7 +76,7 @@ class Ledger:
         self.outstanding -= 1
 
     def delivered_at(self, number: int, client: int, life: int, due_us: int, at_us: int) -> None:
-        """A client got it."""
+        """Note that a client got it."""
         self.delivered += 1
         found = self._open.get(number)
         if found is None:
@@ -86,19 +87,19 @@ class Ledger:
             self.window_latencies_us.append(at_us - due_us)
 
     def begin_window(self) -> None:
-        """What is seen from now on counts for a step, until ``end_window``."""
+        """Count deliveries from now on for a step, until ``end_window``."""
         self._in_window = True
         self.window_sent = 0
         self.window_latencies_us = []
 
     def end_window(self) -> list[int]:
-        """The step is over: its latencies in µs, in order."""
+        """End the step; return its latencies in µs, in order."""
         latencies, self.window_latencies_us = sorted(self.window_latencies_us), []
         self._in_window = False
         return latencies
 
     def settle(self, now_us: int, *, all: bool = False) -> None:
-        """Write the lines of those of which nothing more is expected; at the end of all."""
+        """Write the lines of messages for which nothing more is expected; at the end, of all messages."""
         self._writer.settled(self._settled(now_us, all))
 
     def _settled(self, now_us: int, all: bool) -> Iterator[Message]:

@@ -1,6 +1,6 @@
-"""The page of a soak: what came of it first, then the account, then everything over time.
+"""The page of a soak: its result first, then the account, then everything over time.
 
-Owns: what is shown, and in which order. Must never: compute a figure that the document does not have.
+Owns: the content and its order. Must never: compute a figure that the document does not have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIVES_MAX = 200
 
 
 def page(made: Json) -> str:
-    """All of it. ``made``: the document of ``summary``."""
+    """Return the whole page. ``made``: the document of ``summary``."""
     settings = made["settings"]
     parts = [
         _verdict(made),
@@ -35,7 +35,7 @@ def page(made: Json) -> str:
     ]
     text = (
         f"{settings['clients']:,} clients at {settings['endpoints']} endpoints for {figures.seconds(made['soak_s'])}: "
-        f"{made['slow']:,} of them slow, {settings['moving_share_per_s']:.0%} moving each second, an endpoint killed "
+        f"{made['slow']:,} are slow, {settings['moving_share_per_s']:.0%} moving each second, an endpoint killed "
         f"every {settings['kill_every_s']:g} s"
     )
     return framed("Soak", "Soak report", Html(f'<p class="lead">{html(text)}</p>'), [lines(parts)], _FOOTER)
@@ -62,7 +62,7 @@ def _cards(made: Json) -> Html:
     if not made["memory_judged"]:
         grown += "; too short a soak to judge it"
     greatest = made["greatest_per_s"]
-    of = f"of {figures.rate(greatest)}, the greatest" if greatest else "as it was given"
+    of = f"the greatest is {figures.rate(greatest)}" if greatest else "as it was given"
     cards = [
         ("Unaccounted", figures.count(unaccounted), mark),
         ("Published", figures.rate(made["rate_per_s"]), html(of)),
@@ -123,11 +123,11 @@ def _account(made: Json) -> Html:
             panel(
                 "Every message",
                 explain(
-                    "Each message is due to every client that subscribed to its topic, once. Where it did not come, "
-                    "the reasons are those that the protocol permits (SPEC sections 7 and 8); what has none is "
+                    "Each message is due once to every client that subscribed to its topic. The protocol permits the "
+                    "listed reasons for a missing one (SPEC sections 7 and 8); a loss without such a reason is "
                     "unaccounted."
                 ),
-                table(["What became of it", "Messages", "Share"], rows, "Account of the messages", "compared"),
+                table(["Result", "Messages", "Share"], rows, "Account of the messages", "compared"),
             ),
             panel(
                 "Publishes, and connections that ended",
@@ -186,8 +186,8 @@ def _over_time(made: Json) -> list[Html]:
     ]
     caption = (
         "Shaded: an endpoint, by its number, was killed and had not come back. Latency from when a publish was due to "
-        "when a client that is not slow had it, by the time it was due, on a log scale. First the search for the rate, "
-        "then the soak, then what was left was waited for."
+        "when a client that is not slow had it, by due time, on a log scale. First the search for the rate, then the "
+        "soak, then the wait for the rest."
     )
     return [
         stack(plots, "time", caption),
@@ -235,8 +235,8 @@ def _memory(made: Json) -> Html:
     return panel(
         "Memory, fitted",
         explain(
-            "A line through the samples after the warm-up, one a second. The lives of endpoints that are killed are "
-            "short: their slopes say how they fill, not how they leak."
+            "A line through the samples after the warm-up, one a second. The lives of killed endpoints are short: "
+            "their slopes say how they fill, not how they leak."
         ),
         table(header, spared, "Memory of the processes that lived through it"),
         folded(f"All {len(rows)} lives", table(header, rows[:LIVES_MAX], "Memory of every life")),
@@ -249,8 +249,8 @@ def _counters(made: Json) -> Html:
     rows += [[f"error: {code}", figures.count(count)] for code, count in sorted(counters["errors"].items())]
     rows += [[name.replace("_", " "), figures.count(count)] for name, count in sorted(counters["others"].items())]
     return panel(
-        "What the endpoints counted",
-        explain("Over all their lives; of one that was killed, as it stood just before."),
+        "The endpoints' counters",
+        explain("Over all their lives; for a killed endpoint, as read just before."),
         folded(f"{len(rows)} counters", table(["Counter", "In all"], rows, "Counters of the endpoints", "compared")),
     )
 
@@ -299,6 +299,6 @@ def _facts(made: Json) -> Html:
 
 
 _FOOTER = Html(
-    "<footer><p>Made from the record beside it by <code>python -m ingeborg.bench.soak --again FOLDER</code>. "
-    "Generator and endpoints share one machine: rates and latencies are of all of them together.</p></footer>"
+    "<footer><p>Made from the record in the same folder by <code>python -m ingeborg.bench.soak --again FOLDER</code>. "
+    "Generator and endpoints share one machine: rates and latencies belong to all of them together.</p></footer>"
 )

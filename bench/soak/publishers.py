@@ -22,7 +22,7 @@ OUTSTANDING_MAX = 1_500
 
 
 class Publisher:
-    """One of them. A publish is known by its message and its attempt, 0 or 1; both are in its ``id``."""
+    """One connection. Message and attempt (0 or 1) identify a publish; both are in its ``id``."""
 
     def __init__(self, number: int, name: str, urls: Sequence[str], ledger: Ledger, now_us: Callable[[], int]) -> None:
         self.number = number
@@ -36,7 +36,7 @@ class Publisher:
         self._stopped = False
 
     async def run(self) -> None:
-        """Be connected until stopped."""
+        """Stay connected until stopped."""
         while not self._stopped:
             try:
                 async with asyncio.timeout(TIMEOUT_S):
@@ -64,7 +64,7 @@ class Publisher:
         return socket is not None and socket.takes_more and len(self._outstanding) < OUTSTANDING_MAX
 
     def publish(self, message: int, attempt: int, topic: bytes, payload: bytes) -> None:
-        """With the next ``flush``. ``topic``, ``payload``: as JSON."""
+        """Publish with the next ``flush``. ``topic``, ``payload``: as JSON."""
         id = message << 1 | attempt
         self._outstanding.add(id)
         self._ledger.sent_at(message, attempt, self._endpoint, self._now_us())
@@ -74,13 +74,13 @@ class Publisher:
         )
 
     def flush(self) -> None:
-        """In one write."""
+        """Send what is collected, in one write."""
         if self._batch and self._socket is not None:
             self._socket.write(*self._batch)
             self._batch.clear()
 
     def stop(self) -> None:
-        """For good."""
+        """Stop for good."""
         self._stopped = True
         for life in self.lives[-1:]:
             life.ended(self._now_us(), "end")

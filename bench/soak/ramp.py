@@ -1,6 +1,6 @@
 """The search for the greatest rate that the set-up sustains.
 
-Owns: which rate is tried next. Must never: look at a clock, or measure.
+Owns: the next rate to try. Must never: look at a clock, or measure.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import NamedTuple
 
-#: From step to step, until one fails; then so many between the last two.
+#: The factor from step to step, until one fails; then the number of bisections between the last two.
 FACTOR, BISECTIONS = 1.5, 3
 
-#: No broker on a machine that this is run on takes more; the search ends here, whatever it sees.
+#: No broker on such a machine takes more; the search ends here in any case.
 RATE_MAX = 200_000.0
 
 
 class Step(NamedTuple):
-    """What came of a rate: ``sent_per_s`` in fact, the p99 of deliveries, and publishes unanswered at its end."""
+    """The result of a rate: the rate in fact sent, the p99 of deliveries, and the publishes unanswered at its end."""
 
     rate: float
     sent_per_s: float
@@ -26,12 +26,12 @@ class Step(NamedTuple):
 
 
 def sustained(rate: float, sent_per_s: float, p99_ms: float, unanswered: int, limit_ms: float) -> bool:
-    """Sent as offered, in time, and without a queue that grows: at most half a second's publishes wait for answers."""
+    """Sent as offered, in time, and without a growing queue: at most half a second's publishes wait for answers."""
     return sent_per_s >= 0.97 * rate and p99_ms <= limit_ms and unanswered <= 0.5 * rate
 
 
 def search(start: float) -> Generator[float, bool, float]:
-    """Yields the rate to try, is sent whether it was sustained, returns the greatest that was; 0: none."""
+    """Yield the rate to try, receive whether it was sustained, return the greatest sustained rate; 0: none."""
     good, bad = 0.0, 0.0
     rate = start
     while rate <= RATE_MAX:

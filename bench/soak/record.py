@@ -1,9 +1,9 @@
-"""The raw record of a soak: everything that was published, answered and received, and who was there when.
+"""The raw record of a soak: every publish, answer and delivery, and when each endpoint and connection was up.
 
 Owns: the files of a folder, and the text of their lines. Must never: judge.
 
 All times are microseconds since the run began, on one clock. ``messages.csv.gz`` has a line for each message, written
-when nothing more is expected of it; what a slow client gets later than that is in ``late.csv``.
+when nothing more is expected for it; ``late.csv`` has what a slow client gets later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: What became of a publish, beside the error codes of the protocol (SPEC section 5).
+#: Outcomes of a publish, in addition to the error codes of the protocol (SPEC section 5).
 NEW, DUPLICATE, LOST, UNANSWERED = "new", "duplicate", "connection_lost", "unanswered"
 
 #: Compression that costs the generator next to nothing; the record of half an hour is some 100 MB.
@@ -32,7 +32,7 @@ class Attempt(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """To a client (by number), on which of its connections (the first is 0)."""
+    """To a client (by number), on which connection (the first is 0)."""
 
     client: int
     life: int
@@ -41,7 +41,7 @@ class Delivery(NamedTuple):
 
 @dataclass
 class Message:
-    """One payload. ``due_us``: when it was meant to be sent."""
+    """One payload. ``due_us``: its intended send time."""
 
     number: int
     topic: int
@@ -50,7 +50,7 @@ class Message:
     deliveries: list[Delivery] = field(default_factory=list)
 
     def line(self) -> str:
-        """As text."""
+        """Return it as text."""
         attempts = " ".join(f"{a.endpoint}/{a.sent_us}/{a.answered_us}/{a.outcome}" for a in self.attempts)
         deliveries = " ".join(f"{d.client}/{d.life}/{d.at_us}" for d in self.deliveries)
         return f"{self.number},{self.topic},{self.due_us},{attempts},{deliveries}\n"
@@ -68,8 +68,8 @@ def _message(line: str) -> Message:
 
 @dataclass
 class Life:
-    """One connection of a client. ``listening_us``: when its ``listen`` was confirmed; ``newest_us``: the latest of the
-    due times of what it was sent; ``how`` it ended: ``moved`` (by the client), ``end`` (of the run), ``lost``, or the
+    """One connection of a client. ``listening_us``: when its ``listen`` was confirmed; ``newest_us``: the latest due
+    time among its deliveries; ``how`` it ended: ``moved`` (by the client), ``end`` (of the run), ``lost``, or the
     endpoint's close code."""
 
     client: int
@@ -81,7 +81,7 @@ class Life:
     newest_us: int = -1
 
     def ended(self, now_us: int, how: str) -> None:
-        """It is over, if it was not already: what ended it first is what did."""
+        """End it, unless it has already ended: the first cause counts."""
         if self.end_us < 0:
             self.end_us, self.how = now_us, how
 
@@ -92,7 +92,7 @@ class Life:
 
 @dataclass
 class Kill:
-    """Of an endpoint: ``ready_us``: when its next life served; -1: not any more in this run."""
+    """A kill of an endpoint. ``ready_us``: when its next life served; -1: it did not return in this run."""
 
     endpoint: int
     killed_us: int
@@ -101,8 +101,8 @@ class Kill:
 
 @dataclass
 class Sample:
-    """Of an endpoint's process (``life``: how often it had been started before) or of the generator (endpoint -1):
-    anonymous memory, and CPU time so far."""
+    """Memory (anonymous) and CPU time so far of the generator (endpoint -1) or of an endpoint's process (``life``: the
+    number of earlier starts)."""
 
     at_us: int
     endpoint: int
@@ -112,7 +112,7 @@ class Sample:
 
 
 class Folder:
-    """Where the record is."""
+    """The place of the record."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -121,12 +121,12 @@ class Folder:
         return self.path / name
 
     def messages(self) -> Iterator[Message]:
-        """All of them, one by one, in the order they were settled in."""
+        """Yield every message, in the order in which they were settled."""
         with gzip.open(self / "messages.csv.gz", "rt", encoding="ascii") as lines:
             yield from map(_message, lines)
 
     def late(self) -> dict[int, list[Delivery]]:
-        """Deliveries that came when their message's line was written: by message."""
+        """Return the deliveries that arrived after their message's line was written: by message."""
         found: dict[int, list[Delivery]] = {}
         for line in (self / "late.csv").read_text(encoding="ascii").splitlines():
             number, *rest = map(int, line.split(","))
@@ -134,24 +134,24 @@ class Folder:
         return found
 
     def save(self, name: str, value: Any) -> None:
-        """A document."""
+        """Write a document."""
         (self / name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
     def load(self, name: str) -> Any:
-        """A document."""
+        """Read a document."""
         return json.loads((self / name).read_text(encoding="utf-8"))
 
     def save_rows(self, name: str, rows: Iterable[Any]) -> None:
-        """Rows of one of the classes above."""
+        """Write rows of one of the classes above."""
         self.save(name, [asdict(row) for row in rows])
 
     def load_rows(self, name: str, kind: Any) -> list[Any]:
-        """The same again."""
+        """Read them again."""
         return [kind(**row) for row in self.load(name)]
 
 
 class Writer:
-    """Of the two files that grow while it runs."""
+    """Writes the two files that grow during the run."""
 
     def __init__(self, folder: Folder) -> None:
         folder.path.mkdir(parents=True, exist_ok=False)
@@ -161,14 +161,14 @@ class Writer:
         self._late = (folder / "late.csv").open("w", encoding="ascii")
 
     def settled(self, messages: Iterable[Message]) -> None:
-        """Nothing more is expected of them."""
+        """Write messages for which nothing more is expected."""
         self._messages.write("".join(message.line() for message in messages))
 
     def late(self, message: int, delivery: Delivery) -> None:
-        """It came all the same."""
+        """Write a delivery that arrived after all."""
         self._late.write(f"{message},{delivery.client},{delivery.life},{delivery.at_us}\n")
 
     def close(self) -> None:
-        """The files are whole."""
+        """Complete the files."""
         self._messages.close()
         self._late.close()

@@ -1,6 +1,6 @@
 """The run: endpoints and clients started, the rate found, then load, moves and kills until the time is over.
 
-Owns: what happens when, and the record of it. Must never: judge what came of it.
+Owns: the schedule, and its record. Must never: judge the result.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from .settings import Settings
 #: Publishes that are due are sent together, as those of many publishers are.
 TICK_S = 0.005
 SAMPLE_S, COUNT_S, SETTLE_S = 1.0, 5.0, 0.5
-#: A repetition follows its first so late.
+#: A repetition follows its first after this time.
 REPEAT_US = 1_000_000
-#: Publishes without an answer in all; beyond it they are withheld, and counted.
+#: Publishes without an answer in total; the soak withholds and counts any more.
 OUTSTANDING_MAX = 15_000
-#: For what was published to be answered at the end of a step or of the run, and read.
+#: Time for the last publishes of a step or of the run to be answered and read.
 DRAIN_S = 60.0
 CONNECT_S = 180.0
-#: Topics that only slow clients, and one that is not, are subscribed to; their numbers follow those of the others.
+#: Topics to which only slow clients, and one other, subscribe; their numbers follow those of the others.
 BULK_TOPICS = 5
-#: The collector looks for cycles of closed connections only; every few thousand messages would be for nothing.
+#: The collector looks for cycles of closed connections only; a run every few thousand messages would find nothing.
 _GC = (100_000, 20, 50)
 
 _Begin = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 class Soak:
-    """One of them, into a folder that does not exist yet."""
+    """One soak, into a folder that does not exist yet."""
 
     def __init__(self, settings: Settings, path: Path, say: Callable[[str], None]) -> None:
         self.settings = settings
@@ -83,7 +83,7 @@ class Soak:
         self.phases: dict[str, int] = {}
 
     def now_us(self) -> int:
-        """Since the run began."""
+        """Return the time since the run began."""
         return (time.monotonic_ns() - self._began_ns) // 1000
 
     def _topic(self, number: int) -> str:
@@ -101,7 +101,7 @@ class Soak:
         return found + [sorted({*self.slow, brisk}) for _ in range(BULK_TOPICS)]
 
     async def run(self) -> None:
-        """All of it. ``BenchError``: it could not be done; the record is written as far as it goes."""
+        """Run everything. ``BenchError``: it could not; the record is written as far as it goes."""
         settings = self.settings
         gc.set_threshold(*_GC)
         allow_files(settings.clients + settings.publishers + OTHER_FILES)
@@ -156,7 +156,7 @@ class Soak:
                     await each(range(settings.clients), connected)
             except TimeoutError:
                 raise BenchError(f"{settings.clients:,} clients did not connect within {CONNECT_S:g} s") from None
-            self._say(f"{settings.clients:,} clients at {settings.endpoints} endpoints, {len(self.slow)} of them slow")
+            self._say(f"{settings.clients:,} clients at {settings.endpoints} endpoints, {len(self.slow)} are slow")
             begin(self._sample(endpoints))
             begin(self._count(endpoints))
             begin(self._settle())
@@ -179,7 +179,7 @@ class Soak:
         self._ledger.settle(self.now_us(), all=True)
 
     async def _greatest(self) -> float:
-        """The greatest rate that is sustained, by steps."""
+        """Find the greatest sustained rate, by steps."""
         search = ramp.search(self.settings.start_rate)
         rate = next(search)
         while True:
@@ -196,13 +196,13 @@ class Soak:
                 found = float(over.value)
                 if not found:
                     raise BenchError(f"not even {self.settings.start_rate:g}/s is sustained: --start-rate?") from None
-                self._say(f"greatest rate: {found:,.0f}/s; the soak runs at {self.settings.load:.0%} of it")
+                self._say(f"greatest rate: {found:,.0f}/s; the soak runs at {self.settings.load:.0%} of this rate")
                 return found
 
     async def _step(self, rate: float) -> ramp.Step:
         seconds, ledger = self.settings.step_s, self._ledger
         self._rate = rate
-        await asyncio.sleep(seconds / 4)  # until what the change of rate has upset is past
+        await asyncio.sleep(seconds / 4)  # until the effects of the new rate have settled
         ledger.begin_window()
         began_us = self.now_us()
         await asyncio.sleep(seconds)
@@ -227,10 +227,10 @@ class Soak:
         self._rate = self._bulk = 0.0
         await killing
 
-    # What goes on beside it
+    # Everything in parallel with the load
 
     async def _publish(self) -> None:
-        """By the clock: what is due since the last look is sent now, in the name of when it was due."""
+        """Publish by the clock: send now what fell due since the last look, stamped with its due time."""
         due_us = bulk_us = float(self.now_us())
         topics, count = self.settings.topics, len(self._publishers)
         while True:
@@ -255,7 +255,7 @@ class Soak:
                 self._publishers[number].flush()
 
     def _free(self, topic: int) -> Publisher | None:
-        """The topic's own publisher, or who stands in for it."""
+        """Return the topic's own publisher, or its stand-in."""
         count = len(self._publishers)
         if self._ledger.outstanding >= OUTSTANDING_MAX:
             return None
@@ -285,7 +285,7 @@ class Soak:
         publisher.publish(number, 1, self._topics[topic], payload)
 
     async def _move(self) -> None:
-        """Some clients say goodbye each second, and listen elsewhere."""
+        """Each second, let some clients say goodbye and listen elsewhere."""
         brisk = [client for client in self._subscribers if not client.slow]
         per_s = self.settings.moving_share_per_s * len(self._subscribers)
         moves = set()
@@ -296,11 +296,12 @@ class Soak:
             move.add_done_callback(moves.discard)
 
     async def _kill(self, endpoints: list[EndpointProcess], seconds: float) -> None:
-        """One at a time, every so often, but the first: one life has to last for its memory to be looked at."""
+        """Kill one endpoint at a time, at intervals, but never the first: one life must last long enough to judge its
+        memory."""
         began_us = self.now_us()
         every_us = int(self.settings.kill_every_s * 1e6)
         for turn in itertools.count(1):
-            # The last one is back, and its clients too, before the time is over.
+            # The last endpoint, with its clients, is back before the time is over.
             if turn * self.settings.kill_every_s + 2 * self.settings.down_s > seconds or len(endpoints) < 2:
                 return
             await asyncio.sleep((began_us + turn * every_us - self.now_us()) / 1e6)
@@ -341,14 +342,14 @@ class Soak:
             self._ledger.settle(self.now_us())
 
     async def _drained(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):  # what is not answered then is in the record as such
+        with contextlib.suppress(TimeoutError):  # the record marks a publish unanswered then
             async with asyncio.timeout(seconds):
                 while self._ledger.outstanding or self._repetitions:  # noqa: ASYNC110
                     await asyncio.sleep(TICK_S)
 
     async def _all_read(self) -> None:
         brisk = [client for client in self._subscribers if not client.slow]
-        with contextlib.suppress(TimeoutError):  # who has not read is in the record as such
+        with contextlib.suppress(TimeoutError):  # the record marks an outbox unread then
             async with asyncio.timeout(DRAIN_S):
                 await asyncio.gather(*(client.all_read() for client in brisk))
 

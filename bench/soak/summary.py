@@ -25,7 +25,7 @@ FIT_MIN = 20
 
 
 class _OverTime:
-    """Sums and latencies by bins of seconds. ``slow``: their latencies are their own affair."""
+    """Sums and latencies by bins of seconds. The latencies of ``slow`` clients do not count."""
 
     def __init__(self, end_us: int, slow: frozenset[int]) -> None:
         self.bin_us = max(1, -(-end_us // 1_000_000 // POINTS_MAX)) * 1_000_000
@@ -35,7 +35,7 @@ class _OverTime:
         self._latencies = [array("I") for _ in range(bins)]
 
     def watched(self, messages: Iterator[Message]) -> Iterator[Message]:
-        """The messages, each looked at on its way."""
+        """Yield the messages, and count each on its way."""
         last = len(self._sent) - 1
         for message in messages:
             for attempt in message.attempts:
@@ -48,7 +48,7 @@ class _OverTime:
             yield message
 
     def rows(self) -> list[Json]:
-        """Rates per second; percentiles in ms of what was due in the bin; ``None``: nothing was."""
+        """Return rates per second and percentiles in ms of what was due in the bin; ``None``: nothing was."""
         seconds = self.bin_us / 1e6
         made = []
         for at, latencies in enumerate(self._latencies):
@@ -65,7 +65,7 @@ class _OverTime:
         return made
 
     def latency(self, from_us: int, to_us: int) -> Json:
-        """Of the bins from one time to another."""
+        """Return the latencies of the bins from one time to another."""
         together = array("I")
         for latencies in self._latencies[from_us // self.bin_us : to_us // self.bin_us + 1]:
             together.extend(latencies)
@@ -77,14 +77,14 @@ class _OverTime:
 
 
 def percentile_ms(ordered: Sequence[int], percent: float) -> float | None:
-    """By nearest rank, of microseconds."""
+    """Return a percentile in ms of microseconds, by nearest rank."""
     if not ordered:
         return None
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1000
 
 
 def fit(samples: Sequence[Sample], warm_up_us: int) -> Json:
-    """A line through a process's memory from the end of its warm-up on: ``None`` where it did not live long enough."""
+    """Fit a line through a process's memory from the end of its warm-up on: ``None`` if it did not live long enough."""
     found: Json = {"first_bytes": samples[0].anon_bytes, "last_bytes": samples[-1].anon_bytes}
     found |= {
         "peak_bytes": max(sample.anon_bytes for sample in samples),
@@ -101,7 +101,7 @@ def fit(samples: Sequence[Sample], warm_up_us: int) -> Json:
 
 
 def _memory(samples: Sequence[Sample], soak_us: int, over_us: int, settings: Settings) -> list[Json]:
-    """Of each life of each process under load. The warm-up is a sixth of the soak at most."""
+    """Return a row for each life of each process under load. The warm-up is at most a sixth of the soak."""
     load_us = over_us - soak_us
     warm_up_us = soak_us + int(min(settings.warm_up_s * 1e6, load_us / 6))
     lives: dict[tuple[int, int], list[Sample]] = {}
@@ -115,7 +115,7 @@ def _memory(samples: Sequence[Sample], soak_us: int, over_us: int, settings: Set
 
 
 def _drops(counters: Sequence[Json]) -> dict[str, Counter[str]]:
-    """What the endpoints say of themselves, over all their lives, as last looked at."""
+    """Return the endpoints' own counts over all their lives, as last read."""
     found: dict[str, Counter[str]] = {"drops": Counter(), "errors": Counter(), "others": Counter()}
     others = ("duplicates_dropped", "turns_failed", "endpoints_gone", "relocations", "publishes_received")
     for life in counters:
@@ -130,7 +130,7 @@ def _drops(counters: Sequence[Json]) -> dict[str, Counter[str]]:
 
 
 def summarise(folder: Folder) -> Json:
-    """The document. Reads the record only: what it says can be had again from that."""
+    """Return the document. It reads only the record, so it can be made again at any time."""
     run = folder.load("run.json")
     settings = Settings(**run["settings"])
     phases = run["phases"]
@@ -177,7 +177,7 @@ def summarise(folder: Folder) -> Json:
 
 
 def _thinned(samples: Sequence[Sample], bin_us: int) -> list[Json]:
-    """The largest of each bin."""
+    """Return the largest sample of each bin."""
     found: dict[tuple[int, int, int], Json] = {}
     for sample in samples:
         key = (sample.endpoint, sample.life, sample.at_us // bin_us)
@@ -192,7 +192,7 @@ def _thinned(samples: Sequence[Sample], bin_us: int) -> list[Json]:
 
 
 def _cores(samples: Sequence[Sample], from_us: int, to_us: int) -> dict[str, float]:
-    """Mean cores that each process used over the soak, all its lives together; -1: the generator."""
+    """Return the mean cores that each process used over the soak, all its lives together; -1: the generator."""
     used: Counter[int] = Counter()
     lives: dict[tuple[int, int], list[Sample]] = {}
     for sample in samples:
@@ -205,7 +205,7 @@ def _cores(samples: Sequence[Sample], from_us: int, to_us: int) -> dict[str, flo
 
 
 def faults(made: Json, tracebacks: Sequence[str], settings: Settings) -> list[str]:
-    """Why the soak did not pass; nothing: it did."""
+    """Return the reasons why the soak did not pass; empty: it passed."""
     found = [f"{count:,} × {what}" for what, count in made["account"]["unaccounted"].items()]
     if made["counters"]["others"]["turns_failed"]:
         found.append(f"{made['counters']['others']['turns_failed']:,} turns failed: faults of an endpoint's own")

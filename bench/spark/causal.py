@@ -5,7 +5,7 @@ Run it by `bench check causal`, or unchanged by `spark-submit` on a cluster, ove
     spark-submit --master … bench/spark/causal.py s3a://bucket/runs
 
 The executors need Python with pyarrow, and nothing of this package; the driver needs it installed. I/O is in `main`,
-`check` and what they call by name; what happened before what is in `happened`. docs/causal.md says how it works.
+`check` and the functions they call by name; `happened` decides what happened before what. docs/causal.md explains it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Judged = Callable[[inventory.RunLog], bool]
 
 
 def check(spark: SparkSession, paths: Sequence[str], *, shown: int = text.SHOWN) -> list[Json]:
-    """The verdict on each run in and below `paths`, as `verdicts` has it. Raises BenchError."""
+    """Return the verdict on each run in and below `paths`, as `verdicts` has it. Raises BenchError."""
     runs = inventory.find(spark, paths)
     for run in runs:
         inventory.made_of(run)  # refuses files that are not what the run wrote
@@ -41,17 +41,17 @@ def check(spark: SparkSession, paths: Sequence[str], *, shown: int = text.SHOWN)
 
 
 def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
-    """Of each run that is to be judged, in order: `run`, `started_ns`, `whole`, `torn` and `empty` (files); `reports`,
-    and how many are `marked`; first copies judged, `deliveries`, those before which something came that was sent later,
-    `late`, and those that nobody sent, `unsent`; `violations`, and at how many `connections`; of the sequential pass
-    `messages`, `entries` of their clocks and the most of one, `entries_max`, and its processor time, `pass_s`; and the
+    """Return, for each run to judge, in order: `run`, `started_ns`, `whole`, `torn` and `empty` (files); `reports`, and
+    the number `marked`; `deliveries`, the first copies judged; `late`, those that arrived after a message that was sent
+    later; `unsent`, those that nobody sent; `violations`, and the number of `connections` with one; of the sequential
+    pass: `messages`, `entries` of their clocks, `entries_max` of one clock, and its processor time, `pass_s`; and the
     first `shown` violations, `examples`."""
     numbers = [number for number, run in enumerate(read.runs) if is_judged(run)]
     events = read.events.where(F.col("run").isin(numbers))
     marks = _by_run(happened.marks_of(events))
     told = happened.told_of(events, [run for run, row in marks.items() if row["marked"]]).persist(KEPT)
     counts = _by_run(happened.counts_of(told))
-    # Where nothing overtook anything, nothing can be wrong, and there is nothing to look for.
+    # If nothing overtook anything, nothing can be wrong, and the search can be skipped.
     late = told.where(F.col("run").isin([run for run, row in counts.items() if row["late"]]))
     passes: dict[int, Json] = {}
     totals: dict[int, Json] = {}
@@ -89,7 +89,7 @@ def _by_run(frame: DataFrame) -> dict[int, Json]:
 
 
 def _examples(rows: DataFrame, found: DataFrame, shown: int) -> dict[int, list[Json]]:
-    """The first violations of each run, with their trails."""
+    """Return the first violations of each run, with their trails."""
     order = ("at_ns", "connection", "topic", "seq")
     first = F.row_number().over(Window.partitionBy("run").orderBy(*order)) <= shown
     chosen = found.withColumn("first", first).where("first").orderBy("run", *order).limit(text.SHOWN_MAX).collect()
@@ -109,7 +109,7 @@ def _examples(rows: DataFrame, found: DataFrame, shown: int) -> dict[int, list[J
 
 
 def _link(link: Json) -> Json:
-    """`connection` sent this message at `at_ns`; after a cause, unless null, which it had received at `cause_ns`, or
+    """`connection` sent this message at `at_ns`; unless null, after a cause that it had received at `cause_ns`, or
     (null) sent."""
     is_first, is_own = link["cause_seq"] == shipped.NONE, link["cause_ns"] == NEVER
     cause = dict.fromkeys(("cause_topic", "cause_seq")) if is_first else {}

@@ -1,7 +1,7 @@
-"""What makes a line a row of its table: types, ranges and the sense of a row, as bench/SCHEMA.md says them.
+"""The rules that make a line a row of its table: types, ranges and consistency, as bench/SCHEMA.md defines them.
 
 Owns the words for each thing that can be wrong with a row. Pure: DataFrame -> DataFrame, column expressions only. It
-drops no line and judges no file: logs does.
+drops no line and judges no file: `logs` does.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _AT = "at_ns is missing, or more than a week from the run's start"
 
 
 def checked(lines: DataFrame, table: Table) -> DataFrame:
-    """Lines of text (`raw`, with `started_ns` of their run and whatever else) -> the same with the typed columns of
-    `table`, and `problem`: null for a good row, else what is wrong with it, in words."""
+    """Turn lines of text (`raw`, with `started_ns` of their run and any other columns) into the same lines with the
+    typed columns of `table`, and `problem`: null for a good row, else its fault in words."""
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in table.parsed.fields)
     parsed = lines.withColumn("parsed", F.from_csv("raw", columns, _CSV)).select(*lines.columns, "parsed.*")
     return parsed.withColumn("problem", _problem(table)).drop(CORRUPT)
 
 
 def _problem(table: Table) -> Column:
-    """The first thing that is wrong with a row, as text; null where nothing is."""
+    """Return the first fault of a row, as text; null if it has none."""
     misfit = f"not {len(table.columns)} columns with numbers where they belong ({table.header})"
     found = [
         (~F.is_valid_utf8("raw"), "not UTF-8"),
-        # Spark's parser would take some of them for nothing, and figures for those of another line.
+        # Spark's parser would ignore some, and take figures for those of another line.
         (F.col("raw").rlike("[\\x00-\\x1f\\x7f]"), "a control character (NUL, a carriage return …)"),
         (F.col(CORRUPT).isNotNull() | (F.col("raw") == ""), misfit),
         *_PROBLEMS[table.name](),
@@ -49,7 +49,7 @@ def _problem(table: Table) -> Column:
 
 
 def _far(name: str) -> Column:
-    """Compared and not subtracted: the difference of a damaged number may be beyond 64 bits, and Spark fails."""
+    """Compare, do not subtract: the difference of a damaged number may exceed 64 bits, and Spark fails."""
     began, most = F.col("started_ns"), OFFSET_S_MAX * NS_PER_S
     return F.col(name).isNull() | ~F.col(name).between(began - most, began + most)
 
@@ -59,7 +59,7 @@ def _none_of(name: str, words: tuple[str, ...]) -> Column:
 
 
 def _no_amount(name: str) -> Column:
-    """Negative, or no number; empty is fine."""
+    """Find a negative value, or one that is no number; empty is fine."""
     return F.col(name).isNotNull() & (F.isnan(F.col(name).cast("double")) | (F.col(name) < 0))
 
 

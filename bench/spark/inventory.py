@@ -1,7 +1,7 @@
-"""Which runs there are: the directories with a run.json, at any depth of the paths given, and the files of each.
+"""The inventory of runs: the directories with a run.json, at any depth of the paths given, and the files of each.
 
-Owns finding runs, what their run.json must say, and whether all their files are there. It reads no table: it lists
-through Spark, so that it finds runs wherever Spark can read. What it refuses it names by file (`BenchError`).
+Owns finding runs, the required fields of their run.json, and whether all their files exist. It reads no table: it lists
+through Spark, so that it finds runs wherever Spark can read. An error names the rejected file (`BenchError`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.bench.spark.schema import EVENT_FILE, EVENTS, RUN_FILE, SCHEMA_VERSION, STARTED_NS_MAX, TABLES
 
 RUN_FILE_BYTES_MAX = 1 << 20
-"""A run.json is some kilobytes of configuration; a megabyte of it is some other file."""
+"""A run.json is some kilobytes of configuration; a larger file is something else."""
 
 RUNS_MAX = 1_000
-"""Runs in one digest. The tables of seconds and histograms of a thousand runs of minutes take some gigabytes in the
-process that writes them, and no page shows more."""
+"""The most runs in one digest. The tables of seconds and histograms of a thousand runs of minutes take some gigabytes
+in the process that writes them, and no page shows more."""
 
 REASON_CHARS_MAX = 400
-"""Of an error of Spark's: it wraps a sentence in three class names."""
+"""The most characters shown of an error from Spark: it wraps a sentence in three class names."""
 
 HASHES_AT_ONCE = 4
 """Files read at once for their checksums: as many as a disk answers well."""
 
-# Of run.json: its field, the types it may have, these in words, and whether it may be missing.
+# Fields of run.json: name, permitted types, these in words, and whether the field may be missing.
 _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
     ("run", (str,), "a string", False),
     ("system", (str,), "a string", False),
@@ -54,26 +54,26 @@ _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
     ("files", (dict,), "an object", True),
 )
 
-COPY = "copy the run again, all of it and nothing else"
-"""What to do about a log that is not as its run left it."""
+COPY = "copy the run again, complete and with nothing else"
+"""The remedy for a log that is not as its run left it."""
 
 _PART_LIKE = re.compile(r"events-.*")
-"""A name that looks like a part of the events. What looks like one and is none (a packed part, a second copy) must not
-be passed over in silence: its messages would count as lost."""
+"""A name that looks like a part of the events. A look-alike that is no part (a packed part, a second copy) is an error:
+ignored, its messages would count as lost."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of a run: its size, and when it was last changed."""
+    """A file of a run: its size, and the time of its last change."""
 
     size_bytes: int
     modified_ms: int | None
-    """Unix time; None for an empty file, of which Spark does not tell."""
+    """Unix time; None for an empty file, for which Spark has no time."""
 
 
 @dataclass
 class RunLog:
-    """One run's directory: its files by name, what its run.json says, and what was left out on reading its tables."""
+    """One run's directory: its files by name, its run.json, and what was left out when its tables were read."""
 
     directory: str
     """As Spark spells it: a URI, escaped."""
@@ -97,12 +97,12 @@ class RunLog:
 
     @property
     def named(self) -> dict[str, dict[str, Any]] | None:
-        """What run.json says of each file, once the run was closed: `bytes` and `sha256`."""
+        """Return what run.json records of each file, once the run was closed: `bytes` and `sha256`."""
         return self.facts.get("files")
 
     def may_be_torn(self, name: str) -> bool:
-        """Whether a writer that was killed can have left this file without its end: in a run that came to its end
-        none was; of the events it is the last part of a process."""
+        """Say whether a killed writer can have left this file without its end. In a run that came to its end no writer
+        was killed; among the events it can only be the last part of a process."""
         match = EVENT_FILE.fullmatch(name)
         return not self.whole and (match is None or int(match[2]) == max(_parts(self.files)[match[1]]))
 
@@ -112,12 +112,23 @@ class RunLog:
 
     @property
     def whole(self) -> bool:
-        """Whether the run came to its end, so that nothing of its log may be missing."""
+        """Say whether the run came to its end, so that nothing of its log may be missing."""
         return bool(self.facts["complete"]) and not self.facts.get("failed")
 
 
 def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
-    """Every run in or below `paths`, each once, in the order in which they began. Raises BenchError."""
+    """Find every run in or below `paths`, through Spark.
+
+    Args:
+        paths: directories of runs, or of many runs at any depth: anything that Spark can list.
+
+    Returns:
+        Each run once, also if several paths or links lead to it, in the order in which the runs began.
+
+    Raises:
+        BenchError: a path has no run, there are more than ``RUNS_MAX``, a run.json is damaged, or files are missing or
+            do not belong to their run; the text names the file.
+    """
     found = _files(spark, paths)
     _every_path_has_one(paths, found)
     found = _once(found)
@@ -135,19 +146,19 @@ def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
 
 
 def shown(path: str) -> str:
-    """A path as a person writes it: local files without their URI dress."""
+    """Return a path as a person writes it: local files without the URI prefix."""
     return unquote(re.sub(r"^file:/+", "/", path))
 
 
 def literal(path: str) -> str:
-    """A path for Spark's readers, which take it for a glob pattern: unescaped, and meant to the letter."""
+    """Return a path for Spark's readers, which take it for a glob pattern: unescaped, and literal."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
 def made_of(run: RunLog) -> dict[str, Any]:
-    """What tells a run's log from any other: `sizes` (bytes by file), and `sha256` of files on this machine (by
-    file); elsewhere, where reading them would cost as much as the digest, that is null, and `modified_ms` says when
-    each was last changed."""
+    """Return the identity of a run's log: `sizes` (bytes by file), and `sha256` of files on this machine (by file).
+    Elsewhere hashing would cost as much as the digest: there it is null, and `modified_ms` has the time of each file's
+    last change."""
     sizes = {name: file.size_bytes for name, file in sorted(run.files.items())}
     if not os.path.isdir(run.shown):
         changed = {name: file.modified_ms for name, file in sorted(run.files.items())}
@@ -163,7 +174,7 @@ def made_of(run: RunLog) -> dict[str, Any]:
 
 
 def _unchanged(run: RunLog, sha256: Mapping[str, str]) -> None:
-    """No file is another one than the run wrote, and no part of its events is there twice."""
+    """Check that every file is as the run wrote it, and that no part of its events is there twice."""
     for name, of_file in (run.named or {}).items():
         if sha256[name] != of_file["sha256"]:
             raise BenchError(f"{run.shown}/{name} is not what the run wrote (by the SHA-256 in {RUN_FILE}): {COPY}")
@@ -182,13 +193,13 @@ def _sha256(path: str) -> str:
 
 
 def _files(spark: SparkSession, paths: Sequence[str]) -> dict[str, dict[str, File]]:
-    """Directory -> its log files by name, for every directory with a run.json. Lists; reads no content."""
+    """Return directory -> its log files by name, for every directory with a run.json. Lists; reads no content."""
     for path in paths:
         if os.path.isfile(path):
             raise BenchError(f"{path} is a file: give the directory of a run, or of many")
     reader = spark.read.format("binaryFile").option("pathGlobFilter", "{*.json,*.csv,events-*}")
     try:
-        # What exists on this machine is meant literally; elsewhere a glob pattern is the user's.
+        # Paths on this machine are literal; elsewhere the user may give a glob pattern.
         listed = reader.option("recursiveFileLookup", "true").load(
             [literal(path) if os.path.isdir(path) else path for path in paths]
         )
@@ -204,14 +215,14 @@ def _files(spark: SparkSession, paths: Sequence[str]) -> dict[str, dict[str, Fil
         if name == RUN_FILE or _PART_LIKE.fullmatch(name) or any(table.holds(name) for table in TABLES):
             directories.setdefault(directory, {})[name] = file
     for directory, named in directories.items():
-        # A digest, too, has a machine.csv; but where there are events, there was a run.
+        # A digest also has a machine.csv; but events mean that there was a run.
         if RUN_FILE not in named and any(_PART_LIKE.fullmatch(name) for name in named):
             raise BenchError(f"{shown(directory)} is not a run: there is no {RUN_FILE} in it")
     return {directory: named for directory, named in directories.items() if RUN_FILE in named}
 
 
 def _once(found: Mapping[str, dict[str, File]]) -> dict[str, dict[str, File]]:
-    """Without the directories that are another one by another name: a link."""
+    """Drop the directories that are links to another one."""
     real: dict[str, str] = {}
     for directory in sorted(found, key=lambda each: (os.path.islink(shown(each)), len(each), each)):
         real.setdefault(os.path.realpath(shown(directory)), directory)
@@ -233,7 +244,7 @@ def _every_path_has_one(paths: Sequence[str], found: Mapping[str, object]) -> No
 
 
 def _run_files(spark: SparkSession, found: Mapping[str, Mapping[str, File]]) -> dict[str, str]:
-    """Directory -> text of its run.json; none for an empty one."""
+    """Return directory -> text of its run.json; none for an empty one."""
     for directory, files in found.items():
         if files[RUN_FILE].size_bytes > RUN_FILE_BYTES_MAX:
             size = files[RUN_FILE].size_bytes
@@ -245,7 +256,7 @@ def _run_files(spark: SparkSession, found: Mapping[str, Mapping[str, File]]) -> 
 
 
 def run_facts(text: str, file: str) -> dict[str, Any]:
-    """A run.json's text -> its object, with the fields the digest needs present and of the right type."""
+    """Parse a run.json's text; the object has the fields that the digest needs, with the right types."""
     if not text.strip():
         raise BenchError(f"{file} is empty: the run died before it began, or the copy is torn")
     try:
@@ -260,7 +271,7 @@ def run_facts(text: str, file: str) -> dict[str, Any]:
     for name, kinds, words, optional in _FIELDS:
         value = facts.get(name)
         known = name in facts or not optional
-        # True is an int to Python, and to nobody else.
+        # True is an int in Python, and nowhere else.
         if known and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
             raise BenchError(f"{file}: {name!r} must be {words}, not {value!r}")
     if abs(facts["started_ns"]) > STARTED_NS_MAX:
@@ -276,7 +287,7 @@ def run_facts(text: str, file: str) -> dict[str, Any]:
 
 
 def _parts(names: Iterable[str]) -> dict[str, list[int]]:
-    """Process -> its parts, by their numbers."""
+    """Return process -> its parts, by their numbers."""
     parts: dict[str, list[int]] = {}
     for name in names:
         if match := EVENT_FILE.fullmatch(name):
@@ -285,8 +296,8 @@ def _parts(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _complete(run: RunLog) -> None:
-    """Every file of the run is there, and none that is not its own: a part that was not copied would look like lost
-    messages, one that is there twice like duplicated ones."""
+    """Check that every file of the run is there, and no foreign one: a part that was not copied would look like lost
+    messages, a part that is there twice like duplicated ones."""
     for name in sorted(run.files):
         if _PART_LIKE.fullmatch(name) and name != _canonical(name):
             raise BenchError(
@@ -314,7 +325,7 @@ def _canonical(name: str) -> str | None:
 
 
 def _as_named(run: RunLog, named: Mapping[str, Mapping[str, Any]]) -> None:
-    """The files are those that run.json names, of their sizes."""
+    """Check that the files are those that run.json names, with their sizes."""
     files = {name: file for name, file in run.files.items() if name != RUN_FILE}
     if missing := sorted(set(named) - set(files)):
         raise BenchError(f"{run.shown}/{missing[0]} is missing, though {RUN_FILE} names it: {COPY}")
@@ -327,7 +338,7 @@ def _as_named(run: RunLog, named: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _processes(run: RunLog, found: Sequence[int]) -> None:
-    """Each of the generator's processes has left its events, and no other one has."""
+    """Check that each of the generator's processes, and no other, has left its events."""
     wanted = (run.facts.get("config") or {}).get("processes")
     if type(wanted) is int and wanted > 0:
         more = [process for process in found if process >= wanted]
@@ -347,8 +358,8 @@ def _processes(run: RunLog, found: Sequence[int]) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """What an error of Spark's says, which may have hundreds of lines: the first; where that one only says that Java or
-    Python raised something, what that was."""
+    """Return the first line of an error from Spark, which may have hundreds; if that only says that Java or Python
+    raised something, the text of that exception."""
     first, *more = str(error).strip().splitlines() or [""]
     raised = [line for line in more if re.match(r"[A-Za-z_][\w.]*: ", line)]
     if more and more[0].startswith(": "):

@@ -1,11 +1,11 @@
-"""The digest job: finds runs, computes the figures of those that are not digested yet, writes a digest.
+"""The digest job: finds runs, computes the figures of runs that are not digested yet, writes a digest.
 
 Run it by `bench digest`, or unchanged by `spark-submit` on a cluster, over any path that Spark can read:
 
     spark-submit --master … bench/spark/job.py s3a://bucket/runs --out digest/
 
-The executors need nothing of this package; the driver needs it installed. The digest is small, and is written by the
-driver to a local directory. I/O is in `main`, `digest` and what they call by name (`inventory.find`, `logs.read`,
+The executors need nothing of this package; the driver needs it installed. The driver writes the digest, which is small,
+to a local directory. I/O is in `main`, `digest` and the functions they call by name (`inventory.find`, `logs.read`,
 `digestdir`); the figures come from the pure functions in transforms and quantiles.
 """
 
@@ -45,10 +45,10 @@ Say = Callable[[str], None]
 
 
 def figures(read: logs.Logs, several: Sequence[int], large: Sequence[int]) -> dict[str, DataFrame]:
-    """Every figure of every run, as frames still to be computed, by the names that `document` asks for.
+    """Return every figure of every run, as frames still to be computed, by the names that `document` uses.
 
     `several`: the runs (by number) with more than one measured phase, which need percentiles over all of these
-    together. `large`: those with so many deliveries that the percentiles of their phases are a sketch's.
+    together. `large`: those with more deliveries, so that a sketch gives the percentiles of their phases.
     """
     events = read.events
     news = t.news_of(events).persist(KEPT)
@@ -82,8 +82,8 @@ def figures(read: logs.Logs, several: Sequence[int], large: Sequence[int]) -> di
 
 
 def seconds(counts: Rows, latency: Rows) -> list[Json]:
-    """The table of seconds, without gaps: from each run's first to its last second, counts 0 and latency empty where
-    nothing happened."""
+    """Return the table of seconds, without gaps: from each run's first to its last second, counts 0 and latency empty
+    where nothing happened."""
     runs: dict[str, dict[int, Json]] = {}
     for row in counts:
         runs.setdefault(row["run"], {})[row["second"]] = dict(row)
@@ -99,7 +99,8 @@ def seconds(counts: Rows, latency: Rows) -> list[Json]:
 
 
 def histogram(rows: Rows) -> list[Json]:
-    """Bucket numbers -> their bounds in ns. What is not positive has no lower bound, and 0 above it."""
+    """Turn bucket numbers into their bounds in ns. The bucket of values up to 0 has no lower bound, and 0 as its upper
+    one."""
 
     def bound(bucket: int) -> int:
         return round(10 ** (bucket / BUCKETS_PER_DECADE))
@@ -116,10 +117,10 @@ def histogram(rows: Rows) -> list[Json]:
 
 
 def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool = False, say: Say = print) -> Json:
-    """Digest the runs in and below `paths` into the directory `out`; returns the document. Raises BenchError.
+    """Digest the runs in and below `paths` into the directory `out`; return the document. Raises BenchError.
 
-    A run that `out` holds already, of the very same files, is taken from there, and `say` is told how many were;
-    `fresh`: all are computed.
+    A run that `out` already holds, made from the very same files, is taken from there, and `say` gets their number;
+    `fresh`: compute all.
     """
     runs = inventory.find(spark, paths)
     made_of = {run.run: inventory.made_of(run) for run in runs}
@@ -135,7 +136,7 @@ def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool 
 
 
 def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mapping[str, Json]) -> Digest:
-    """The digest of these runs, all computed in the same few jobs."""
+    """Return the digest of these runs, all computed in the same few jobs."""
     names = [run.run for run in runs]
     has_causal_goal = any(CAUSAL in run.facts["goals"] for run in runs)
     if has_causal_goal:
@@ -156,7 +157,7 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
             with ThreadPoolExecutor(FIGURES_AT_ONCE) as pool:
                 tables = dict(zip(frames, pool.map(rows, frames.values()), strict=True)) | {"phases": phases}
             if has_causal_goal:
-                # Loaded only here: whoever sets no such goal needs no Arrow on the executors.
+                # Loaded only here: without such a goal the executors need no Arrow.
                 from ingeborg.bench.spark.causal import verdicts
 
                 tables["causal"] = verdicts(read, lambda run: CAUSAL in run.facts["goals"], shown=0)
@@ -165,7 +166,7 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
     tables["seconds"] = seconds(tables.pop("second_counts"), tables.pop("second_latency"))
     described = [
         {
-            # What its files are is said once, in `log`, of what was read.
+            # `log` alone says what its files are, from what was read.
             "facts": {name: value for name, value in run.facts.items() if name != "files"},
             "directory": run.shown,
             "log": _log(run, made_of[run.run]),
@@ -185,7 +186,7 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
 
 
 def _log(run: inventory.RunLog, made_of: Json) -> Json:
-    """What the document says of a run's log: its size, what was left out of it, and what tells it from any other."""
+    """Return the document's entry on a run's log: its size, what was left out, and its identity."""
     size = {"files": len(run.files), "size_bytes": run.size_bytes, "lines": run.lines}
     return size | {"torn": sorted(run.torn), "empty": sorted(run.empty)} | made_of
 

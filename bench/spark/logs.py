@@ -1,15 +1,15 @@
 """The tables of runs, read through Spark from wherever Spark can read, and checked line by line.
 
-Owns what is accepted as a log. Whatever it hands on is complete and typed; what it refuses it names by file and line
-(`BenchError`), and what it leaves out (the torn last line of a file, an empty part) it counts. It never repairs a row
+Owns what is accepted as a log. Everything it passes on is complete and typed; an error names the rejected file and line
+(`BenchError`), and it counts what it leaves out (the torn last line of a file, an empty part). It never repairs a row
 and never computes a figure.
 
-The rule for torn lines: a writer that is killed leaves a last line without its line end. So exactly that line is
-skipped, whether or not it parses (`…,12` may have been `…,1234`), in a file that a killed writer can have left so
+The rule for torn lines: a killed writer leaves a last line without its line end. So the reader skips exactly that line,
+whether or not it parses (`…,12` may have been `…,1234`), in a file that a killed writer can have left so
 (`RunLog.may_be_torn`); any other bad or torn line is an error.
 
-Each table is read and parsed once: its typed columns are cached (in memory, and on disk beyond it) with what the check
-of its files needs, and the raw text is let go.
+Each table is read and parsed once: its typed columns are cached (in memory, and on disk beyond it) with the data that
+the check of its files needs, and the raw text is dropped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FILE_COLUMNS = StructType([StructField("path", StringType()), *RUN_COLUMNS, Str
 
 @dataclass(frozen=True)
 class Logs:
-    """The tables of every run asked for. The frames have the columns of their tables, those of POSITION, and the `run`
+    """The tables of every requested run. The frames have the columns of their tables, those of POSITION, and the `run`
     (its index in `runs`) and `started_ns` of their run."""
 
     runs: list[RunLog]
@@ -61,7 +61,7 @@ class Logs:
 
 @dataclass
 class _Block:
-    """What the check must know of one block of a file: lines are numbered by `line`, without gaps within a block."""
+    """The check's data on one block of a file: `line` numbers its lines, without gaps within a block."""
 
     start: int
     first: int
@@ -80,7 +80,7 @@ class _Block:
 
 @dataclass
 class _File:
-    """One file as it was judged: of which run, how many lines it has, and what was left out of it."""
+    """One file and its verdict: its run, the number of its lines, and what was left out."""
 
     run: int
     name: str
@@ -92,12 +92,23 @@ class _File:
     """The `line` of its torn last line."""
     first_ns: int | None = None
     last_ns: int | None = None
-    """When the first and the last of its events were."""
+    """The times of its first and last event."""
 
 
 def read(spark: SparkSession, runs: list[RunLog]) -> Logs:
-    """Read and check the tables of `runs`, and fill in what was left out of each. Raises BenchError."""
-    # The tables are small jobs that wait for one another's planning: side by side they take half the time.
+    """Read and check the tables of runs, and note in each run what was left out.
+
+    Args:
+        spark: a session, configured as ``session.sized`` does.
+        runs: the runs, as ``inventory.find`` returns them; their `received`, `torn` and `empty` are filled in.
+
+    Returns:
+        The tables as frames, cached. Times are in ns of the generator's monotonic clock, sizes in bytes.
+
+    Raises:
+        BenchError: a file is not as bench/SCHEMA.md has it; the text names the file, the line, and what to do.
+    """
+    # The tables are small jobs that wait for one another's planning: in parallel they take half the time.
     with ThreadPoolExecutor(len(TABLES)) as pool:
         tables = list(pool.map(lambda table: _table(spark, table, runs), TABLES))
     events = [0] * len(runs)
@@ -119,7 +130,7 @@ def read(spark: SparkSession, runs: list[RunLog]) -> Logs:
 
 
 def _within_phases(runs: Sequence[RunLog], files: Iterable[_File], phases: DataFrame) -> None:
-    """The events of a run that came to its end are of the time of its phases: else they are another run's."""
+    """Check that the events of a run that came to its end lie within its phases: else they are another run's."""
     ends = phases.groupBy("run").agg(F.min("start_ns").alias("first_ns"), F.max("end_ns").alias("last_ns"))
     spans = {row.run: (row.first_ns, row.last_ns) for row in ends.collect()}
     for file in files:
@@ -132,7 +143,7 @@ def _within_phases(runs: Sequence[RunLog], files: Iterable[_File], phases: DataF
 
 
 def _table(spark: SparkSession, table: Table, runs: Sequence[RunLog]) -> tuple[DataFrame, list[_File]]:
-    """One table of every run, checked, cached, without its headers and torn lines; and its files."""
+    """Return one table of every run, checked, cached, without its headers and torn lines; and its files."""
     named = [(run, name) for run, log in enumerate(runs) for name in sorted(log.files) if table.holds(name)]
     empty = [_File(run, name, empty=True) for run, name in named if not runs[run].files[name].size_bytes]
     for empties in empty:
@@ -153,16 +164,16 @@ def _table(spark: SparkSession, table: Table, runs: Sequence[RunLog]) -> tuple[D
 
 
 def _rows(spark: SparkSession, table: Table, runs: Sequence[RunLog], files: Sequence[tuple[int, str]]) -> DataFrame:
-    """Every line of `files` (run, name), checked: its place and its run, the typed columns, `problem` and, where there
-    is one, the beginning of the line as `raw`; `is_header`, and `size`, its length in bytes with its line end."""
+    """Return every line of `files` (run, name), checked: its place and its run, the typed columns, `problem` with the
+    beginning of the line as `raw`, if there is one; `is_header`, and `size`, its length in bytes with its line end."""
     paths = [f"{runs[run].directory}/{name}" for run, name in files]
-    # Not a map of paths in the plan: that is planned, sent and compiled anew for every job, with all its entries.
+    # Not a map of paths in the plan: Spark would plan, send and compile it again, with all its entries, for every job.
     known = spark.createDataFrame(
         [(paths[file], run, runs[run].facts["started_ns"], file) for file, (run, _) in enumerate(files)], _FILE_COLUMNS
     )
     lines = (
         spark.read.option("lineSep", "\n")
-        # Or Spark makes columns of directories whose names look like `rate=100`.
+        # Otherwise Spark makes columns of directories whose names look like `rate=100`.
         .option("recursiveFileLookup", "true")
         .text([literal(unquote(path)) for path in paths])
         .select(
@@ -184,7 +195,7 @@ def _rows(spark: SparkSession, table: Table, runs: Sequence[RunLog], files: Sequ
 
 
 def _judge(rows: DataFrame, table: Table, runs: Sequence[RunLog], files: Sequence[tuple[int, str]]) -> list[_File]:
-    """Each of `files` (run, name) by its lines. Raises on what cannot be read."""
+    """Judge each of `files` (run, name) by its lines. Raises if one cannot be read."""
     blocks = _blocks(rows, table)
     judged: list[_File] = []
     for number, (index, name) in enumerate(files):
@@ -195,7 +206,7 @@ def _judge(rows: DataFrame, table: Table, runs: Sequence[RunLog], files: Sequenc
         last = of_file[-1]
         file = _File(index, name, sum(block.lines for block in of_file))
         file.received = sum(block.received for block in of_file)
-        # Lines are counted with their ends, of which a torn one has none.
+        # Lines count with their ends; a torn line has none.
         beyond = sum(block.size_bytes for block in of_file) - runs[index].files[name].size_bytes
         is_torn = beyond == 1
         file.torn = last.last if is_torn else None
@@ -222,7 +233,7 @@ def _judge(rows: DataFrame, table: Table, runs: Sequence[RunLog], files: Sequenc
 
 
 def _blocks(rows: DataFrame, table: Table) -> dict[int, list[_Block]]:
-    """File -> its blocks in order. Numbers alone, so that Spark aggregates them without a sort."""
+    """Return file -> its blocks in order. Numbers alone, so that Spark aggregates them without a sort."""
     line = F.col("line")
     bad = F.col("problem").isNotNull() & ~F.col("is_header")
     received = F.count_if(F.col("kind") == "received") if table is EVENTS else F.lit(0)
@@ -252,7 +263,7 @@ def _blocks(rows: DataFrame, table: Table) -> dict[int, list[_Block]]:
 
 
 def _begins_header(rows: DataFrame, table: Table, block: _Block) -> bool:
-    """Whether a file's only line, which is torn, is the beginning of its header."""
+    """Say whether a file's only line, which is torn, is the beginning of its header."""
     row = _row_at(rows, block.first)
     return row.raw is not None and table.header.startswith(row.raw)
 
@@ -261,7 +272,7 @@ def _check_header(rows: DataFrame, table: Table, blocks: Iterable[_Block], file:
     first, *_ = blocks = list(blocks)
     if first.first_header != first.first:
         found = _row_at(rows, first.first).raw
-        what = "a row of it" if found is None else repr(found[:RAW_CHARS_MAX])
+        what = "a data row" if found is None else repr(found[:RAW_CHARS_MAX])
         raise BenchError(
             f"{file}, line 1: the header of {table.name} must be {table.header!r}, not {what}: it {_DOES_NOT_FIT}"
         )
@@ -271,7 +282,7 @@ def _check_header(rows: DataFrame, table: Table, blocks: Iterable[_Block], file:
 
 
 def _complaint(rows: DataFrame, blocks: Iterable[_Block], bad: int, file: str) -> str:
-    """The error for a file's first bad line, with its number in the file."""
+    """Return the error for a file's first bad line, with its number in the file."""
     before = 0
     for block in blocks:
         if block.first_bad is not None:
@@ -280,7 +291,7 @@ def _complaint(rows: DataFrame, blocks: Iterable[_Block], bad: int, file: str) -
             number = before + block.first_bad - block.first + 1
             return f"{file}, line {number}: {row.problem}: {row.raw[:RAW_CHARS_MAX]!r}{more}: it {_DOES_NOT_FIT}"
         before += block.lines
-    raise AssertionError(f"{bad} bad lines in {file}, and none is in a block of it")
+    raise AssertionError(f"{bad} bad lines in {file}, but none of its blocks has one")
 
 
 def _row_at(rows: DataFrame, line: int) -> Row:

@@ -1,4 +1,4 @@
-"""The shape of a run's log: tables, columns, types and limits, as bench/SCHEMA.md says them.
+"""The shape of a run's log: tables, columns, types and limits, as bench/SCHEMA.md defines them.
 
 Owns every name and number that the log's writer and its reader must agree on. It never touches a file or a session.
 """
@@ -22,19 +22,19 @@ ROLES = ("generator", "server", "layer", "host")
 NS_PER_S = 1_000_000_000
 
 OFFSET_S_MAX = 7 * 24 * 3600
-"""How far a time may lie from the run's start, in seconds. No run lasts a week; without a limit one damaged number
-would ask for a table of a billion seconds."""
+"""The greatest distance of a time from the run's start, in seconds. No run lasts a week; without a limit one damaged
+number would produce a table of a billion seconds."""
 
 STARTED_NS_MAX = 1 << 62
 """A century of a clock that begins with its machine. Times are 64-bit integers, and so are all sums and differences of
 one and the above."""
 
 CLOSING_S_MAX = 60
-"""How long after its last phase a run may still have events, in seconds: connections are closed for 30 at most, and
-what is wrong with one then is an event."""
+"""How long after its last phase a run may still have events, in seconds: closing connections takes 30 at most, and a
+fault of one is then an event."""
 
 RAW_CHARS_MAX = 80
-"""How much of a rejected line an error message quotes."""
+"""The most bytes of a rejected line that an error message quotes."""
 
 CORRUPT = "_corrupt"
 """Column in which Spark leaves a line that does not fit the schema."""
@@ -139,8 +139,8 @@ COUNTERS = Table(
 TABLES = (EVENTS, PHASES, MACHINE, COUNTERS)
 
 RUN_COLUMNS = (StructField("run", IntegerType()), StructField("started_ns", LongType()))
-"""What every row knows of its run: its number among the runs of this job (a word to shuffle and to compare, where its
-id is a text), and its beginning."""
+"""Columns about its run in every row: the run's number among the runs of this job (a word to shuffle and to compare,
+while its id is a text), and its beginning."""
 
 POSITION = ("file", "block", "line")
 """Where a row stands: ordering by these three is the order of lines in one file."""
@@ -149,23 +149,23 @@ PLACED = (StructField("file", IntegerType()), StructField("block", LongType()), 
 """The same, with types."""
 
 KEPT = StorageLevel.MEMORY_AND_DISK
-"""How what is read more than once is kept: serialized, compressed as a whole, and on disk beyond the memory there is.
-30 bytes an event; columns compressed one by one would take as much, and twice the time of parsing to make."""
+"""The storage level of frames that are read more than once: serialized, compressed as a whole, and on disk beyond the
+memory. 30 bytes an event; columns compressed one by one would take as much, and twice the time of parsing to make."""
 
 CURVE_PPM = tuple(sorted({round(1_000_000 * (1 - 10 ** (-step / 10))) for step in range(51)}))
 """The points of the percentile curve, evenly spaced in log(1 - p): ten to each further nine, up to 99.999 %."""
 
 BUCKETS_PER_DECADE = 20
-"""Resolution of the histograms: a bucket is 12 % wide, the bound of error of whatever is read from them."""
+"""Resolution of the histograms: a bucket is 12 % wide, which bounds the error of anything read from them."""
 
 FINE = 64
-"""Parts of a bucket in which a percentile is looked for: 0.2 % wide, so that few rows are left to rank one by one. A
+"""Parts of a bucket in which a percentile is searched: 0.2 % wide, so that few rows are left to rank one by one. A
 power of two, so that a latency's fine bucket lies in its bucket whatever the rounding."""
 
 EXACT_DELIVERIES_MAX = 10_000_000
-"""Deliveries of a run up to which the percentiles of its phases are exact (SCHEMA.md)."""
+"""Up to this number of deliveries in a run, the percentiles of its phases are exact (SCHEMA.md)."""
 
 SKETCH_ACCURACY = 1_000_000
-"""Above, they are of a Greenwald-Khanna sketch of this accuracy: the rank of each is within a millionth of the number
-of deliveries from the one asked for, so that p99.999 still means something. A coarser one takes the same time; a finer
+"""Above, a Greenwald-Khanna sketch of this accuracy gives them: the rank of each is within a millionth of the number
+of deliveries from the exact one, so that p99.999 still means something. A coarser sketch takes the same time; a finer
 one of some ten million values would be as large as they are."""

@@ -1,8 +1,8 @@
 """The local Spark session: lean, on loopback, and quiet.
 
-Owns starting and stopping it, what a job asks of one, and the Java it needs. A session that spark-submit has configured
-is as it was when a job is done with it. This module never lets Spark write to the user's terminal: what the Java
-process says goes to a log file.
+Owns starting and stopping it, the settings that a job needs, and the Java it needs. A job leaves a session that
+spark-submit configured as it was. This module never lets Spark write to the user's terminal: the Java process's output
+goes to a log file.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pyspark.sql import SparkSession
 from ingeborg.bench.errors import BenchError
 
 JAVA_MIN = 17
-"""What Spark 4 requires."""
+"""The Java version that Spark 4 requires."""
 
 JAVA_ANSWER_S_MAX = 30
-"""`java -version` answers in a tenth of a second; a machine that needs this long has another trouble."""
+"""`java -version` answers in a tenth of a second; a machine that needs this long has another problem."""
 
 SPARK_ERRORS = (PySparkException, Py4JError)
-"""What Spark raises when a job fails, or when its Java process is gone."""
+"""The errors that Spark raises when a job fails, or when its Java process is gone."""
 
 PARTITION_BYTES = 24 << 20
 """Text of the log per shuffle partition, some 400,000 events: a task sorts them well within its share of a gigabyte,
@@ -42,10 +42,10 @@ SPLIT_BYTES = 32 << 20
 """Text of the log per task of reading: about a part of the generator's, so that no core waits long for the last one."""
 
 BATCH_BYTES = 16 << 20
-"""Of rows that go to Python at once: in most logs that is more than the ten thousand which Spark sends anyway."""
+"""Bytes of rows that Python gets at once: in most logs more than the ten thousand rows that Spark sends anyway."""
 
 PARTITIONS_MAX = 10_000
-"""A log of 240 GB; beyond it partitions grow, for their number would burden the driver."""
+"""Reached by a log of 240 GB; beyond it partitions grow, for their number would burden the driver."""
 
 _INSTALL = (
     f"Spark needs Java {JAVA_MIN} or newer. Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
@@ -58,29 +58,30 @@ _LEAN = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Of a small log the two hundred shuffle partitions of the default cost more than the work; the job asks for more as
-    # the log grows.
+    # For a small log, the two hundred shuffle partitions of the default cost more than the work; the job raises the
+    # number as the log grows.
     "spark.sql.shuffle.partitions": "2",
     # Small stages: re-planning each costs more than it can win.
     "spark.sql.adaptive.enabled": "false",
-    # What is broadcast is small, and made of everything: of a hundred million events that takes longer than the five
-    # minutes of the default.
+    # Broadcast tables are small, but computed from everything: for a hundred million events that takes longer than the
+    # five minutes of the default.
     "spark.sql.broadcastTimeout": "14400",
     "spark.sql.session.timeZone": "UTC",
-    # Or PySpark notes the Python line of every expression, and prints them with a Java stack trace on an error.
+    # Otherwise PySpark notes the Python line of every expression, and prints them with a Java stack trace on an error.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 
 
 def java_version(answer: str) -> int | None:
-    """The major version in what `java -version` prints: 17 for 17.0.15, 8 for 1.8.0_402; None if it is none."""
+    """Parse the major version from the output of `java -version`: 17 for 17.0.15, 8 for 1.8.0_402; None if it has
+    none."""
     match = re.search(r'version "(?:1\.)?(\d+)', answer)
     return int(match[1]) if match else None
 
 
 def require_java(environment: dict[str, str]) -> None:
-    """Raise BenchError, saying what to install, unless the Java that Spark would start is there and new enough."""
+    """Raise BenchError, saying what to install, unless the Java that Spark would start exists and is new enough."""
     home = environment.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
     where = f"the one of JAVA_HOME={home}" if home else "the one found on the PATH"
@@ -100,7 +101,7 @@ def require_java(environment: dict[str, str]) -> None:
 
 
 def _end_java() -> None:
-    """PySpark lets go of a Java that it is just starting, which then stays for good."""
+    """End the Java that PySpark was just starting: PySpark abandons it, and it would stay for good."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if any("pyspark-shell" in word for word in child.cmdline()):
@@ -109,26 +110,26 @@ def _end_java() -> None:
 
 @contextlib.contextmanager
 def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkSession]:
-    """A session of our own on `master`. `log` gets all that Java says. Raises BenchError if it does not start."""
+    """Start our own session on `master`. `log` gets all of Java's output. Raises BenchError if it does not start."""
     require_java(dict(os.environ))
     builder = SparkSession.builder.master(master).config("spark.driver.memory", driver_memory)
     for name, value in _LEAN.items():
         builder = builder.config(name, value)
-    # For a machine whose own host name does not resolve; and so that nothing binds to an outward address.
+    # For a machine whose own host name does not resolve; also, nothing binds to an outward address.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # What runs in Python on the executors finds the packages that are installed here.
+    # Python on the executors finds the packages installed here.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with _standard_streams_to(log):
             session = builder.getOrCreate()
     except (*SPARK_ERRORS, OSError, RuntimeError) as error:
-        raise BenchError(f"Spark did not start on {master}: what it said is in {log}") from error
+        raise BenchError(f"Spark did not start on {master}: see its output in {log}") from error
     except KeyboardInterrupt:
         _end_java()
         raise
     session.sparkContext.setLogLevel("WARN")
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        # These print each error of Spark's as JSON with its Java stack trace, besides raising it.
+        # These print each error from Spark as JSON with its Java stack trace, in addition to raising it.
         PySparkLogger.getLogger(name).disabled = True
     try:
         yield session
@@ -138,7 +139,7 @@ def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkS
 
 @contextlib.contextmanager
 def sized(spark: SparkSession, size_bytes: int) -> Iterator[None]:
-    """The session as a job needs it that reads a log of this size; afterwards as it was."""
+    """Configure the session for a job that reads a log of this size; restore it afterwards."""
     partitions = min(PARTITIONS_MAX, math.ceil(size_bytes / PARTITION_BYTES))
     now = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     wanted = {
@@ -147,7 +148,7 @@ def sized(spark: SparkSession, size_bytes: int) -> Iterator[None]:
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
         "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        # Rows that go to Python with long clocks: by bytes, and not ten thousand at once.
+        # Rows with long clocks for Python: by bytes, not ten thousand at once.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
     }
     before = {name: spark.conf.get(name) for name in wanted}
@@ -165,9 +166,9 @@ def sized(spark: SparkSession, size_bytes: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _standard_streams_to(log: Path) -> Iterator[None]:
-    """Point the process's stdout and stderr (the descriptors, which a child inherits) at `log` meanwhile.
+    """Point the process's stdout and stderr (the descriptors, which a child inherits) at `log` during the block.
 
-    The Java process is started within, keeps what it inherited for its life, and so never writes to the terminal.
+    The Java process starts inside it, keeps for life what it inherited, and so never writes to the terminal.
     """
     sys.stdout.flush()
     sys.stderr.flush()

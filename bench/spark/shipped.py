@@ -1,7 +1,7 @@
-"""What the causal check runs in Python on the executors: Arrow batches in, Arrow batches out.
+"""The part of the causal check that runs in Python on the executors: Arrow batches in, Arrow batches out.
 
-Owns the columns that go there and come back. Must never import what an executor lacks: this module and bench.causality
-are sent with the job (`run`), so a worker needs Python and pyarrow, and nothing of this package.
+Owns the columns that go there and come back. Must never import what an executor lacks: the job (`run`) sends this
+module and bench.causality, so a worker needs Python and pyarrow, and nothing of this package.
 
 All columns are 64-bit integers without nulls, or lists of these. So a column is its buffer: no row is an object of
 Spark's, and numpy is not needed.
@@ -33,40 +33,40 @@ ENTRIES_MAX = 1_000_000
 """Entries of clocks that leave in one batch: 16 MB, or 100 as Python holds them until then."""
 
 RECEIVED = -1
-"""In the place of `originals`, of a row that is no report."""
+"""In the place of `originals`, for a row that is no report."""
 
 NONE = -1
-"""In the place of a run, a topic or a sequence number that is not there; of a time it is NEVER."""
+"""In the place of a missing run, topic or sequence number; a missing time is NEVER."""
 
 ROWS = ("run", "at_ns", "connection", "topic", "seq", "intended_ns", "originals", "depends", "until_ns")
-"""A run's reports, and what publishing connections received, in the order of time."""
+"""A run's reports, and the messages that publishing connections received, in the order of time."""
 
 CLOCKED = ("run", "topic", "seq", "axis", "number", "messages", "entries", "entries_max", "pass_ns")
-"""A message's place; and after a run's last one a row of topic and seq `NONE` with the counts of its pass,
-and the processor time that it took. Beside these `clock`: axis, number, axis, number …"""
+"""A message's place; and after a run's last one a row of topic and seq `NONE` with the counts of its pass, and its
+processor time. In addition `clock`: axis, number, axis, number …"""
 
 COMING = ("run", "connection", "at_ns", "topic", "seq", "began_ns", "ended_ns", "axis", "number", "late")
-"""First copies, by run and connection in the order in which they came; `late`: something sent later came before. Beside
-these `clock`."""
+"""First copies, by run and connection in the order in which they came; `late`: a message that was sent later came
+before. In addition `clock`."""
 
 TOO_LATE = (
     *("run", "connection", "at_ns", "topic", "seq", "began_ns"),
     *("before_ns", "before_topic", "before_seq", "before_ended_ns"),
 )
-"""A first copy, and what depends on it and came before."""
+"""A first copy, and the message that depends on it and came before."""
 
 LINKS = ("trail", "place", "topic", "seq", "connection", "at_ns", "cause_topic", "cause_seq", "cause_ns")
 """See `Link`."""
 
 
 def schema(columns: Sequence[str], *, clock: bool = False) -> str:
-    """As Spark takes it."""
+    """Return the schema as Spark takes it."""
     return ", ".join([f"{name} long" for name in columns] + ["clock array<long>"] * clock)
 
 
 def run(rows: DataFrame, handler: type, columns: str) -> DataFrame:
-    """Each partition of the rows, as it is sorted, through a handler of its own: a PyArrow table function of Spark's.
-    (`mapInArrow` would do, but wants pandas.)"""
+    """Pass each partition of the rows, as it is sorted, through its own handler: a PyArrow table function of Spark's.
+    (`mapInArrow` would work, but needs pandas.)"""
     for module in (causality, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     function = F.arrow_udtf(handler, returnType=columns)
@@ -75,7 +75,7 @@ def run(rows: DataFrame, handler: type, columns: str) -> DataFrame:
 
 
 class Pass:
-    """ROWS -> CLOCKED and `clock`, of messages that came too late somewhere, or depend on one that may yet."""
+    """ROWS -> CLOCKED and `clock`, for messages that arrived too late somewhere, or depend on one that still may."""
 
     def __init__(self) -> None:
         self._run, self._clocks, self._spent_ns = NONE, Clocks(), 0
@@ -140,11 +140,12 @@ class TooLate:
 
 
 Wanted = tuple[int, Message, int, Message, int]
-"""A run; a message, and when its first original was sent; a message that depends on it, and when its last one was."""
+"""A run; a message, and the time when its first original was sent; a message that depends on it, and the time when its
+last one was."""
 
 
 def trails(wanted: Sequence[Wanted]) -> type:
-    """ROWS -> LINKS of the trails wanted, by their numbers."""
+    """Return a handler for ROWS -> LINKS of the trails wanted, by their numbers."""
 
     class Trails:
         def __init__(self) -> None:
@@ -190,7 +191,7 @@ def _lists(column: pa.ListArray) -> list[list[int]]:
 
 
 def _batch(names: Sequence[str], rows: list[tuple[int, ...]], lists: list[list[int]] | None = None) -> pa.RecordBatch:
-    """Rows, and with each, if there are any, the list of `clock`."""
+    """Make a batch of rows and, if given, the list of `clock` for each."""
     columns: list[pa.Array] = [_array("q", column) for column in zip(*rows, strict=True)] or [_array("q", ())] * len(
         names
     )

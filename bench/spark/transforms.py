@@ -7,7 +7,7 @@ cluster needs nothing of ours on its workers.
 A row belongs to the run in its `run` column (any key), and knows its beginning, `started_ns`. Times are nanoseconds of
 the generator's monotonic clock; `second` is the number of whole seconds since `started_ns`.
 
-What is said of a message is found within its topic, so news and deliveries are shuffled once, by run and topic, and
+All figures of a message are found within its topic, so Spark shuffles news and deliveries once, by run and topic, and
 every join, window and count of messages happens where they then lie. (A session says so to Spark with
 `spark.sql.requireAllClusterKeysForCoPartition=false`; without it the figures are the same, and cost more shuffles.)
 """
@@ -21,17 +21,17 @@ from ingeborg.bench.spark.quantiles import bucket_of
 from ingeborg.bench.spark.schema import NS_PER_S, POSITION
 
 NEWS = ("topic", "seq", "run")
-"""What names one news. In this order everywhere: rows sorted for one step are sorted for the next."""
+"""The columns that identify one news. In this order everywhere: rows sorted for one step are sorted for the next."""
 
 NEAR_NS = 100_000_000
-"""How far outside of a phase a sample of the machine may lie to be of the phase."""
+"""How far outside a phase a sample of the machine may lie and still belong to it."""
 
 _RATES = ("net_rx_bytes", "net_tx_bytes", "disk_read_bytes", "disk_write_bytes")
 
 
 def news_of(events: DataFrame) -> DataFrame:
-    """One row per news: `run, topic, seq, phase, expected` (deliveries it must cause), and `written`: how often the
-    log says it, which must be once."""
+    """Return one row per news: `run, topic, seq, phase, expected` (deliveries it must cause), and `written`: how often
+    the log has it, which must be once."""
     return (
         events.where(F.col("kind") == "news")
         .select(*NEWS, "phase", "value")
@@ -42,15 +42,15 @@ def news_of(events: DataFrame) -> DataFrame:
 
 
 def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
-    """One row per received message: `run, topic, seq, connection, at_ns, latency_ns`, and
+    """Return one row per received message: `run, topic, seq, connection, at_ns, latency_ns`, and
 
     - `phase`: that of its news, so that what arrives in the drain counts where it belongs;
     - `second`: in which it was meant to be sent;
     - `known`: false where no news row announces it;
     - `repeated`: the same connection, topic and seq came before (a duplicate delivery);
-    - `reordered`: a higher seq of the topic came before on this connection, it is not a repetition, and one connection
-      alone was meant to publish either of the two until it came;
-    - `overtaken`: the same, but another connection was also meant to publish one of them, or the log names nobody.
+    - `reordered`: a higher seq of the topic came before on this connection, it is not a repetition, and until it came
+      only one connection was meant to publish either of the two;
+    - `overtaken`: the same, but another connection was also meant to publish one of the two, or the log names none.
 
     "Before" is by `at_ns`, and within one clock reading by the order of lines in the log.
     """
@@ -100,7 +100,7 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
 
 
 def _publishers_of(events: DataFrame) -> DataFrame:
-    """One row per message that was sent: `run, topic, seq`, the connection that was meant to publish it first, `only`,
+    """Return one row per sent message: `run, topic, seq`, the connection that was meant to publish it first, `only`,
     and when the next one was, `others_ns`; null if there is none."""
     sent = events.where(F.col("kind") == "sent").repartition("run", "topic")
     meant = sent.groupBy(*NEWS, "connection").agg(F.min("intended_ns").alias("meant_ns"))
@@ -117,9 +117,9 @@ def _publishers_of(events: DataFrame) -> DataFrame:
 
 
 def sending_counts(events: DataFrame) -> DataFrame:
-    """Per `run, phase` of the rows themselves: `news`, `reports` (in), `duplicates_offered`, `errors`; the first and
-    the last time seen, `first_ns` and `last_ns`; those of reports, `first_sent_ns` and `last_sent_ns`, and when the
-    first of them was meant to be sent, `first_intended_ns`."""
+    """Return per `run, phase` that the rows name: `news`, `reports` (in), `duplicates_offered`, `errors`; the times of
+    the first and the last row, `first_ns` and `last_ns`; those of reports, `first_sent_ns` and `last_sent_ns`; and when
+    the first report was meant to be sent, `first_intended_ns`."""
     kind = F.col("kind")
     sent = kind == "sent"
     return events.groupBy("run", "phase").agg(
@@ -136,7 +136,7 @@ def sending_counts(events: DataFrame) -> DataFrame:
 
 
 def lags(events: DataFrame) -> DataFrame:
-    """One row per report: `run, phase, lag_ns`, how far the sender was behind its schedule."""
+    """Return one row per report: `run, phase, lag_ns`, how far the sender was behind its schedule."""
     sent = events.where(F.col("kind") == "sent")
     return sent.select("run", "phase", (F.col("at_ns") - F.col("intended_ns")).alias("lag_ns"))
 
@@ -201,8 +201,8 @@ def per_second_counts(events: DataFrame) -> DataFrame:
 
 
 def histogram(deliveries: DataFrame) -> DataFrame:
-    """Per `run, phase, second` (intended), `bucket`: `deliveries`. Bucket b holds latencies from 10^(b/20) ns up to
-    10^((b+1)/20) ns; -1 holds what is not positive."""
+    """Return per `run, phase, second` (intended), `bucket`: `deliveries`. Bucket b holds latencies from 10^(b/20) ns up
+    to 10^((b+1)/20) ns; -1 holds those up to 0."""
     return deliveries.groupBy("run", "phase", "second", bucket_of("latency_ns").alias("bucket")).agg(
         F.count("*").alias("deliveries")
     )
@@ -233,12 +233,12 @@ def machine_rates(machine: DataFrame) -> DataFrame:
 
 
 def machine_phases(machine: DataFrame, phases: DataFrame) -> DataFrame:
-    """Per `run, phase, role, source` that was sampled in the phase, or `NEAR_NS` before or after it (the generator
-    takes samples at both ends, and a phase may last milliseconds): what it used between the samples nearest to the two
+    """Return, per `run, phase, role, source` with a sample in the phase, or `NEAR_NS` before or after it (the generator
+    takes samples at both ends, and a phase may last milliseconds): its use between the samples nearest to the two
     ends, `cpu_s` over `elapsed_s` (null if it is one and the same sample), and the levels at these samples,
     `rss_first`, `rss_last`, `anon_first`, `anon_last` (bytes).
 
-    `cpu_s` adds up what the counter grew from sample to sample, so a process that was restarted, or whose child was
+    `cpu_s` adds up the counter's growth from sample to sample, so a process that was restarted, or whose child was
     reaped by another, takes nothing off.
     """
     order = Window.partitionBy("run", "source").orderBy("at_ns")
@@ -278,8 +278,8 @@ def machine_phases(machine: DataFrame, phases: DataFrame) -> DataFrame:
 
 
 def counter_deltas(counters: DataFrame) -> DataFrame:
-    """Per `run, phase, source, name`: `first`, `last` value in the phase, and `reset`: a `…_total` that went back, so
-    the server was restarted and what it counted before is not known."""
+    """Return per `run, phase, source, name`: `first`, `last` value in the phase, and `reset`: a `…_total` that went
+    back, so the server was restarted and its earlier counts are unknown."""
     return (
         counters.groupBy("run", "phase", "source", "name")
         .agg(F.min_by("value", "at_ns").alias("first"), F.max_by("value", "at_ns").alias("last"))

@@ -1,6 +1,6 @@
-"""Processes that measurements and tests need: started, watched until they are ready, and ended for certain.
+"""Processes for measurements and tests: started, watched until they are ready, and reliably ended.
 
-Owns: the one way to start an endpoint as a process. Must never: know what an endpoint is started for.
+Owns: the one way to start an endpoint as a process. Must never: know the purpose of an endpoint.
 
 ::
 
@@ -10,8 +10,8 @@ Owns: the one way to start an endpoint as a process. Must never: know what an en
     endpoint = Endpoint("a", ["--store", f"lmdb:{folder}/store"], folder)  # keeps its name and its port over all lives
     await endpoint.start()
 
-`steps` is why the same code serves those with an event loop and those without. `child` is any process, `ports` are the
-ports that endpoints keep, `endpoints` is what is known of `ingeborg serve`.
+With `steps` the same code serves callers with an event loop and callers without. `child` is any process, `ports` are
+the ports that endpoints keep, `endpoints` knows `ingeborg serve`.
 """
 
 from ingeborg.bench.starting.child import Child, ChildError, ending, spawn

@@ -1,7 +1,7 @@
-"""A process: started with its output in a file, watched by what it says, ended for certain.
+"""A process: started with its output in a file, watched through that file, reliably ended.
 
-Owns: how a process is spawned, what it has said, and its end. Must never: signal a process of which only the number is
-known, for numbers are used again; wait without a limit; swallow the last words of a process that failed.
+Owns: how a process is spawned, its output, and its end. Must never: signal a process by number alone, for numbers are
+used again; wait without a limit; swallow the last words of a failed process.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ import psutil
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.starting.steps import Steps, pauses
 
-#: After SIGKILL, in seconds: only a process stuck in the kernel takes longer, and waiting does not help then.
+#: Seconds to wait after SIGKILL: only a process stuck in the kernel takes longer, and more waiting does not help then.
 KILL_S = 5.0
-#: What an ended process has started gets so long to notice and to end by itself, in seconds. Then it is killed.
+#: Seconds for the children of an ended process to notice and to end on their own. Then they are killed.
 ORPHANS_S = 1.0
 
-#: What an error shows of a log: some screens, for some servers say the reason first and how they fell afterwards.
+#: Lines of a log that an error shows: some screens, since some servers give the reason first and then their shutdown.
 TAIL_LINES = 60
-#: And of how much of its end: longer lines than this are cut.
+#: The most bytes of these lines: longer ones are cut.
 TAIL_BYTES = 16_384
 
 _PR_SET_PDEATHSIG = 1
-# Loaded here and not in the new process, where a lock that another thread of this one held would never be released.
+# Load it here, not in the new process, which could never release a lock held by another thread of this one.
 _libc = ctypes.CDLL(None)
 
 
 class ChildError(BenchError):
-    """A process did not start, did not say what it has to, or did not end. The text ends with its last lines."""
+    """A process did not start, did not print the expected line, or did not end. The text ends with its last lines."""
 
 
 def _die_with_the_parent() -> None:
-    """In the new process. Linux: the kernel kills it when this one is killed, which cannot clean up any more."""
+    """Run in the new process. Linux: if the parent is killed and cannot clean up, the kernel kills this process as
+    well."""
     with suppress(AttributeError):  # another system
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -56,11 +57,11 @@ def spawn(
     stdin: int = subprocess.DEVNULL,
     outlives_us: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own, which a Ctrl-C at our terminal does not reach. ``OSError``: there is no
-    such program, or no such directory.
+    """Start a program in its own session, which a Ctrl-C at our terminal does not reach. ``OSError``: the program or
+    the directory does not exist.
 
-    Its standard error is appended to ``log``, its standard output to ``output``, or to ``log`` too. ``environment``:
-    this process's if none is given. ``outlives_us``: else it is killed when the thread that calls this ends before it.
+    Its standard error is appended to ``log``, its standard output to ``output``, or also to ``log``. ``environment``:
+    by default this process's. Without ``outlives_us`` it is killed if the thread that calls this ends before it.
     """
     with ExitStack() as files:
         errors = files.enter_context(log.open("ab"))
@@ -78,7 +79,7 @@ def spawn(
 
 
 def tail(log: Path) -> str:
-    """The last lines of a file, each behind a bar; empty if there are none."""
+    """Return the last lines of a file, each behind a bar; empty if there are none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL_BYTES))
@@ -89,7 +90,7 @@ def tail(log: Path) -> str:
 
 
 def descendants(process: psutil.Process) -> list[psutil.Process]:
-    """All processes that it has started, and theirs, that live."""
+    """Return all living processes that it started, and theirs."""
     try:
         return process.children(recursive=True)
     except psutil.NoSuchProcess:
@@ -97,7 +98,7 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def over(process: psutil.Process) -> bool:
-    """Has it ended? It may still wait for its parent to ask how."""
+    """Say whether it has ended. It may still wait for its parent to read its exit code."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -105,10 +106,10 @@ def over(process: psutil.Process) -> bool:
 
 
 def ending(process: psutil.Process, patience_s: float) -> Steps[list[int]]:
-    """SIGTERM, ``patience_s`` seconds for an orderly end, then SIGKILL for it and all it has started. Returns the pids
-    that are left (none, as a rule). With no patience it is killed at once. Whoever stops waiting kills it, too.
+    """Send SIGTERM, allow ``patience_s`` seconds for an orderly end, then SIGKILL it and all its descendants. Return
+    the pids left (normally none). With no patience, kill it at once. A caller that stops waiting also kills it.
 
-    What it has started is not told to end: a server ends its own in the order that is right for it.
+    The descendants get no signal to end: a server ends its own in the order that is right for it.
     """
     orphans = descendants(process)
     everyone = [process, *orphans]
@@ -126,7 +127,7 @@ def ending(process: psutil.Process, patience_s: float) -> Steps[list[int]]:
                 yield pause_s
     finally:
         for each in everyone:
-            with suppress(psutil.NoSuchProcess):  # ended by itself in between, which is what was wanted
+            with suppress(psutil.NoSuchProcess):  # it has just ended, as intended
                 if not over(each):
                     each.kill()
     for pause_s in pauses(KILL_S):
@@ -137,8 +138,8 @@ def ending(process: psutil.Process, patience_s: float) -> Steps[list[int]]:
 
 
 class Child:
-    """One process of ours, from its start to its end. Its methods that return ``Steps`` are run by ``blocking`` or
-    ``awaited``."""
+    """One process of ours, from its start to its end. ``blocking`` or ``awaited`` runs the methods that return
+    ``Steps``."""
 
     def __init__(
         self,
@@ -151,11 +152,11 @@ class Child:
         directory: Path | None = None,
         stdin: int = subprocess.DEVNULL,
     ) -> None:
-        """Start it. ``name``: what errors call it. The others are those of ``spawn``. ``ChildError``."""
+        """Start it. ``name``: its name in errors. The other arguments are those of ``spawn``. ``ChildError``."""
         self.name = name
         self.log = log
         self._output = log if output is None else output
-        self._read = self._output.stat().st_size if self._output.exists() else 0  # of it, in bytes; before: a past life
+        self._read = self._output.stat().st_size if self._output.exists() else 0  # bytes read, with past lives
         try:
             self._popen = spawn(command, log, output=output, environment=environment, directory=directory, stdin=stdin)
         except OSError as error:
@@ -164,52 +165,51 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id; while ``runs``, nobody else has it."""
+        """Its process id; while ``runs``, no other process has it."""
         return self._popen.pid
 
     @property
     def stdin(self) -> IO[bytes]:
-        """Where it reads, if it was started with a pipe there."""
+        """Its standard input, if it was started with a pipe there."""
         assert self._popen.stdin is not None, f"{self.name} was started without a pipe to its standard input"
         return self._popen.stdin
 
     @property
     def code(self) -> int | None:
-        """Its exit code, or the negative number of the signal that ended it; ``None``: it runs. What else is in its
-        process group ends with it."""
+        """Its exit code, or the negative number of the signal that ended it; ``None``: it runs. The rest of its process
+        group ends with it."""
         if self._popen.returncode is None and over(self.process):
-            # Not asked how it ended yet, it still has its number, and its group cannot be another's.
+            # Until its exit code is read it keeps its number, and no other process can have its group.
             with suppress(ProcessLookupError):
                 if self.process.is_running():
                     os.killpg(self.pid, signal.SIGKILL)
             self._popen.wait(KILL_S)
             if self._popen.stdin is not None:
-                with suppress(BrokenPipeError):  # what it has not read nobody will
+                with suppress(BrokenPipeError):  # nobody will read the rest
                     self._popen.stdin.close()
         return self._popen.returncode
 
     @property
     def runs(self) -> bool:
-        """Has it not ended?"""
+        """Say whether it has not ended."""
         return self.code is None
 
     def signal(self, number: int) -> None:
-        """Send it, and nobody else, a signal. One that has ended gets none."""
+        """Send a signal to it, and to no other process. An ended one gets none."""
         if self.runs:
             self._popen.send_signal(number)
 
     def said(self) -> str:
-        """Its log, which may have begun with an earlier process."""
+        """Return its log, which may have begun with an earlier process."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def tail(self) -> str:
-        """Its last lines, each behind a bar."""
+        """Return its last lines, each behind a bar."""
         return tail(self.log) + (tail(self._output) if self._output != self.log else "")
 
     def _lines(self) -> Iterator[str]:
-        """Each line that is in its output and was not given before. A line that is not whole yet is left for later, if
-        there can be a later."""
-        last = not self.runs  # asked first: what it says after that is seen the next time
+        """Yield each new line of its output. An incomplete line is left for later, unless the process has ended."""
+        last = not self.runs  # read first: the next call sees any later output
         with self._output.open("rb") as file:
             file.seek(self._read)
             for line in file:
@@ -218,12 +218,12 @@ class Child:
                     yield line.decode("utf-8", "replace").rstrip("\n")
 
     def rest(self) -> list[str]:
-        """The lines of its output that ``line`` has not come to yet."""
+        """Return the lines of its output that ``line`` has not reached yet."""
         return list(self._lines())
 
     def line(self, pattern: str | re.Pattern[str], within_s: float) -> Steps[str]:
-        """The next line of its output that matches; those before it are passed over. ``ChildError``: it has ended
-        without one, or the time is over."""
+        """Return the next line of its output that matches; skip those before it. ``ChildError``: it has ended without
+        one, or the time is over."""
         why = f"did not say {pattern if isinstance(pattern, str) else pattern.pattern!r} within {within_s:g} s"
         for pause_s in pauses(within_s):
             code = self.code
@@ -237,7 +237,7 @@ class Child:
         raise ChildError(f"{self.name} {why}{self.tail()}")
 
     def ended(self, within_s: float) -> Steps[int]:
-        """Wait for its end; its exit code. ``ChildError``: the time is over."""
+        """Wait for its end; return its exit code. ``ChildError``: the time is over."""
         for pause_s in pauses(within_s):
             if self.code is not None:
                 return self.code
@@ -245,14 +245,14 @@ class Child:
         raise ChildError(f"{self.name} has not ended within {within_s:g} s{self.tail()}")
 
     def end(self, patience_s: float = 0.0) -> Steps[None]:
-        """Whatever state it is in: neither it nor what it has started runs afterwards. ``patience_s``: for an orderly
-        end, after SIGTERM; without, it is killed. ``ChildError``: some process survives even that."""
+        """End it, in any state: neither it nor its descendants run afterwards. ``patience_s``: for an orderly end,
+        after SIGTERM; without, it is killed. ``ChildError``: some process survives even that."""
         if self.runs:
             left: list[int] = []
             try:
                 left = yield from ending(self.process, patience_s)
             finally:
-                if not left and self.code is None:  # the waiting was broken off, and it was killed this moment
+                if not left and self.code is None:  # the wait was cancelled, which has just killed it
                     with suppress(subprocess.TimeoutExpired):
                         self._popen.wait(KILL_S)
             if left:

@@ -1,7 +1,6 @@
-"""`ingeborg serve` as a process: its command line, how it says that it is ready, and one endpoint over all its lives.
+"""`ingeborg serve` as a process: its command line, its ready line, and one endpoint over all its lives.
 
-Owns: everything that starting an endpoint takes to know. Must never: import the broker, or know what an endpoint is
-started for.
+Owns: all knowledge that starting an endpoint takes. Must never: import the broker, or know the purpose of an endpoint.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from ingeborg.bench.starting.ports import claim
 from ingeborg.bench.starting.steps import Steps, awaited, blocking
 from ingeborg.form import VARIABLE
 
-#: How long a start may take, in seconds. It takes one or two; on a machine under load, many times that.
+#: The longest time for a start, in seconds. It takes one or two; on a machine under load, many times that.
 READY_S = 60.0
-#: How long an orderly end may take, in seconds: what an endpoint allows itself and its clients, and some.
+#: The longest time for an orderly end, in seconds: what an endpoint allows itself and its clients, with a margin.
 END_S = 60.0
 
-#: How an endpoint, or another server of ours, says where it is ready.
+#: The line in which an endpoint, or another server of ours, reports its URL when it is ready.
 READY = re.compile(
     r"(?:^ingeborg: endpoint (?P<name>.+) |^)ready at (?P<url>wss?://\S+?)/?"
     r"(?: \(internal: (?P<internal>wss?://\S+?)/?\))?$"
@@ -42,20 +41,20 @@ def python(module: str, *arguments: str) -> list[str]:
 
 
 def serve(*options: str) -> list[str]:
-    """The command line of `ingeborg serve`, of the code that this process runs."""
+    """Return the command line of `ingeborg serve`, with the code that this process runs."""
     return python("ingeborg.broker.command.cli", "serve", *options)
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without options for `ingeborg`, and with these: what somebody has set for endpoints of
-    their own changes no measurement and no test. All processes run the same form of the code."""
+    """Return this process's environment without options for `ingeborg`, plus ``variables``: settings that a user made
+    for other endpoints change no measurement and no test. All processes run the same form of the code."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INGEBORG_") or name == VARIABLE}
     return kept | dict(variables or {})
 
 
 class Said(NamedTuple):
-    """What a line of ``READY`` says. ``name``: empty for a server that is no endpoint; ``url``: of its clients, and
-    ``internal``: of its links, metrics and health, if that is another one. Both are without a slash at their end."""
+    """The content of a ``READY`` line. ``name``: empty for a server that is no endpoint; ``url``: for its clients;
+    ``internal``: for its links, metrics and health, if that is another URL. Both have no slash at the end."""
 
     name: str
     url: str
@@ -63,15 +62,15 @@ class Said(NamedTuple):
 
 
 def ready(child: Child, within_s: float = READY_S) -> Steps[Said]:
-    """Wait until it says that it is ready, or once more: that its next endpoint is. ``ChildError``."""
+    """Wait until it reports that it, or its next endpoint, is ready. ``ChildError``."""
     match = READY.search((yield from child.line(READY, within_s)))
     assert match is not None
     return Said(match["name"] or "", match["url"], match["internal"] or "")
 
 
 class Started(NamedTuple):
-    """A server that has said that it is ready. ``urls``: of its endpoints for their clients, each once; ``inside``:
-    where each endpoint's metrics and health are. Without a slash at the end."""
+    """A server that has reported ready. ``urls``: its endpoints' URLs for clients, each once; ``inside``: those of each
+    endpoint's metrics and health. Without a slash at the end."""
 
     child: Child
     urls: list[str]
@@ -79,7 +78,7 @@ class Started(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Of the first, or the only one."""
+        """The URL of the first, or only, endpoint."""
         return self.urls[0]
 
 
@@ -93,9 +92,9 @@ def started(
     variables: Mapping[str, str] | None = None,
     patience_s: float = END_S,
 ) -> Iterator[Started]:
-    """A server of ours, ready, until the block ends; then it gets ``patience_s`` seconds for an orderly end.
+    """Start a server of ours, ready, until the block ends; then it gets ``patience_s`` seconds for an orderly end.
 
-    ``name``: what errors call it; ``endpoints``: how many have to be ready; ``variables``: of its environment.
+    ``name``: its name in errors; ``endpoints``: how many must be ready; ``variables``: added to its environment.
     ``ChildError``, with its last lines.
     """
     child = Child(name, command, log, environment=environment(variables))
@@ -107,9 +106,9 @@ def started(
 
 
 class Endpoint:
-    """One endpoint under one name and one port, over all its lives. Everything that waits does so on an event loop.
+    """One endpoint with one name and one port, over all its lives. Everything that waits does so on an event loop.
 
-    The port is its own from the first moment on, and between two lives: see ``ports``.
+    The endpoint holds its port from the first moment on, also between two lives: see ``ports``.
     """
 
     def __init__(
@@ -123,9 +122,10 @@ class Endpoint:
         through: Sequence[str] = (),
         serving: Sequence[str] = (),
     ) -> None:
-        """``options``: of `ingeborg serve`, beside its name and port; ``directory``: for its log; ``variables``: of its
-        environment; ``host``: where its URL leads; ``through``: a command that becomes the endpoint's, such as
-        `ip netns exec NAME`; ``serving``: a command that takes the options of `ingeborg serve` and is run instead."""
+        """``options``: for `ingeborg serve`, in addition to its name and port; ``directory``: for its log;
+        ``variables``: added to its environment; ``host``: the host of its URL; ``through``: a command that becomes the
+        endpoint's, such as `ip netns exec NAME`; ``serving``: a command that takes the options of `ingeborg serve` and
+        runs instead."""
         self.name = name
         self._port = claim()
         self.port = self._port.first
@@ -133,11 +133,11 @@ class Endpoint:
         self.log = directory / f"{name}-{self.port}.log"
         self.lives = 0  # begun so far
         self._command = [*through, *(serving or serve()), "--name", name, "--port", str(self.port), *options]
-        self.variables = dict(variables or {})  # of its environment, from its next start on
+        self.variables = dict(variables or {})  # added to its environment from its next start on
         self._child: Child | None = None
 
     async def start(self, *, ready: bool = True) -> None:
-        """Begin a new life; with ``ready``, wait for the line that says so. ``ChildError``."""
+        """Begin a new life; with ``ready``, wait for its ready line. ``ChildError``."""
         assert self._child is None, f"{self.name} was started, and nobody has waited for its end"
         self._child = Child(f"endpoint {self.name}", self._command, self.log, environment=environment(self.variables))
         self.lives += 1
@@ -145,8 +145,8 @@ class Endpoint:
             await self.ready()
 
     async def ready(self, url: str | None = None, within_s: float = READY_S) -> None:
-        """Wait for the line that says that it is ready. ``url``: what it names, where that is not the endpoint's own.
-        ``ChildError``; ``BenchError``: it names something else."""
+        """Wait for its ready line. ``url``: the URL that the line must name, if not the endpoint's own. ``ChildError``;
+        ``BenchError``: it names another one."""
         said, wanted = await awaited(ready(self._started, within_s)), Said(self.name, url or self.url)
         if said[:2] != wanted[:2]:
             raise BenchError(f"endpoint {self.name} was to be ready at {wanted.url}, and {said.name} is at {said.url}")
@@ -158,12 +158,12 @@ class Endpoint:
 
     @property
     def runs(self) -> bool:
-        """Has it been started, and has it not ended?"""
+        """Say whether it was started and has not ended."""
         return self._child is not None and self._child.runs
 
     @property
     def process(self) -> psutil.Process | None:
-        """Its process, while it runs."""
+        """Return its process, while it runs."""
         return self._child.process if self._child is not None and self._child.runs else None
 
     def signal(self, number: signal.Signals) -> None:
@@ -171,13 +171,13 @@ class Endpoint:
         self._started.signal(number)
 
     async def ended(self, within_s: float = END_S) -> int:
-        """Wait for the end; the exit code. ``ChildError``: it did not come in time."""
+        """Wait for the end; return the exit code. ``ChildError``: it did not come in time."""
         code = await awaited(self._started.ended(within_s))
         self._child = None
         return code
 
     async def kill(self, *, writers: bool = False) -> None:
-        """``kill -9``; with ``writers``, of its store's writers at the same instant too."""
+        """Send ``kill -9``; with ``writers``, also to its store's writers at the same instant."""
         if writers:
             await self.end()
         else:
@@ -185,19 +185,19 @@ class Endpoint:
             await self.ended()
 
     async def end(self, patience_s: float = 0.0) -> None:
-        """Whatever state it is in: neither it nor what it has started runs afterwards. ``patience_s``: for an orderly
-        end; without, it is killed."""
+        """End it, in any state: neither it nor its descendants run afterwards. ``patience_s``: for an orderly end;
+        without, it is killed."""
         if self._child is not None:
             await awaited(self._child.end(patience_s))
             self._child = None
 
     def said(self) -> str:
-        """Its log, of all its lives; empty before the first."""
+        """Return its log, over all its lives; empty before the first."""
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
 
 async def end_all(endpoints: Sequence[Endpoint]) -> None:
-    """None of them runs afterwards, whatever the end of another one comes to."""
+    """End every endpoint, also if ending another one fails."""
     outcomes = await asyncio.gather(*(endpoint.end() for endpoint in endpoints), return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

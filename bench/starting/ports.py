@@ -1,11 +1,11 @@
-"""Ports that an endpoint keeps over all its lives: nobody takes one while the endpoint is down.
+"""Ports that an endpoint keeps over all its lives: no other program takes one while the endpoint is down.
 
 Owns: the sockets that hold them. Must never: listen, or hold a port longer than its owner lives.
 
-A probe that finds a port free and lets go of it has found nothing: another program may take the port before the
-endpoint does. So the port stays bound, by a socket that does not listen. On Linux a server that sets SO_REUSEADDR may
-listen there all the same, as an endpoint does. The kernel hands the port to nobody else, neither to one who asks for
-any port nor for an outgoing connection. A program that asks for this very port without SO_REUSEADDR is refused.
+A probe that finds a port free and releases it proves nothing: another program may take the port before the endpoint
+does. So the port stays bound, by a socket that does not listen. On Linux a server that sets SO_REUSEADDR, as an
+endpoint does, may still listen there. The kernel gives the port to no other program, neither to one that requests any
+port nor to an outgoing connection. A program that requests this very port without SO_REUSEADDR is refused.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Self
 
 from ingeborg.bench.errors import BenchError
 
-#: Below the ports that systems hand out by themselves: where the port cannot be held, that leaves fewer to meet.
+#: Below the ports that systems assign automatically: where a port cannot be held, that makes conflicts rarer.
 PORT_MIN, PORT_MAX = 10_000, 30_000
-#: A hundred places without a gap among 20,000 ports: the machine is to be looked at, not the hundred-and-first.
+#: A hundred tries without a gap among 20,000 ports point to a problem of the machine.
 TRIES = 100
 
 
 class Ports:
-    """Consecutive ports on loopback. They are held until ``close``, the end of the ``with`` block, or the end of this
-    object. Elsewhere than on Linux they are only known to have been free."""
+    """Consecutive ports on loopback, held until ``close``, the end of the ``with`` block, or the end of this object. On
+    systems other than Linux they were only free at some time."""
 
     def __init__(self, first: int, sockets: list[socket.socket]) -> None:
         self.first = first
@@ -36,10 +36,10 @@ class Ports:
             held.enter_context(each)
         self._held = weakref.finalize(self, held.close)
         if sys.platform != "linux":
-            self._held()  # there a second socket may not bind the port, whatever both have set
+            self._held()  # there no second socket may bind the port, with any option
 
     def close(self) -> None:
-        """Let go of them. Idempotent."""
+        """Release them. Idempotent."""
         self._held()
 
     def __enter__(self) -> Self:
@@ -50,9 +50,9 @@ class Ports:
 
 
 def claim(count: int = 1) -> Ports:
-    """So many ports in a row that nobody has. ``BenchError`` if there are none.
+    """Claim this number of consecutive free ports. ``BenchError`` if there are none.
 
-    Where they are is up to chance, and to no seed: two runs at one time do not look in the same places.
+    Their place is random, without a seed: two runs at one time do not look in the same places.
     """
     for _ in range(TRIES):
         first = random.SystemRandom().randrange(PORT_MIN, PORT_MAX - count)
@@ -65,7 +65,7 @@ def claim(count: int = 1) -> Ports:
 
 
 def _bind(sock: socket.socket, port: int) -> bool:
-    """Bind it as if it were to be the only one there, and let a server share the port afterwards."""
+    """Bind it exclusively for a moment, to see that it is free; then let a server share the port."""
     try:
         sock.bind(("127.0.0.1", port))
     except OSError:

@@ -1,9 +1,9 @@
-"""Waiting that is written once, for callers with an event loop and for callers without.
+"""Polling, written once for callers with an event loop and for callers without.
 
-Owns: how long to pause between two looks at what can only be looked at. Must never: wait without an end.
+Owns: the pauses between two looks at a state that sends no event. Must never: wait without an end.
 
-What waits is a generator. It looks, yields how many seconds to pause, looks again, and returns what it has found.
-``blocking`` runs it where nothing else has to go on meanwhile, ``awaited`` on an event loop.
+A wait is a generator. It looks, yields the seconds to pause, looks again, and returns its result. ``blocking`` runs it
+in a thread that has nothing else to do meanwhile, ``awaited`` on an event loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Seconds to pause before the next look, again and again; returns what was waited for.
+#: Yields seconds to pause before the next look, again and again; returns the result of the wait.
 Steps = Generator[float, None, T]
 
 #: The first pause, in seconds: a process that was killed is gone as soon.
@@ -25,8 +25,8 @@ PAUSE_S_MAX = 0.02
 
 
 def pauses(within_s: float) -> Iterator[float]:
-    """Pauses that take so many seconds together, each twice the one before up to ``PAUSE_S_MAX``. Whoever looks before
-    each of them looks at once, and once more when the time is over."""
+    """Yield pauses that add up to this time, each twice the one before up to ``PAUSE_S_MAX``. A caller that looks
+    before each pause looks at once, and once more when the time is over."""
     deadline = time.monotonic() + within_s
     pause_s = PAUSE_S_MIN
     while (left_s := deadline - time.monotonic()) > 0:
@@ -36,7 +36,7 @@ def pauses(within_s: float) -> Iterator[float]:
 
 
 def blocking(steps: Steps[T]) -> T:
-    """Run them in this thread."""
+    """Run the steps in this thread."""
     try:
         while True:
             time.sleep(next(steps))
@@ -44,13 +44,13 @@ def blocking(steps: Steps[T]) -> T:
         found: T = end.value
         return found
     finally:
-        steps.close()  # when a signal has interrupted the pause: what has begun is brought to its end
+        steps.close()  # after a signal interrupted the pause: finish what has begun
 
 
 async def awaited(steps: Steps[T]) -> T:
-    """Run them beside everything else on this event loop."""
+    """Run the steps concurrently on this event loop."""
     try:
-        while True:  # noqa: ASYNC110 - of what another process does, nothing tells this loop
+        while True:  # noqa: ASYNC110 - no event reports another process's state to this loop
             await asyncio.sleep(next(steps))
     except StopIteration as end:
         found: T = end.value

@@ -1,6 +1,6 @@
 """The verdicts of the causal check in words, for a terminal.
 
-Owns these words, and how many violations are told. It takes verdicts as the check has made them
+Owns these words, and the number of violations shown. It takes verdicts as the check made them
 (`bench.spark.causal.verdicts`), and judges nothing.
 """
 
@@ -13,21 +13,21 @@ from ingeborg.bench.digest.document import NS_PER_S, Json
 from ingeborg.bench.text.summary import plain
 
 SHOWN = 10
-"""Violations that are shown of a run, unless it is said otherwise: they mostly have one cause."""
+"""Violations shown of a run, unless `--shown` says otherwise: they mostly have one cause."""
 
 SHOWN_MAX = 100
-"""Violations that are shown of all runs together. Each is searched for its trail, and nobody reads more."""
+"""Violations shown of all runs together. The check searches for a trail of each, and nobody reads more."""
 
 
 def shown(number: str) -> int:
-    """What `--shown` says."""
+    """Parse the value of `--shown`."""
     if not number.isdecimal():
         raise argparse.ArgumentTypeError(f"{number!r} is no number of violations, 0 or more")
     return min(int(number), SHOWN_MAX)
 
 
 def verdicts(made: Sequence[Json]) -> str:
-    """Run by run."""
+    """Return the verdicts as text, run by run."""
     return "\n".join(line for verdict in made for line in _verdict(verdict))
 
 
@@ -36,7 +36,7 @@ def _verdict(verdict: Json) -> Iterator[str]:
     yield (
         f"{plain(verdict['run'])}: {_count(wrong, 'causal violation') if wrong else 'no causal violation'}"
         + (f" at {_count(verdict['connections'], 'connection')}" if wrong else "")
-        + f"; {_count(verdict['deliveries'], 'delivery', 'deliveries')} judged, {verdict['late']:,} of them later than "
+        + f"; {_count(verdict['deliveries'], 'delivery', 'deliveries')} judged, {verdict['late']:,} later than "
         "something that was sent after"
     )
     marked, reports = verdict["marked"], _count(verdict["reports"], "publish", "publishes")

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 
 NONE = "–"
-"""What stands where there is no figure. Never a zero."""
+"""Stands where a figure is missing. Never a zero."""
 
 _DURATIONS = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s"))
 _SIZES = ((1, "B"), (1_000, "kB"), (1_000_000, "MB"), (1_000_000_000, "GB"), (1_000_000_000_000, "TB"))
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Three significant digits, but never fewer than the whole number has: 1.55, 97.3, 1,534."""
+    """Return a number with three significant digits, or all digits of a longer whole number: 1.55, 97.3, 1,534."""
     for decimals in range(digits - 1, 0, -1):
         if abs(round(value, decimals)) < 10 ** (digits - decimals):
             return f"{value:.{decimals}f}"
@@ -33,12 +33,12 @@ def duration(value_ns: float | None) -> str:
 
 
 def seconds(value_s: float | None) -> str:
-    """Seconds as `duration` says them."""
+    """Format seconds as `duration` does."""
     return NONE if value_s is None else duration(value_s * 1_000_000_000) if value_s else "0 s"
 
 
 def tick(text: str) -> str:
-    """A round number's text on an axis, without the digits that say nothing: `10.0 ms` -> `10 ms`."""
+    """Shorten a round number's text for an axis: `10.0 ms` -> `10 ms`."""
     return re.sub(r"(\.\d*?)0+(?= )", r"\1", text).replace(". ", " ")
 
 
@@ -73,12 +73,12 @@ def size_rate(value_bytes_per_s: float | None) -> str:
 
 
 def micros(value_us: float | None) -> str:
-    """Microseconds, as `duration` says them."""
+    """Format microseconds as `duration` does."""
     return NONE if value_us is None else duration(value_us * 1000)
 
 
 def ratio(value: float | None) -> str:
-    """How many times the baseline's: `× 1.84`."""
+    """Format a multiple of the baseline: `× 1.84`."""
     if value is None:
         return NONE
     return f"× {significant(value) if abs(value) >= 0.1 else f'{value:.2g}'}"
@@ -90,12 +90,12 @@ def number(value: float | None) -> str:
 
 
 def plain(value: float) -> str:
-    """A setting as it was given: `1,000`, `0.05`."""
+    """Format a setting as it was given: `1,000`, `0.05`."""
     return f"{value:,.10g}"
 
 
 def share(part: float | None, whole: float | None) -> str:
-    """A percentage: `96.0 %`; rounded neither up to 100 % nor down to 0 %, unless it is exactly that."""
+    """Format a percentage: `96.0 %`; never rounded to 100 % or 0 % unless it is exactly that."""
     if part is None or not whole:
         return NONE
     percent = 100 * part / whole

@@ -1,14 +1,15 @@
-"""Tables in pages of the documentation, made of a result set: `make pages` writes them, and a test compares.
+"""Tables in pages of the documentation, made from a result set: `make pages` writes them, and a test compares.
 
     python -m ingeborg.bench.text.page docs/comparison.md …
 
-A page names the table and the set (a folder of `bench/results`) in a comment; what is between it and the next is made:
+A comment in the page names the table and the set (a folder of `bench/results`). The program makes the text between it
+and the next comment:
 
     <!-- table: traffic of 2026-11-25-2-cores -->
     <!-- end of table -->
 
-Owns: which figures of a comparison such a table has. Must never: change a page elsewhere, or compute a figure but the
-ratios that ``comparison`` gives.
+Owns: the figures of a comparison that such a table has. Must never: change a page elsewhere, or compute a figure other
+than the ratios that ``comparison`` gives.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _PLACE = re.compile(
 
 
 def traffic(table: TrafficTable) -> Table:
-    """What each system carries, and what it costs."""
-    header = ("", "In and out", "p99", "p99 at half of it", "Server CPU per delivered", "Layer's")
+    """Return the rate that each system carries, and its cost."""
+    header = ("", "In and out", "p99", "p99 at half that rate", "Server CPU per delivered", "Layer's")
     rows: list[tuple[Cell, ...]] = []
     for row in table.rows:
         found = row.figures
@@ -57,7 +58,7 @@ def traffic(table: TrafficTable) -> Table:
 
 
 def topics(table: TopicsTable) -> Table:
-    """How far each system came; at the most topics that it and ours have both done, what it does."""
+    """Return how far each system came, and its figures at the greatest number of topics that it and ours both did."""
     header = (
         "",
         "Came to",
@@ -106,7 +107,7 @@ TABLES: Mapping[str, Callable[[Json], list[Table]]] = {
 
 
 def made(text: str, results: Path = RESULTS) -> str:
-    """The page's text with its tables made anew. ``BenchError``: there is no such table, or no such set."""
+    """Return the page's text with its tables remade. ``BenchError``: the table or the set does not exist."""
 
     def table(place: re.Match[str]) -> str:
         if place["table"] not in TABLES:
@@ -121,14 +122,14 @@ def made(text: str, results: Path = RESULTS) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     for name in sys.argv[1:]:
         page = Path(name)
         before = page.read_text(encoding="utf-8")
         after = made(before)
         if after != before:
             page.write_text(after, encoding="utf-8")
-            print(f"{page}: tables made anew")
+            print(f"{page}: tables made again")
 
 
 if __name__ == "__main__":

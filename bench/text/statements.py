@@ -1,7 +1,7 @@
-"""What has to be said beside a comparison: its noise, how it was measured, and what the thesis measured in 2014.
+"""The statements that a comparison needs: its noise, how it was measured, and what the thesis measured in 2014.
 
 Owns these words and the thesis's figures. Text and tables of text only, the same for the page and the Markdown summary;
-nothing here is escaped, and no figure is computed.
+it escapes nothing and computes no figure.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ingeborg.bench.text import figures
 from ingeborg.bench.text.tables import Cell, Table, cell, ending, limit
 
 LAYER = "dedup layer"
-"""Variants that name it have the deduplication layer of thesis 1.3.4 in front of the system."""
+"""Variants with this word in their name have the deduplication layer of thesis 1.3.4 in front of the system."""
 
 NAMES_MAX = 12
-"""So many versions, commits or settings are listed; a reader who needs more has the sections of the runs."""
+"""The most versions, commits or settings listed; a reader who needs more has the sections of the runs."""
 
 
 class Thesis(NamedTuple):
@@ -61,18 +61,18 @@ COUNTING = (
 )
 
 LIMITS = (
-    "A figure is the system's limit only where nothing else was at its own. The generator and the deduplication layer "
-    "are Python: where the busiest process of either used 90 % of a core, or the whole machine 85 % of its cores, the "
-    "table says so, in the measured phase as in the step of the search that broke; the system itself may then do "
-    "better. The server's CPU per delivered message is what can be compared all the same."
+    "A figure is the system's limit only if nothing else was at its own. The generator and the deduplication layer are "
+    "Python: if the busiest process of either used 90 % of a core, or the whole machine 85 % of its cores, the table "
+    "says so, in the measured phase as in the step of the search that broke; the system itself may then do better. The "
+    "server's CPU per delivered message stays comparable."
 )
 
 DUPLICATES = (
     "A share of the publishes repeats another connection's payload within the time to live, as the thesis's did (300 "
-    "of 1,300). They count as in, and must not come out. This broker drops them itself; in front of another system "
-    "stands the deduplication layer of thesis 1.3.4, where the table says “with dedup layer”: publishers → a work "
-    "queue → deduplicators that share a Redis cache with a time to live, and each keep a local one → the system. "
-    "Without the layer nothing would drop them, so none are sent."
+    "of 1,300). They count as in, and must not come out. This broker drops them itself. Where the table says “with "
+    "dedup layer”, the deduplication layer of thesis 1.3.4 is in front of the system: publishers → a work queue → "
+    "deduplicators that share a Redis cache with a time to live, and each keep a local one → the system. Without the "
+    "layer nothing would drop them, so none are sent."
 )
 
 TOPICS_ORDER = (
@@ -83,7 +83,7 @@ TOPICS_ORDER = (
 
 
 def then_and_now_traffic(table: TrafficTable) -> Table:
-    """The thesis's traffic benchmark beside this one."""
+    """Compare the thesis's traffic benchmark with this one."""
     header = ("2014", "In", "In all", "Now", "In", "In all", "Limited by")
     rows = []
     for thesis in THESIS:
@@ -102,13 +102,13 @@ def then_and_now_traffic(table: TrafficTable) -> Table:
                 limit(row.limits)._replace(more=""),
             ]
         rows.append((Cell(thesis.setup), *then, *now))
-    note = "Then: virtual machines of 2014, several of them, with p50 within 0.5 s and p99 within 2 s. Other hardware, "
+    note = "Then: several virtual machines of 2014, with p50 within 0.5 s and p99 within 2 s. Other hardware, "
     note += "other limits: history, not a comparison."
     return Table("Then and now: the thesis's traffic benchmark of 2014", header, tuple(rows), note)
 
 
 def then_and_now_topics(table: TopicsTable) -> Table:
-    """The thesis's topics benchmark beside this one."""
+    """Compare the thesis's topics benchmark with this one."""
     header = ("2014", "Came to", "Now", "Came to", "Subscribe time against ours, 2014", "Now")
     own = _of_system(table.series, THESIS[0].system)
     rows = []
@@ -124,7 +124,7 @@ def then_and_now_topics(table: TopicsTable) -> Table:
 
 
 def _of_system(rows: Iterable[Any], system: str) -> Any:
-    """The row that is most like the thesis's: with the layer, which RabbitMQ and Kafka had; of ours, the first."""
+    """Return the row that is most like the thesis's: with the layer, which RabbitMQ and Kafka had; ours: the first."""
     of = [row for row in rows if row.system == system]
     return next((row for row in of if LAYER in row.variant), of[0] if of else None)
 
@@ -148,15 +148,15 @@ def _against(series: TopicsSeries | None, own: TopicsSeries | None) -> Cell:
 
 
 def noise(table: TrafficTable) -> Table:
-    """How far the figures of each system scatter: between its runs, or within the only one."""
+    """Return how far the figures of each system scatter: between its runs, or within the only one."""
     header = ("System", "Runs", "Noise", "Out", "p99")
     return Table("Noise", header, tuple(_noise(row) for row in table.rows), _NOISE)
 
 
 _NOISE = (
-    "Of repeated runs, figures are the median; here stand the least and the greatest. Of a single run it is the noise "
-    "within: how far the seconds of the measured phase scatter (standard deviation of deliveries by second; the middle "
-    "half of their p99). Differences within the noise are none."
+    "For repeated runs, figures are the median; this table has the least and the greatest. For a single run it has the "
+    "noise within: how far the seconds of the measured phase scatter (standard deviation of deliveries by second; the "
+    "middle half of their p99). Ignore differences within the noise."
 )
 
 
@@ -191,7 +191,7 @@ def _span(row: TrafficRow, key: str, text: Any) -> Cell:
 
 
 def topics_noise(table: TopicsTable) -> str:
-    """The same of a topics benchmark, as a sentence."""
+    """Return the noise of a topics benchmark, as a sentence."""
     most = max((len(point.runs) for series in table.series for point in series.points), default=1)
     if most > 1:
         return f"Noise: up to {most} runs per number of topics; figures are their median."
@@ -199,7 +199,7 @@ def topics_noise(table: TopicsTable) -> str:
 
 
 def topics_order(table: TopicsTable) -> str:
-    """How this benchmark differs from the thesis's."""
+    """Return how this benchmark differs from the thesis's."""
     window = table.load.get("window")
     return TOPICS_ORDER.format(
         window=figures.count(window) if isinstance(window, int | float) else "a limited number of"
@@ -210,7 +210,7 @@ _UNITS = {"_s": " s", "_ms": " ms"}
 
 
 def load_text(load: Mapping[str, Any]) -> str:
-    """`connections 20, topics 1,000, repeat within 1 s …`: settings that have a value."""
+    """Return the settings that have a value: `connections 20, topics 1,000, repeat within 1 s …`."""
     parts = []
     for name, value in load.items():
         if value is None:
@@ -222,13 +222,13 @@ def load_text(load: Mapping[str, Any]) -> str:
 
 
 def latency_limit(run: Json) -> str:
-    """The limit that its sustained rate had to keep: `p99 within 50.0 ms`."""
+    """Return the limit that its sustained rate had to keep: `p99 within 50.0 ms`."""
     limit_ms = run["facts"]["goals"].get("p99_ms")
     return "no latency limit" if limit_ms is None else f"p99 within {figures.goal('p99_ms', limit_ms)}"
 
 
 def method(runs: Sequence[Json]) -> list[tuple[str, str]]:
-    """How it was measured, as (heading, text)."""
+    """Return how it was measured, as (heading, text)."""
     facts = [run["facts"] for run in runs]
     workloads = sorted({str(fact["workload"]) for fact in facts})
     said = [
@@ -248,12 +248,12 @@ def method(runs: Sequence[Json]) -> list[tuple[str, str]]:
 
 
 def notes(run: Json) -> list[str]:
-    """What a reader must know before believing a run's figures: first of all, that it failed, and why."""
+    """Return what a reader must know before believing a run's figures: first that it failed, and why."""
     return [*([f"The run failed: {run['failed']}"] if run["failed"] else []), *run["notes"]]
 
 
 def warnings(runs: Sequence[Json]) -> list[str]:
-    """What spoils a comparison as a whole."""
+    """Return what spoils the comparison of these runs."""
     facts = [run["facts"] for run in runs]
     found = []
     for what, texts in (
@@ -272,7 +272,7 @@ def _percentiles(runs: Sequence[Json]) -> str:
     exact = " Percentiles are exact, by nearest rank, over every delivery"
     if not errors:
         return exact + "."
-    return f"{exact}; of {len(errors)} large run(s) by a sketch, at most {max(errors):.4%} of all ranks off."
+    return f"{exact}; for {len(errors)} large run(s) by a sketch, at most {max(errors):.4%} of all ranks off."
 
 
 def _mapping(fact: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
@@ -281,14 +281,14 @@ def _mapping(fact: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
 
 
 def _all(texts: Iterable[str], between: str = "; ") -> str:
-    """Each text once, the first few of them."""
+    """Join the texts, each once, up to a limit."""
     distinct = list(dict.fromkeys(texts))
     more = f"{between}and {len(distinct) - NAMES_MAX} more" if len(distinct) > NAMES_MAX else ""
     return between.join(distinct[:NAMES_MAX]) + more
 
 
 def machine_text(facts: Mapping[str, Any]) -> str:
-    """`2 cores, 16.0 GB memory, A processor, Linux 6.1`, as far as run.json says."""
+    """Return `2 cores, 16.0 GB memory, A processor, Linux 6.1`, as far as run.json says."""
     machine = facts.get("machine")
     if not isinstance(machine, dict):
         return "machine unknown"
@@ -303,8 +303,8 @@ def machine_text(facts: Mapping[str, Any]) -> str:
 
 
 def form_text(facts: Mapping[str, Any]) -> str:
-    """`generator interpreted, endpoints compiled`; where endpoints differ, which of them run what. A system that is not
-    ours has no forms: the generator's is told alone."""
+    """Return `generator interpreted, endpoints compiled`; if endpoints differ, the form of each. A system that is not
+    ours has no forms: the text names only the generator's."""
     generator, endpoints = forms_of(facts, "generator"), forms_of(facts, "endpoints")
     if not generator and not endpoints:
         return "unknown"
@@ -319,13 +319,13 @@ def form_text(facts: Mapping[str, Any]) -> str:
 
 
 def forms_text(runs: Sequence[Json]) -> str:
-    """Of all of them. A rival's generator is not told again where one of ours ran in the same form."""
+    """Return the forms of all runs. A rival's generator is left out if one of ours ran in the same form."""
     texts = {form_text(run["facts"]): None for run in runs}
     return _all(text for text in texts if not any(other.startswith(f"{text}, ") for other in texts))
 
 
 def traffic_phase_text(run: Json) -> str:
-    """Whose figures a traffic run's cards show: `at the greatest sustained rate, 4,210/s offered`."""
+    """Return the phase that a traffic run's cards show: `at the greatest sustained rate, 4,210/s offered`."""
     phase = main_phase(run)
     if phase is None:
         return "no rate was sustained"

@@ -1,7 +1,7 @@
 """The summary of a digest as text: tables for the terminal, and summary.md.
 
 Owns their layout, and that no text of a log becomes markup or moves a cursor. The tables are those of the page
-(`ingeborg.bench.text.tables`); a run that stands for itself has p50, p99, in, out, duplicates dropped, lost and goals.
+(`ingeborg.bench.text.tables`); a single run has p50, p99, in, out, duplicates dropped, lost and goals.
 Pure.
 """
 
@@ -18,11 +18,11 @@ from ingeborg.bench.text.tables import Cell, Table
 COLUMNS = ("Run", "p50", "p99", "In", "Out", "Duplicates dropped", "Lost", "Goals")
 
 RUNS_MAX = 40
-"""Runs whose goals and percentiles are written out one by one; the tables have all of them."""
+"""Runs whose goals and percentiles are written out one by one; the tables have every run."""
 
 
 def terminal(document: Json) -> str:
-    """The tables, then the goals and notes of each run that is in no comparison."""
+    """Return the tables, then the goals and notes of each run outside a comparison."""
     runs = document["runs"]
     lines: list[str] = []
     for table in _tables(document):
@@ -44,7 +44,7 @@ def terminal(document: Json) -> str:
 
 
 def markdown(document: Json) -> str:
-    """The same as Markdown, with the percentiles of every run that has no comparison."""
+    """Return the same as Markdown, with the percentiles of every run outside a comparison."""
     parts = ["# Summary"]
     for table in _tables(document):
         parts += ["", f"## {_cell(table.title)}", "", *table_lines(table.header, table.rows)]
@@ -86,7 +86,7 @@ def _one(run: Json) -> list[str]:
 
 
 def _tables(document: Json) -> list[Table]:
-    """Verdicts where there are several runs; the comparisons; the runs that have none."""
+    """Return the verdicts if there are several runs; the comparisons; the runs outside them."""
     runs = document["runs"]
     made = [verdicts.verdicts(runs)] if len(runs) > 1 else []
     for traffic in comparison.traffic(document):
@@ -100,7 +100,7 @@ def _tables(document: Json) -> list[Table]:
 
 
 def _said(document: Json) -> list[str]:
-    """What the tables cannot say."""
+    """Return the lines for which the tables have no place."""
     said = statements.warnings(document["runs"])
     for traffic in comparison.traffic(document):
         limit = statements.latency_limit(traffic.baseline.runs[0])
@@ -111,7 +111,7 @@ def _said(document: Json) -> list[str]:
 
 
 def _of_their_own(document: Json) -> list[Json]:
-    """The only run, or those of no comparison."""
+    """Return the only run, or those outside a comparison."""
     runs = document["runs"]
     return (runs if len(runs) == 1 else comparison.others(document))[:RUNS_MAX]
 
@@ -136,7 +136,7 @@ def _cells(run: Json) -> tuple[Cell, ...]:
 
 
 def _aligned(table: Table) -> Iterable[str]:
-    """Columns as wide as their widest cell. Why something was the limit is said on the page; a terminal has no room."""
+    """Yield columns as wide as their widest cell. The page says why something was the limit; a terminal has no room."""
     rows = [table.header, *([_terse(cell) for cell in row] for row in table.rows)]
     rows = [[plain(text) for text in row] for row in rows]
     widths = [max(len(row[index]) for row in rows) for index in range(len(table.header))]
@@ -145,22 +145,22 @@ def _aligned(table: Table) -> Iterable[str]:
 
 
 def _terse(cell: Cell) -> str:
-    """A failure keeps its reason."""
+    """Shorten a cell; a failure keeps its reason."""
     return cell.plain if cell.mark == "bad" else cell.signed
 
 
 def plain(text: str) -> str:
-    """Text of a log for a terminal: without control characters, which could move the cursor or change its colours."""
+    """Remove control characters, which could move the cursor or change its colours, from a log's text."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", str(text))
 
 
 def _cell(text: str) -> str:
-    """Text of a log for Markdown: no markup of its own."""
+    """Escape a log's text, so that Markdown finds no markup in it."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", plain(text))
 
 
 def table_lines(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """A table as Markdown, a line each."""
+    """Return a table as Markdown, line by line."""
     lines = [[_cell(text) for text in header], ["---"] * len(header)]
     lines += [[_cell(cell.plain) for cell in row] for row in rows]
     return ["| " + " | ".join(line) + " |" for line in lines]

@@ -1,7 +1,7 @@
 """The comparison as tables of text, the same for the page, the Markdown summary and the terminal.
 
-Owns which columns there are, their headings and units, and the words of their cells. It never computes a figure but the
-ratios that `comparison` gives, and knows neither HTML nor Markdown: nothing here is escaped.
+Owns the columns, their headings and units, and the words of their cells. It never computes a figure other than the
+ratios that `comparison` gives, and knows neither HTML nor Markdown: it escapes nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Format = Callable[[float | None], str]
 
 
 class Cell(NamedTuple):
-    """`text`; `more`: small print below or behind it; `mark`: `good`, `bad`, `warn`, or none, for a badge; `sign`: of a
-    footnote."""
+    """`text`; `more`: small print below or behind it; `mark`: `good`, `bad`, `warn`, or none, for a badge; `sign`: a
+    footnote's."""
 
     text: str
     more: str = ""
@@ -47,7 +47,8 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` have as many cells as `header` has headings; the first cell names the row. `note`: what to know of it."""
+    """Each of `rows` has a cell for each heading in `header`; its first cell names the row. `note`: remarks for the
+    reader."""
 
     title: str
     header: tuple[str, ...]
@@ -64,14 +65,14 @@ PARTS = {
     "rate": ("fixed rate", ""),
     "unknown": ("unknown", "warn"),
 }
-"""What was the limit, in a word, and how it is marked: only the first is a statement on the system."""
+"""The limiting part in a word, and its mark: only the first is a statement on the system."""
 
 FOOTNOTES = {"generator": "†", "layer": "§", "machine": "‡"}
 """The same in tables that have no room for a word."""
 
 
 def cell(figure: Figure | None, text: Format) -> Cell:
-    """A figure; of repetitions with the least and the greatest, where they differ as they are written."""
+    """Return a figure; for repetitions also the least and the greatest, if their texts differ."""
     if figure is None:
         return Cell(figures.NONE)
     low, high = text(figure.low), text(figure.high)
@@ -79,14 +80,14 @@ def cell(figure: Figure | None, text: Format) -> Cell:
 
 
 def count(figure: Figure | None) -> Cell:
-    """A count that should be 0. Of repetitions it is a sum already."""
+    """Return a count that should be 0. Over repetitions it is already a sum."""
     if figure is None:
         return Cell(figures.NONE)
     return Cell(figures.count(figure.value), mark="bad" if figure.value else "")
 
 
 def limit(limits: Sequence[Limit]) -> Cell:
-    """What was the limit: never the system's, where anything else was at its own."""
+    """Return what was the limit: never the system's, if anything else was at its own."""
     if not limits:
         return Cell(figures.NONE)
     words = [PARTS.get(one.part, (one.part, "warn"))[0] for one in limits]
@@ -96,7 +97,7 @@ def limit(limits: Sequence[Limit]) -> Cell:
 
 
 def traffic(table: TrafficTable) -> list[Table]:
-    """Rates and latency, cost, and the rest, of every system."""
+    """Return rates and latency, cost, and the rest, for every system."""
     return [_rates(table), _cost(table), _commands(table)]
 
 
@@ -134,9 +135,9 @@ def _rates(table: TrafficTable) -> Table:
                 *(cell(found[key], figures.duration) for key in _LATENCIES),
             )
         )
-    note = "Latency counts from when a message was due. Sent late: the part of it before the message was handed to the "
-    note += "client library, because the generator was behind or the system took no more."
-    return Table("Greatest sustained rate, and latency there and at half of it", header, tuple(rows), note)
+    note = "Latency counts from when a message was due. Sent late: the part of the latency before the message reached "
+    note += "the client library, because the generator was behind or the system took no more."
+    return Table("Greatest sustained rate, with its latency, and latency at half that rate", header, tuple(rows), note)
 
 
 def _of_runs(row: TrafficRow) -> str:
@@ -167,11 +168,9 @@ def _cost(table: TrafficTable) -> Table:
         )
         for row in table.rows
     ]
-    note = (
-        "CPU: of all processes of the server, or of the layer, at the sustained rate. Memory: growth of the servers' "
-    )
+    note = "CPU: all processes of the server, or of the layer, at the sustained rate. Memory: growth of the servers' "
     note += "while connections and subscriptions were made. A dash: not recorded."
-    return Table("What a delivered message costs", header, tuple(rows), note)
+    return Table("The cost of a delivered message", header, tuple(rows), note)
 
 
 def _commands(table: TrafficTable) -> Table:
@@ -197,9 +196,7 @@ def _commands(table: TrafficTable) -> Table:
         )
         for row in table.rows
     ]
-    note = (
-        "Counts over the measured phases. Repeats: publishes of a payload that another connection had published, where "
-    )
+    note = "Counts over the measured phases. Repeats: publishes of a payload that another connection had published, if "
     note += "the system or a layer before it drops them."
     return Table("Subscribing, and what went wrong", header, tuple(rows), note)
 
@@ -217,7 +214,7 @@ TOPICS_PLOTTED: tuple[tuple[str, str, Format], ...] = (
 
 
 def topics(table: TopicsTable) -> list[Table]:
-    """How each series ended and compares, and a table of N by series for each of the thesis's three figures."""
+    """Return how each series ended and compares, and a table of N by series for each figure of the thesis."""
     return [_ended(table), *(_by_number(table, *plotted) for plotted in TOPICS_PLOTTED)]
 
 
@@ -248,15 +245,13 @@ def _ended(table: TopicsTable) -> Table:
                 Cell(figures.size(series.bytes_per_topic)),
             )
         )
-    note = (
-        "Ratios to the first system, at the greatest number of topics that both finished. Memory per topic: the slope "
-    )
-    note += f"of the servers' memory over N, from {SLOPE_TOPICS_MIN:,} topics up."
+    note = "Ratios to the first system, at the greatest number of topics that both finished. Memory per topic: the "
+    note += f"slope of the servers' memory over N, from {SLOPE_TOPICS_MIN:,} topics up."
     return Table("How far each system came, and ratios", header, tuple(rows), note)
 
 
 def ending(series: TopicsSeries) -> Cell:
-    """How far the series came. One that was cut short has not failed: somebody's time was up."""
+    """Return how far the series came. An interrupted one has not failed: its user's time was up."""
     failure = series.failure
     if failure is None:
         return Cell("finished", mark="good")
@@ -299,7 +294,7 @@ def _footnotes(signs: Mapping[str, str]) -> str:
 
 
 def series(one: TopicsSeries) -> Table:
-    """Everything of one series, a row per number of topics."""
+    """Return everything about one series, a row per number of topics."""
     header = (
         "Topics",
         "Subscribe time",

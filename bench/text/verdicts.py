@@ -1,7 +1,7 @@
 """Which goals were met and which were missed, system by system: the first thing a reader wants to know.
 
-Owns the words of a goal's verdict. It takes judgements from the digest as they are; a run that ended early is named
-with its reason, whatever goals it had. Text only, nothing is escaped.
+Owns the words of a goal's verdict. It takes judgements from the digest as they are; it names a run that ended early
+with its reason, even without a missed goal. Text only; it escapes nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from ingeborg.bench.text import figures
 from ingeborg.bench.text.tables import Cell, Table
 
 MISSED_MAX = 5
-"""Missed goals that are listed of one system; of more their number is said, and their runs' sections have them."""
+"""The most missed goals listed of one system; the table gives the number of the rest, and their runs' sections list
+them."""
 
 
 def verdicts(runs: Sequence[Json]) -> Table:
-    """A row per workload, system and variant."""
+    """Return a row per workload, system and variant."""
     groups: dict[tuple[str, str, str], list[Json]] = {}
     for run in runs:
         facts = run["facts"]
@@ -48,7 +49,7 @@ def verdicts(runs: Sequence[Json]) -> Table:
 
 
 def _counts(run: Json, goal: Mapping[str, Any]) -> bool:
-    """A run that ended before there was anything to judge has a reason, and no verdict."""
+    """Say whether a goal counts: a run that ended before there was anything to judge has a reason, and no verdict."""
     return failure(run) is None or goal["measured"] is not None
 
 
@@ -68,17 +69,17 @@ def _missed(runs: Sequence[Json]) -> Iterator[str]:
 
 
 def goals_text(goals: Sequence[Mapping[str, Any]]) -> str:
-    """`4 of 4 met`."""
+    """Return `4 of 4 met`."""
     return f"{sum(goal['met'] is True for goal in goals)} of {len(goals)} met"
 
 
 def goal_text(goal: Mapping[str, Any]) -> str:
-    """`p99 97.3 ms ≤ 2.00 s met`."""
+    """Return `p99 97.3 ms ≤ 2.00 s met`."""
     value, limit = (figures.goal(goal["goal"], goal[name]) for name in ("measured", "limit"))
     relation = "against" if goal["met"] is None or goal["measured"] is None else "≤" if goal["met"] else ">"
     return f"{figures.goal_name(goal['goal'])} {value} {relation} {limit} {verdict(goal)}"
 
 
 def verdict(goal: Mapping[str, Any]) -> str:
-    """Met, missed, or not judged (a goal of a name that the digest does not know)."""
+    """Return met, missed, or not judged (a goal of a name that the digest does not know)."""
     return {True: "met", False: "MISSED", None: "not judged"}[goal["met"]]

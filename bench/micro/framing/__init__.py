@@ -1,1 +1,1 @@
-"""What reading and writing WebSocket frames costs: this project's way, and that of picows, a WebSocket in C."""
+"""The cost of reading and writing WebSocket frames: in this project, and in picows, a WebSocket in C."""

@@ -1,11 +1,11 @@
-"""This project's framing beside picows' and bare `websockets`', by an echo, by turns.
+"""This project's framing against that of picows and of bare `websockets`: an echo, by turns.
 
     python3 -m venv build/picows && build/picows/bin/pip install picows==2.3.1 uvloop==0.23.0
     python -m ingeborg.bench.micro.framing --picows build/picows/bin/python
 
-One connection, with 64 messages of 230 bytes under way, half of them written at once (`bench.budgets.echo`): that is a
-busy one. Then one message at a time. What is compared is the server's CPU for each message, in and out. Compile the
-core first (`make compiled`): that is the form that endpoints run. A minute of an idle machine.
+First one busy connection, with 64 messages of 230 bytes under way, of which half are written at once
+(`bench.budgets.echo`). Then one message at a time. The comparison is of the server's CPU for each message, in and out.
+Compile the core first (`make compiled`): endpoints run that form. A minute of an idle machine.
 
 Owns: the figures of ADR 28. Must never: be collected as a test.
 """
@@ -29,7 +29,7 @@ ROUNDS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--picows", metavar="PYTHON", required=True, help="an interpreter that has picows and uvloop")
     python = parser.parse_args(arguments).picows

@@ -1,4 +1,4 @@
-"""An echo over this project's own socket layer. Prints where it is ready; ends by SIGTERM.
+"""An echo over this project's own socket layer. Prints where it is ready; SIGTERM ends it.
 
 Owns: the endpoint's way of framing (`protocol/sockets.py`, `protocol/frames.py`), without the endpoint. Must never:
 do more with a message than send it back.
@@ -17,7 +17,7 @@ from ingeborg.protocol.sockets import Socket
 
 
 class Echo(Socket):
-    """One connection. What a turn of the loop has to send leaves in one write, as an endpoint's does."""
+    """One connection. The output of a turn of the loop leaves in one write, as an endpoint's does."""
 
     def __init__(self) -> None:
         self.ws: ServerProtocol = ServerProtocol()
@@ -25,18 +25,18 @@ class Echo(Socket):
         self._due: list[bytes] = []
 
     def handshake(self, event: Request | Response) -> None:
-        """Everybody is let in."""
+        """Admit every client."""
         assert isinstance(event, Request)
         self.ws.send_response(self.ws.accept(event))
         self.send_protocol()
         self.settled()
 
     def messages_come(self, messages: list[bytes]) -> None:
-        """Back with them."""
+        """Send them back."""
         self._due += [text_frame(message) for message in messages]
 
     def chunk_ends(self) -> None:
-        """The turn is over."""
+        """End the turn."""
         if self._due:
             self.transport.write(b"".join(self._due))
             self._due.clear()

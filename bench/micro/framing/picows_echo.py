@@ -1,9 +1,10 @@
-"""An echo over picows, by an interpreter that has it and uvloop. Prints where it is ready; ends by SIGTERM.
+"""An echo over picows, by an interpreter that has it and uvloop. Prints where it is ready; SIGTERM ends it.
 
     PYTHON picows_echo.py [each | joined]
 
-`each`: every message is sent back by itself, as picows' documentation has it. `joined`: what one read of the socket
-brought is sent back in one write, by the frame headers of RFC 6455, as an endpoint does it: picows has no call for it.
+`each`: it sends every message back separately, as picows' documentation has it. `joined`: it sends the messages from
+one read of the socket back in one write, with the frame headers of RFC 6455, as an endpoint does: picows has no call
+for that.
 
 Owns: picows at its best. Must never: import anything of this project; the interpreter need not have it.
 """
@@ -21,18 +22,18 @@ class Each(picows.WSListener):  # type: ignore[misc]
     """A write for each message."""
 
     def on_ws_frame(self, transport: Any, frame: Any) -> None:
-        """Back with it."""
+        """Send it back."""
         transport.send(frame.msg_type, frame.get_payload_as_memoryview())
 
 
 class Joined(picows.WSListener):  # type: ignore[misc]
-    """A write for all that one read brought."""
+    """A write for all messages from one read."""
 
     def __init__(self) -> None:
         self._due: list[bytes] = []
 
     def on_ws_frame(self, transport: Any, frame: Any) -> None:
-        """Back with it, and with those before it, when it is the last one."""
+        """Collect it; with the last one, send all back."""
         payload = frame.get_payload_as_bytes()
         size = len(payload)
         head = bytes((0x81, size)) if size < 126 else b"\x81\x7e" + size.to_bytes(2)

@@ -1,8 +1,8 @@
-"""What history costs, and how fast clients recover what they have missed: each figure beside its goal.
+"""The cost of history, and how fast clients recover missed messages: each figure with its goal.
 
     python -m ingeborg.bench.micro.history [--only missed few many keep unused bytes] [--share 1.0]
 
-Real endpoints, each in a process of its own, and real sockets. The clients are all in the one process that measures,
-and as lean as can be (``bench.budgets.recoverers``), so that an endpoint is what bounds a figure; where a process takes
-a core by itself the row says so. A quarter of an hour of an idle machine. Must never: be collected as a test.
+Real endpoints, each in its own process, and real sockets. All clients are in the one measuring process, and as lean as
+possible (``bench.budgets.recoverers``), so that an endpoint bounds a figure; if a process uses a whole core, the row
+says so. A quarter of an hour of an idle machine. Must never: be collected as a test.
 """

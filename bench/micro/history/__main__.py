@@ -1,6 +1,6 @@
 """The command: ``python -m ingeborg.bench.micro.history``.
 
-Owns: which figures there are, and their table. Must never: measure.
+Owns: the list of figures, and their table. Must never: measure.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FIGURES: dict[str, Figure] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         prog="python -m ingeborg.bench.micro.history", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--only", nargs="+", metavar="FIGURE", choices=list(FIGURES), default=list(FIGURES))
-    parser.add_argument("--share", type=float, default=1.0, help="so much of each size; goals are of the whole")
+    parser.add_argument("--share", type=float, default=1.0, help="share of each size; goals apply to 1.0")
     options = parser.parse_args(arguments)
     if not 0 < options.share <= 1:
         parser.error("--share is above 0, and 1 at the most")

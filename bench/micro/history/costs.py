@@ -1,10 +1,10 @@
-"""What a message costs an endpoint that is kept, beside one that is not; and what history costs one that is not.
+"""The extra cost of a kept message in an endpoint; and the cost of history for a message that is not kept.
 
 Owns: the figures `keep` and `unused`. Must never: compare endpoints, or kinds of messages, of different minutes.
 
-Both take turns of half a second at the same rate, on one topic with one subscriber, and which goes first changes. A
-figure is the median of the turns' differences: whatever else the machine does meets both. The topic has as many
-retained messages as it may have all the time, so that each new one has an old one forgotten.
+Both take turns of half a second at the same rate, on one topic with one subscriber, and the order changes. A figure is
+the median of the turns' differences: other load of the machine affects both. The topic always has its maximum of
+retained messages, so that each new one expels an old one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ingeborg.bench.budgets.model import Check
 from ingeborg.bench.budgets.recoverers import KEEP_S
 
 MEMORY_US, STORE_US = 5.0, 30.0
-#: A message that is not retained may cost so much more on an endpoint with history, in microseconds: a test or two.
+#: The most that history may add to a message that is not retained, in microseconds: a test or two.
 UNUSED_US = 1.0
-#: Publishes a second, and seconds of a turn: no more than an endpoint carries at a quarter of a core.
+#: Publishes a second, and seconds of a turn: an endpoint carries this at a quarter of a core.
 RATE, TURN_S = 2_000, 0.5
 #: Pairs of turns.
 PAIRS = 24
@@ -34,14 +34,14 @@ MEMORY = ("--history", "memory", *BYTES)
 
 
 class Turn(NamedTuple):
-    """CPU microseconds per publish: of the endpoint by itself, and of the processes that write its store."""
+    """CPU microseconds per publish: the endpoint's own, and of the processes that write its store."""
 
     endpoint_us: float
     writers_us: float
 
 
 class Publishing(Load):
-    """A topic with one subscriber. ``keeps``: its messages are kept."""
+    """A topic with one subscriber. ``keeps``: retain its messages."""
 
     keeps = False
 
@@ -57,7 +57,7 @@ class Publishing(Load):
         return self
 
     async def turn(self, seconds: float, *, keeps: bool) -> Turn:
-        """One."""
+        """Run one turn."""
         self.keeps = keeps
         count = int(RATE * seconds)
         alone_s = own_cpu_s(self._process)
@@ -67,14 +67,14 @@ class Publishing(Load):
 
 
 def own_cpu_s(process: psutil.Process) -> float:
-    """CPU seconds so far, without those that it has started."""
+    """Return CPU seconds so far, without those of its child processes."""
     children = sum(cpu_s(child) for child in process.children())
     return cpu_s(process) - children
 
 
 @contextlib.asynccontextmanager
 async def _publishing(*options: str) -> AsyncIterator[Publishing]:
-    """At an endpoint with these options."""
+    """Start a load at an endpoint with these options."""
     with tempfile.TemporaryDirectory() as folder:
         serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store", *options)
         with started("ingeborg.broker.command.cli", *serve) as (url, process):
@@ -83,7 +83,7 @@ async def _publishing(*options: str) -> AsyncIterator[Publishing]:
 
 
 class Pair(NamedTuple):
-    """Medians: of what it costs without, of the differences, and of the writers' part of these."""
+    """Medians: the cost without, the difference, and the writers' part of the difference."""
 
     plain_us: float
     more_us: float
@@ -94,8 +94,8 @@ class Pair(NamedTuple):
 
 
 async def _by_turns(plain: Publishing, other: Publishing, keeps: bool, pairs: int, seconds: float) -> Pair:
-    """``other``'s turns beside those of ``plain``, which are of messages that are not retained."""
-    for _ in range(2):  # what is there only at first: routes, a topic that is not full yet
+    """Compare turns of ``other`` with turns of ``plain``, whose messages are not retained."""
+    for _ in range(2):  # warm up: routes, a topic that is not full yet
         await plain.turn(seconds, keeps=False)
         await other.turn(seconds, keeps=keeps)
     without: list[Turn] = []
@@ -118,11 +118,11 @@ def _sizes(share: float) -> tuple[int, float]:
 
 
 async def keep(share: float) -> list[Check]:
-    """Kept beside not kept, at the same endpoint: in memory, and in the store as well."""
+    """Compare kept messages with others, at the same endpoint: in memory, and also in the store."""
     rows: list[Check] = []
     for words, most, options in (
         ("in memory", MEMORY_US, MEMORY),
-        ("in the store, too", STORE_US, ("--history", "store", *BYTES)),
+        ("also in the store", STORE_US, ("--history", "store", *BYTES)),
     ):
         async with _publishing(*options) as publishing:
             pair = await _by_turns(publishing, publishing, True, *_sizes(share))
@@ -132,8 +132,8 @@ async def keep(share: float) -> list[Check]:
 
 
 async def unused(share: float) -> list[Check]:
-    """A message that is not retained, at an endpoint with history and at one without."""
+    """Measure a message that is not retained, at an endpoint with history and at one without."""
     async with _publishing() as plain, _publishing(*MEMORY) as other:
         pair = await _by_turns(plain, other, False, *_sizes(share))
-    figure = "CPU of a message that is not retained, at an endpoint with history, beside one without"
+    figure = "CPU of a message that is not retained, at an endpoint with history, against one without"
     return [Check(figure, f"at most {UNUSED_US:g} us more", str(pair), pair.more_us <= UNUSED_US)]

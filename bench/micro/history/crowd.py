@@ -1,10 +1,10 @@
 """One of two endpoints is killed, and all its clients recover at the other.
 
-Owns: the figure `many`. Must never: count a client as recovered that lacks something.
+Owns: the figure `many`. Must never: count a client as recovered that lacks a message.
 
-The clients take down their positions, then what they are to miss is published to all, then the one endpoint is killed.
-Its clients connect to the other one with these positions: so each has missed the same number of messages, half of which
-were kept by the endpoint that is gone, and are at their replica. The time runs from the first lost connection until the
+The clients note their positions, then a publisher sends all of them the messages that they are to miss, then one
+endpoint is killed. Its clients connect to the other one with these positions: so each has missed the same number of
+messages. The dead endpoint kept half; their replica has these. The time runs from the first lost connection until the
 last `recovered`.
 """
 
@@ -41,16 +41,16 @@ MANY_S = 5.0
 #: Clients that connect at once: as many as the endpoint's queue of connections takes easily.
 AT_ONCE = 200
 TOPICS, MISSED = 10, 10
-#: Between two looks at its page, which it has to make beside all else.
+#: Seconds between two looks at the endpoint's page, which it must make in addition to its other work.
 LOOK_S = 0.25
-#: A process that takes so much of a core is what bounds a figure.
+#: A process that uses this share of a core bounds a figure.
 BUSY = 0.9
 
 
 class Storm(NamedTuple):
     """``ends_s``: when each client had recovered, since the first lost its connection, sorted; ``connected_s``: when
     the last one had sent its `listen`; ``homes_s``: until the other endpoint acted for all slots; ``endpoint_s``,
-    ``clients_s``: CPU seconds in this time, of the endpoint that is left, and of this process, which is the clients."""
+    ``clients_s``: CPU seconds in this time, of the remaining endpoint, and of this process, which holds the clients."""
 
     ends_s: list[float]
     connected_s: float
@@ -60,7 +60,7 @@ class Storm(NamedTuple):
 
 
 class Crowd:
-    """The clients, and which of them have lost their connections."""
+    """The clients, and those that have lost their connections."""
 
     def __init__(self, clients: int) -> None:
         self.clients = [Recoverer(f"client {number:06}", self._lost) for number in range(clients)]
@@ -73,16 +73,16 @@ class Crowd:
         self.lost.put_nowait(client)
 
     def topics(self, number: int) -> list[str]:
-        """Of a client: its own."""
+        """Return a client's own topics."""
         return [f"topic {number:06}-{topic}" for topic in range(TOPICS)]
 
     def missed(self, number: int) -> list[Message]:
-        """By a client."""
+        """Return the messages that a client missed."""
         topics = self.topics(number)
         return [message(topics[each % TOPICS], each) for each in range(MISSED)]
 
     async def introduce(self, urls: Sequence[str]) -> None:
-        """Evenly at the endpoints."""
+        """Connect the clients, spread evenly over the endpoints."""
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(number: int) -> None:
@@ -94,8 +94,8 @@ class Crowd:
                 group.create_task(one(number))
 
     async def recover(self, url: str, count: int) -> list[tuple[Recoverer, Recovery]]:
-        """So many of them lose their connections: each recovers as soon as its turn comes. They connect ``AT_ONCE`` at
-        a time, and wait for what they have missed all together."""
+        """Cut the connections of this number of clients: each recovers as soon as its turn comes. They connect
+        ``AT_ONCE`` at a time, and wait together for their missed messages."""
         room = asyncio.Semaphore(AT_ONCE)
         found: list[tuple[Recoverer, Recovery]] = []
 
@@ -109,7 +109,7 @@ class Crowd:
 
 
 async def _ready(urls: Sequence[str]) -> None:
-    """All slots have replicas. ``BenchError``."""
+    """Wait until all slots have replicas. ``BenchError``."""
     deadline = time.monotonic() + PATIENCE_S
     for url in urls:
         while True:
@@ -121,7 +121,7 @@ async def _ready(urls: Sequence[str]) -> None:
 
 
 async def storm(clients: int) -> Storm:
-    """One. ``BenchError``: a client did not recover, or not what it had missed."""
+    """Run one storm. ``BenchError``: a client did not recover, or not everything it had missed."""
     allow_files(clients + OTHER_FILES)
     crowd = Crowd(clients)
     with contextlib.ExitStack() as stack:
@@ -149,7 +149,7 @@ async def storm(clients: int) -> Storm:
         victims = len(range(0, clients, 2))
         gc.collect()
         stack.callback(gc.unfreeze)
-        gc.freeze()  # what exists now lives to the end, and need not be looked at while times are taken
+        gc.freeze()  # these objects live to the end: keep the collector from scanning them
         endpoint_s, clients_s = cpu_s(process), time.process_time()
         slots = asyncio.create_task(_all_slots(url))
         killed.kill()
@@ -157,7 +157,7 @@ async def storm(clients: int) -> Storm:
             recovered = await crowd.recover(url, victims)
         except TimeoutError:
             raise BenchError(f"not all of {victims:,} clients recovered within {PATIENCE_S:g} s") from None
-        except ExceptionGroup as errors:  # of many that failed alike the first one's reason will do
+        except ExceptionGroup as errors:  # of many alike, the first reason is enough
             raise errors.exceptions[0] from None
         endpoint_s, clients_s = cpu_s(process) - endpoint_s, time.process_time() - clients_s
         homes = await slots
@@ -165,7 +165,7 @@ async def storm(clients: int) -> Storm:
         for client, recovery in recovered:
             lacks = set(crowd.missed(by_name[client.name])) - recovery.messages()
             if lacks:
-                raise BenchError(f"{client.name} has recovered, and lacks {len(lacks)} of {MISSED} messages")
+                raise BenchError(f"{client.name} has recovered, but lacks {len(lacks)} of {MISSED} messages")
         for client in crowd.clients:
             client.go()
     start = crowd.first_lost
@@ -179,7 +179,7 @@ async def storm(clients: int) -> Storm:
 
 
 async def _all_slots(url: str) -> float:
-    """When the endpoint was home of all slots: of as many as nobody else could take over."""
+    """Return when the endpoint was home of all slots: then no slot has a second endpoint for a replica."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if (await metrics(url))["ingeborg_slots_without_replica"] == SLOTS:
@@ -189,7 +189,7 @@ async def _all_slots(url: str) -> float:
 
 
 async def many(share: float) -> list[Check]:
-    """10,000 clients of two endpoints, 10 topics and 10 missed messages each."""
+    """Measure 10,000 clients of two endpoints, 10 topics and 10 missed messages each."""
     clients = max(10, round(10_000 * share))
     found = await storm(clients)
     ends_s = found.ends_s
@@ -199,7 +199,7 @@ async def many(share: float) -> list[Check]:
     bound = ", ".join(name for name, busy in shares.items() if busy >= BUSY)
     used = ", ".join(f"{name} {busy:.0%} of a core" for name, busy in shares.items())
     text = (
-        f"{last_s:.2f} s; half of them {ends_s[len(ends_s) // 2]:.2f} s, the first {ends_s[0]:.2f} s; the last "
+        f"{last_s:.2f} s; half of the clients {ends_s[len(ends_s) // 2]:.2f} s, the first {ends_s[0]:.2f} s; the last "
         f"connected after {found.connected_s:.2f} s, all slots were its own after {found.homes_s:.2f} s; {used}"
     )
     return [Check(figure, f"at most {MANY_S:g} s", text + (f"; bound by {bound}" if bound else ""), last_s <= MANY_S)]

@@ -1,10 +1,10 @@
-"""Bytes that a retained message takes beside its payload, and what the log says that it takes.
+"""The bytes of a retained message in addition to its payload, as measured and as the log reports.
 
 Owns: the figure `bytes`. Must never: measure two numbers of messages in one process.
 
-Messages as an endpoint has them: each with topic, payload and number of its own, as they are read from a frame or a
-link. What the process grows by (RSS) is theirs, but for the payloads. A topic's part is what is left where each topic
-has one message. One process for each row.
+Messages as an endpoint has them: each with its own topic, payload and number, as read from a frame or a link. The
+growth of the process (RSS) is theirs, without the payloads. A topic's part is the rest if each topic has one message.
+One process for each row.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ COUNTS = (100_000, 1_000_000)
 PER_TOPIC = (100, 1)
 PAYLOAD_BYTES = 100
 ORIGIN = "0123456789abcdef"
-#: What is said may be less than what it takes by so much: `history-bytes` is to be kept to, about.
+#: The reported size may be lower by this share: `history-bytes` is an approximate limit.
 LESS = 0.1
 
 
 class Found(NamedTuple):
-    """Bytes per message, with its payload and its part of the topic: by what the process has grown, and as said."""
+    """Bytes per message, with its payload and its part of the topic: by the growth of the process, and as reported."""
 
     rss: float
     said: float
 
 
 def grown(count: int, per_topic: int) -> Found:
-    """So many messages in a log. In a process of its own."""
+    """Measure a log with this number of messages, in a separate process."""
     log = Log(1 << 40, max(PER_TOPIC), Homes("me"))
     process = psutil.Process()
     gc.collect()
@@ -56,7 +56,7 @@ def grown(count: int, per_topic: int) -> Found:
 
 
 async def retained_bytes(share: float) -> list[Check]:
-    """Each number of messages and of messages at a topic."""
+    """Measure each number of messages in all and at a topic."""
     rows: list[Check] = []
     topic_bytes = len(f"Some Artist - Some Song {0:07}")
     for count in (max(1_000, round(count * share)) for count in COUNTS):
@@ -71,8 +71,8 @@ async def retained_bytes(share: float) -> list[Check]:
             else:
                 with_100 = entry
                 text, said = f"{entry:.0f} for the message, with a hundredth of its topic", f"{ENTRY_BYTES}"
-            figure = f"bytes of {count:,} messages, {per_topic} at a topic, beside {PAYLOAD_BYTES} of payload"
-            text = f"{text}; {found.rss:.0f} with all, {found.said:.0f} are said"
+            figure = f"bytes of {count:,} messages, {per_topic} at a topic, plus {PAYLOAD_BYTES} of payload"
+            text = f"{text}; {found.rss:.0f} in all, {found.said:.0f} reported"
             rows.append(
                 Check(figure, f"said: {said}; {LESS:.0%} less at most", text, found.said >= (1 - LESS) * found.rss)
             )

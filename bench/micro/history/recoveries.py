@@ -1,6 +1,6 @@
-"""Recoveries of one client: with some topics, each with something missed; and with very many, few of them.
+"""Recoveries of one client: with some topics and a missed message in each; and with very many, but few missed messages.
 
-Owns: the figures `missed` and `few`. Must never: take a time of a recovery that was not whole.
+Owns: the figures `missed` and `few`. Must never: time a recovery that was incomplete.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ COLD_S, WARM_S = 3.0, 0.2
 #: Recoveries after the first; the figure is their median.
 WARM = 5
 
-#: An endpoint's, unless it is told otherwise.
+#: An endpoint's default.
 MAX_ROUTES = 50_000
 
 CLIENT = "traveller"
 
 
 class Took(NamedTuple):
-    """Seconds of a recovery, and of these the endpoint's own CPU."""
+    """Seconds of a recovery, and the endpoint's CPU in that time."""
 
     took_s: float
     cpu_s: float
@@ -42,7 +42,7 @@ class Took(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def _endpoint(topics: list[str], max_routes: int) -> AsyncIterator[tuple[str, psutil.Process]]:
-    """One, at which the client has subscribed to these."""
+    """Start an endpoint at which the client has subscribed to these topics."""
     with tempfile.TemporaryDirectory() as folder:
         store = f"lmdb:{folder}/store"
         await load_subscriptions(Path(folder), store, {CLIENT: topics})
@@ -53,14 +53,14 @@ async def _endpoint(topics: list[str], max_routes: int) -> AsyncIterator[tuple[s
 
 
 def _config(folder: Path, max_routes: int) -> str:
-    """The path of a file with the option."""
+    """Return the path of a file with the option."""
     path = folder / "ingeborg.toml"
     path.write_text(f"max-routes = {max_routes}\n", encoding="utf-8")
     return str(path)
 
 
 async def _recovered(client: Recoverer, url: str, process: psutil.Process, wanted: set[Message]) -> Took:
-    """One recovery, looked at. ``BenchError``: it was not what was missed."""
+    """Measure one recovery. ``BenchError``: it did not deliver the missed messages."""
     before_s = cpu_s(process)
     recovery = await client.recover(url)
     used_s = cpu_s(process) - before_s
@@ -74,9 +74,9 @@ async def _recovered(client: Recoverer, url: str, process: psutil.Process, wante
 async def recoveries(
     topics: int, missed: int, others: int, other_topics: int, warm: int, max_routes: int = MAX_ROUTES
 ) -> list[Took]:
-    """A client with so many ``topics``, away while one message is kept at ``missed`` of them, and ``others`` at
-    ``other_topics`` that it has not subscribed to: its recovery, and ``warm`` more since the same position.
-    ``max_routes``: of the routing cache."""
+    """Recover a client with this number of ``topics``, away while the endpoint kept one message at ``missed`` topics,
+    and ``others`` at ``other_topics`` without its subscription; and ``warm`` times more from the same position.
+    ``max_routes``: limit of the routing cache."""
     names = [f"topic {number:07}" for number in range(topics)]
     async with _endpoint(names, max_routes) as (url, process):
         client = Recoverer(CLIENT)
@@ -84,7 +84,7 @@ async def recoveries(
         client.go()
         of_client = [message(names[number * topics // missed], number) for number in range(missed)]
         of_others = [message(f"another's {number % other_topics:07}", number) for number in range(others)]
-        # Its messages are among the others, and not behind them.
+        # Its messages are among the others, not behind them.
         step = max(1, len(of_others) // max(1, len(of_client)))
         mixed: list[Message] = []
         for number, own in enumerate(of_client):
@@ -95,7 +95,7 @@ async def recoveries(
 
 
 async def missed(share: float) -> list[Check]:
-    """10,000 topics, a message missed in each."""
+    """Measure 10,000 topics with a missed message in each."""
     topics = max(10, round(10_000 * share))
     took, *more = await recoveries(topics, topics, 0, 1, WARM)
     figure = f"a client with {topics:,} topics, 1 message missed in each"
@@ -107,8 +107,8 @@ async def missed(share: float) -> list[Check]:
 
 
 async def few(share: float) -> list[Check]:
-    """1,000,000 topics, 10 messages missed, 100,000 kept of others: each at a topic of its own, which is worst; and
-    100 at each, beside. *Cold*: hardly any of these topics is in the home's routing cache; *warm*: all are."""
+    """Measure 1,000,000 topics, 10 missed messages, and 100,000 kept messages of other topics: each at its own topic,
+    which is worst; then 100 at each. *Cold*: the home's routing cache has hardly any of these topics; *warm*: all."""
     topics, others = max(100, round(1_000_000 * share)), max(100, round(100_000 * share))
     rows: list[Check] = []
     for other_topics, is_met in ((others, False), (max(1, others // 100), True)):

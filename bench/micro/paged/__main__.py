@@ -4,21 +4,21 @@ Owns: the side channel's commands, and a watch over the loop. Must never: do any
 own parts could not do.
 
 =========== ============================ ==============================================================================
-command     fields                       what is done, and answered
+command     fields                       action and answer
 =========== ============================ ==============================================================================
-``fill``    pages, size                  so many pages of each slot that this endpoint acts for, version 0: ``pages``
-``write``   slot, number, version, size  one page; ``yes`` where this endpoint acts for the slot, else ``home``, a name
+``fill``    pages, size                  make this number of pages in each slot of this endpoint, version 0: ``pages``
+``write``   slot, number, version, size  one page; ``yes`` if this endpoint acts for the slot, else ``home``, a name
 ``remove``  slot, number                 take a page out; answered as ``write``
-``pages``                                of the slots it acts for: slot, number and version, -1 where bytes are wrong
-``digests`` slots                        of these slots: the digest of their pages; an empty one where it does not act
-``seen``    keys                         so many payloads in the table of duplicates, of slots that it acts for
-``homes``   names                        slot -> name of its home, were there just these endpoints
-``told``                                 what the watch has noted, and the endpoint's counters
+``pages``                                slot, number and version of each page in its slots, -1 if bytes are wrong
+``digests`` slots                        the digest of each slot's pages; empty if this endpoint does not act for it
+``seen``    keys                         put this number of payloads of its slots into the table of duplicates
+``homes``   names                        slot -> name of its home, if only these endpoints existed
+``told``                                 the notes of the watch, and the endpoint's counters
 =========== ============================ ==============================================================================
 
-When the process has ended in order, what ``told`` would answer is in a file beside the socket, its name ending in
-``.last``. What the pages were told of their slots is in one ending in ``.told``, a line of JSON each, of all lives:
-it is there after a crash, too.
+After an orderly end, a file next to the socket, with a name that ends in ``.last``, has the answer to ``told``. One
+that ends in ``.told`` has the notices that the pages got about their slots, a line of JSON each, over all lives: it
+survives a crash.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from ingeborg.protocol.options import add_options
 #: Between two looks at the loop, in seconds: 1 % of a core.
 LOOK_S = 0.002
 
-#: A turn that the watch came later than this by, or that took so much of the CPU, is noted. In microseconds.
+#: The watch notes a turn that delayed it by this much, or used this much CPU. In microseconds.
 NOTED_US = 3_000
 
-#: What is noted at most: at the worst a quarter of an hour of nothing but such turns.
+#: The most notes: at worst, a quarter of an hour of nothing else than such turns.
 NOTED_MAX = 300_000
 
-#: Slots or keys that a long command is through with before others have their turn: a millisecond or two.
+#: Slots or keys that a long command processes before others have their turn: a millisecond or two.
 PAGES_AT_ONCE, KEYS_AT_ONCE = 50, 500
 
 _LINE_BYTES_MAX = 1 << 20
@@ -65,8 +65,8 @@ Json = dict[str, Any]
 
 
 class Watch:
-    """What cannot be seen from outside: turns that took long, when slots were let go of, when something was copied,
-    how long connections were not read."""
+    """Notes events that are invisible from outside: long turns, slots that the endpoint released, copies, and
+    connections that it did not read for a while."""
 
     def __init__(self, server: EndpointServer) -> None:
         self._router = server.router
@@ -74,7 +74,7 @@ class Watch:
         self._state: tuple[int, bool] = (-1, False)
         self._acted: set[int] = set()  # slots that this endpoint acted for, at the last look
         self._copies = 0
-        self._paused: dict[Any, int] = {}  # connection -> since when it has not been read
+        self._paused: dict[Any, int] = {}  # connection -> start of its pause
         self._looked_ns = time.monotonic_ns()
         self._busy_ns = time.thread_time_ns()
         self.turns: list[tuple[int, int, int]] = []  # nanoseconds; microseconds late, and of the CPU
@@ -118,7 +118,7 @@ class Process:
     """One endpoint and its side channel."""
 
     def __init__(self, side: Path, *, watched: bool, dials_from: str | None) -> None:
-        """``watched``: keep a watch over the loop. ``dials_from``: the address of its own that it dials from."""
+        """``watched``: keep a watch over the loop. ``dials_from``: its own address for dialling."""
         self._side = side
         self._watched = watched
         self._dials_from = dials_from
@@ -128,16 +128,16 @@ class Process:
         self._opening: asyncio.Task[Any] | None = None
 
     def make(self, *arguments: Any, **options: Any) -> EndpointServer:
-        """The server, with pages; called on the loop."""
+        """Return the server, with pages; called on the loop."""
         if self._dials_from is not None:
             loop: Any = asyncio.get_running_loop()
             loop.create_connection = partial(loop.create_connection, local_addr=(self._dials_from, 0))
         self._server = server = EndpointServer(*arguments, **options, states=[self._pages])
         if self._watched:
             self._watch = Watch(server)
-        self._side.unlink(missing_ok=True)  # of a life before this one, which was killed
+        self._side.unlink(missing_ok=True)  # left by an earlier life that was killed
         opening = asyncio.start_unix_server(self._serve, self._side, limit=_LINE_BYTES_MAX)
-        self._opening = asyncio.get_running_loop().create_task(opening)  # kept, for it has the channel's server
+        self._opening = asyncio.get_running_loop().create_task(opening)  # it holds the channel's server
         return server
 
     def _note(self, told: Told) -> None:
@@ -145,7 +145,7 @@ class Process:
             file.write(orjson.dumps(told) + b"\n")
 
     def leave_word(self) -> None:
-        """The end: what ``told`` would have answered."""
+        """Write, at the end, the answer to ``told``."""
         if self._watch is not None:
             self._side.with_suffix(".last").write_bytes(orjson.dumps(self._told({})))
 
@@ -163,7 +163,7 @@ class Process:
                 writer.write(orjson.dumps(answer) + b"\n")
         writer.close()
 
-    # What it is asked
+    # Its commands
 
     @property
     def _on(self) -> EndpointServer:
@@ -171,9 +171,9 @@ class Process:
         return self._server
 
     def _acts(self, slot: int) -> bool:
-        """May this endpoint act for the slot, just now? As a message of a client would find out."""
+        """Say whether this endpoint may act for the slot now, as a client's message would find out."""
         router = self._on.router
-        router._at(time.monotonic())  # a lease that has lapsed unnoticed is none
+        router._at(time.monotonic())  # a lapsed lease does not count, noticed or not
         return router.members.joined and router.members.table[slot] == router.me.incarnation
 
     def _write(self, command: Json) -> Json:
@@ -268,11 +268,11 @@ _COMMANDS: Mapping[str, Any] = {
 
 
 def main() -> int:
-    """The command. Returns the exit code."""
+    """Run the command. Return the exit code."""
     parser = argparse.ArgumentParser(description="an endpoint that keeps pages with its slots")
     parser.add_argument("--side", type=Path, required=True, metavar="SOCKET")
-    parser.add_argument("--watch", action="store_true", help="note what `told` tells: 1 % of a core")
-    parser.add_argument("--dial-from", metavar="ADDRESS", help="whoever is dialled knows this endpoint by it")
+    parser.add_argument("--watch", action="store_true", help="take the notes that `told` returns: 1 % of a core")
+    parser.add_argument("--dial-from", metavar="ADDRESS", help="the address that its peers see")
     add_options(parser, config.ServeOptions)
     given = vars(parser.parse_args())
     process = Process(given.pop("side"), watched=given.pop("watch"), dials_from=given.pop("dial_from"))

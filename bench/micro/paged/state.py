@@ -1,6 +1,6 @@
-"""Pages as a state of slots, and the log of what the endpoint was told of its slots.
+"""Pages as a state of slots, and the log of notices that the endpoint got about its slots.
 
-Owns: the pages that there are, how they are packed, and the log. Must never: know where a slot goes.
+Owns: the pages, their packing, and the log. Must never: know where a slot goes.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from ingeborg.broker.core.cluster.slots import SlotState
 #: Pages of one chunk: with pages of 4 KiB, 64 KiB.
 PAGES_PER_CHUNK: Final = 16
 
-#: Keys of one slice, at least: those of some slots at once, so that chunks are full.
+#: The fewest keys of one slice: those of some slots at once, so that chunks are full.
 _KEYS_PER_SLICE: Final = 16 * PAGES_PER_CHUNK
 
-#: Slots that are looked at in one slice: some of them may have no pages.
+#: Slots that one slice examines: some may have no pages.
 _SLOTS_PER_SLICE: Final = 1_000
 
-#: Before a page in a chunk: its slot, its number, its length. ``_NONE``: there is no such page any more.
+#: Precedes a page in a chunk: its slot, its number, its length. ``_NONE``: the page is gone.
 _ROW: Final = struct.Struct("<HII")
 _NONE: Final = 0xFFFF_FFFF
 
 
 Told = tuple[int, str, list[int], bool]
-"""What an endpoint was told: nanoseconds, "arrived" or "gone", slots, whole."""
+"""A notice to an endpoint: nanoseconds, "arrived" or "gone", slots, whole."""
 
 
 class Pages(SlotState):
-    """One endpoint's. ``of``: slot -> number -> page. ``note``: is given all that is ``told``, too."""
+    """The pages of one endpoint. ``of``: slot -> number -> page. ``note`` also gets every notice in ``told``."""
 
     def __init__(self, note: Callable[[Told], None] = lambda told: None) -> None:
         super().__init__("bench pages", PAGES_PER_CHUNK)
@@ -40,7 +40,7 @@ class Pages(SlotState):
         self.told: list[Told] = []
 
     def put(self, slot: int, number: int, page: bytes | None) -> None:
-        """A page of the slot; ``None``: there is none any more."""
+        """Set a page of the slot; ``None`` removes it."""
         if page is not None:
             self.of.setdefault(slot, {})[number] = page
         elif slot in self.of:

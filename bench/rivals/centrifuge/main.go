@@ -1,6 +1,6 @@
 // The Centrifuge library as a server: in memory, without tokens, on loopback, at `-port` (0, the default: a free one).
 // It prints `ready at URL`, as the project's own servers do, and ends by SIGTERM. Every setting is the library's
-// default, but that anybody may connect, subscribe to every channel and publish to it, and what says so below.
+// default, except that anybody may connect, subscribe to every channel and publish to it, and where noted below.
 package main
 
 import (
@@ -22,7 +22,7 @@ const (
 	clientChannelsMax = 1<<21 + 1<<16
 	// Bytes of a channel's name, by default 255: a topic has 1,024.
 	channelBytesMax = 1024
-	// Bytes of a client's message, by default 64 KiB: less than the largest payload with its topic takes. As NATS's.
+	// Bytes of a client's message, by default 64 KiB: less than the largest payload with its topic takes. As for NATS.
 	messageBytesMax = 1 << 20
 	// Slow receivers get time, not infinity, as the other servers give it: a Python receiver may stall for seconds at the
 	// greatest rate. Bytes that wait for a client, by default 1 MiB, and how long a write may take, by default 1 s.
@@ -34,7 +34,7 @@ func main() {
 	port := flag.Int("port", 0, "where it listens; 0: a free one")
 	flag.Parse()
 	node, err := centrifuge.New(centrifuge.Config{
-		// A client is told the program's version when it connects: the library's, for that is what is looked at.
+		// A client gets the program's version when it connects: the library's, since the library is under test.
 		Version:            release(),
 		ClientChannelLimit: clientChannelsMax,
 		ChannelMaxLength:   channelBytesMax,

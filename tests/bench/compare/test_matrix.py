@@ -79,7 +79,7 @@ def test_every_system_is_one_that_can_be_started_and_loaded() -> None:
         ('skip = ["traffic"]', "lines = true", "serve, store and lines are this broker's, not kafka's"),
         ('serve = ["--routing", "lookup"]', 'lines = "yes"', "systems.ours: lines has to be true or false, not 'yes'"),
         ('serve = ["--routing", "lookup"]', "lines = 1", "systems.ours: lines has to be true or false, not 1"),
-        ('serve = ["--routing", "lookup"]', 'dedup = ["traffic"]', "this broker drops duplicates by itself"),
+        ('serve = ["--routing", "lookup"]', 'dedup = ["traffic"]', "this broker already drops duplicates"),
         ("processes = 2", "time_limit_s = 0", "time_limit_s has to be above 0"),
         ("processes = 2", "processes = true", "processes has to be of type int, not True"),
         ("[systems.ours]", "[systems.'our s']", "a name has letters, digits and - only"),

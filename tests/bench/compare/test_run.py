@@ -237,7 +237,7 @@ def test_a_system_is_named_by_its_set_up_its_release_and_the_year_of_that(
 
 def test_a_comparison_without_a_result_has_failed(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(servers.RIAK_VARIABLE, raising=False)
-    with pytest.raises(BenchError, match="no run has brought anything"):
+    with pytest.raises(BenchError, match="no run has produced anything"):
         of(file, tmp_path / "out", "--only", "cluster")
 
 

@@ -259,9 +259,9 @@ def test_no_changed_byte_is_taken_for_a_figure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"delivered": 1.5}, "table seconds: 1.5 is not of the kind of column delivered"),
-        ({"delivered": True}, "table seconds: True is not of the kind of column delivered"),
-        ({"p50_ns": "5"}, "table seconds: '5' is not of the kind of column p50_ns"),
+        ({"delivered": 1.5}, "table seconds: 1.5 does not have the type of column delivered"),
+        ({"delivered": True}, "table seconds: True does not have the type of column delivered"),
+        ({"p50_ns": "5"}, "table seconds: '5' does not have the type of column p50_ns"),
         ({"delivered": 2**63}, "does not fit its column"),
         ({"run": "another"}, "table seconds has rows of run 'another', which the document does not list"),
         ({"second": None}, "table seconds: rows that cannot be put in order"),

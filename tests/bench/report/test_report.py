@@ -171,7 +171,7 @@ def test_a_run_of_traffic_shows_its_search_and_the_sustained_rate() -> None:
         "At the greatest sustained rate, 4,000/s offered.",
         "offered",
         "breach: p99 160 ms above 50 ms; too late by half to be a stall",
-        "Greatest sustained rate, and latency there and at half of it",
+        "Greatest sustained rate, with its latency, and latency at half that rate",
         "One latency limit for all systems: p99 within 50.0 ms.",
         "Then and now: the thesis's traffic benchmark of 2014",
     ):

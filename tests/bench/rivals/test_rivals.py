@@ -315,7 +315,7 @@ def test_somebody_elses_answer_on_the_port_is_not_taken_for_ours(
     with socket.create_server((servers.LOOPBACK, 0)) as other:
         port = other.getsockname()[1]
         monkeypatch.setattr(lifecycle, "_free_ports", lambda _count: [port])
-        with pytest.raises(rivals.RivalError, match="is another program"):
+        with pytest.raises(rivals.RivalError, match="another program answers"):
             rivals.up("redis", tmp_path)
 
 

@@ -212,7 +212,7 @@ def _break(run: Path, how: str) -> None:
         ("phase of no kind", ["phases.csv, line 2: unknown kind", "party"]),
         ("header of version 1", ["machine.csv, line 1: the header of machine must be", "'at_ns,source,cpu_s'"]),
         ("process of no role", ["machine.csv, line 2: unknown role", "cook"]),
-        ("a row where the header belongs", ["events-001-0000.csv, line 1", "not a row of it"]),
+        ("a row where the header belongs", ["events-001-0000.csv, line 1", "not a data row"]),
         ("wrong type", ["run.json", "'started_ns' must be an integer"]),
         ("beyond all clocks", ["run.json", "'started_ns' must be a time in ns, not 1000"]),
         ("no date", ["run.json", "'started_unix_ms' must be an integer, not 'today'"]),

@@ -53,8 +53,8 @@ def test_many_runs_are_the_tables_of_the_comparison() -> None:
     for shown in (summary.terminal(document), summary.markdown(document)):
         for said in (
             "Goals by system",
-            "Greatest sustained rate, and latency there and at half of it",
-            "What a delivered message costs",
+            "Greatest sustained rate, with its latency, and latency at half that rate",
+            "The cost of a delivered message",
             "How far each system came, and ratios",
             "Produce rate over N topics",
             "Then and now",

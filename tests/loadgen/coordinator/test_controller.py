@@ -210,7 +210,7 @@ def test_silence_is_no_success() -> None:
 
     made = search(run)
     assert made.result.rate_per_s is None
-    assert "nothing was to be delivered" in made.result.text
+    assert "no deliveries were due" in made.result.text
 
 
 def test_a_system_that_is_always_too_slow_has_no_rate() -> None:
@@ -341,7 +341,7 @@ def test_a_half_that_breaches_is_said_and_changes_nothing() -> None:
 
     made = search(run)
     assert made.result.rate_per_s == pytest.approx(4_000, rel=0.05)
-    assert "at half of it: breach: p99 60 ms above 50 ms" in made.result.text
+    assert "at half of this rate: breach: p99 60 ms above 50 ms" in made.result.text
 
 
 def test_no_step_follows_an_overload_before_it_has_drained() -> None:

@@ -394,7 +394,7 @@ async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker
         ("radio --system nats --url nats://127.0.0.1:9 --subscribed", 2, "nats's subscriptions do not outlive"),
         ("radio --url ws://127.0.0.1:9 --duration-s 0", 2, "duration_s has to be at least 1"),
         ("radio --url ws://127.0.0.1:9 --stations many", 2, "--stations has to be a whole number, not 'many'"),
-        ("traffic --url ws://127.0.0.1:9 --dedup redis://127.0.0.1:9", 2, "drops duplicates by itself"),
+        ("traffic --url ws://127.0.0.1:9 --dedup redis://127.0.0.1:9", 2, "already drops duplicates"),
         ("traffic --url nats://127.0.0.1:9 --system nats --lines", 2, "--lines: nats has no such thing; only ingeborg"),
         (
             "traffic --url nats://127.0.0.1:9 --system nats --metrics-url ws://127.0.0.1:9",
