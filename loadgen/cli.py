@@ -141,8 +141,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "preview",
         help="say what a replay of a now-playing log would send, without a server",
-        description="Read the log, draw the workload that `loadgen replay` makes of it, print what it would send, and "
-        "reject what it would reject. This needs no server.",
+        description="Read the log, draw the workload that `loadgen replay` makes from it, print what it would send, "
+        "and reject what it would reject. This needs no server.",
     )
     _log(command)
     command.add_argument("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")

@@ -28,7 +28,7 @@ from .model import Check, show
 
 #: As long as a notification of the other budgets.
 MESSAGE = b"x" * 230
-#: Messages under way; when half of them are back, the client writes as many again at once.
+#: Messages under way; when half are back, the client writes as many again at once.
 WINDOW = 64
 #: A turn takes some seconds, and one of several can be disturbed.
 TURNS, TURN_S = 5, 1.5

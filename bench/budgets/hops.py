@@ -36,7 +36,7 @@ from .model import Check, measured, show
 
 ROUNDS = 3
 
-#: Few topics, so that no cache is too small; messages of a run: some seconds of them.
+#: Few topics, so that no cache is too small; messages of a run: some seconds' worth.
 TOPICS, MESSAGES = 2_048, 200_000
 #: Microseconds of both sides together.
 HOP_US = 15.0

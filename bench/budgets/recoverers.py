@@ -3,8 +3,8 @@
 Owns: the extent of a recovery: from `listen` to `recovered`, with all frames in between. Must never: parse a message
 while a time is taken.
 
-A client here is a hundred lines, and no ``OutgoingSocket``: ten thousand of those take a core ten seconds to connect,
-and the measurement is about the endpoint. It understands whole text frames, pings and a close, no more.
+A client here is a hundred lines, and no ``OutgoingSocket``: ten thousand outgoing sockets take a core ten seconds to
+connect, and the measurement is about the endpoint. It understands whole text frames, pings and a close, no more.
 """
 
 from __future__ import annotations

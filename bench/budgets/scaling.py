@@ -74,7 +74,7 @@ def holders_expected(endpoints: int, fanout: int) -> float:
 
 
 def forwards_expected(endpoints: int, fanout: int) -> float:
-    """Those of them that are not the topic's home, which is a random endpoint."""
+    """Subscribers at endpoints other than the topic's home, which is a random endpoint."""
     return holders_expected(endpoints, fanout) * (endpoints - 1) / endpoints
 
 
@@ -464,7 +464,7 @@ def _show_measured(found: dict[int, Found], costs: dict[str, Costs]) -> None:
 
 def _show_growth(found: dict[int, Found], costs: dict[str, Costs], idle: Line, listen: Line) -> None:
     for name, values, fitted, unit in (
-        ("idle", [one.idle * 100 for one in found.values()], idle, "% of a core for each endpoint"),
+        ("idle", [one.idle * 100 for one in found.values()], idle, "percent of a core for each endpoint"),
         ("listen", [one.listen_us for one in found.values()], listen, "us of all endpoints for each"),
     ):
         scale = 100 if name == "idle" else 1

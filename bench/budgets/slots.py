@@ -5,7 +5,7 @@
 Endpoints in their own processes, over one embedded store, each with pages in addition to the product's contents
 (`ingeborg.bench.micro.paged`). A minute and a half of an idle machine.
 
-Pages: two endpoints have all of them, a third joins, then the first leaves in order. Publishers at every endpoint send
+Pages: two endpoints have all pages, a third joins, then the first leaves in order. Publishers at every endpoint send
 600 messages a second with `ack`, and 200 pages a second change. A slot is without a home from its home's last action
 for it until the next home learns that it may act: both processes report when. At the end, a digest of each slot
 compares the pages with their last writes.
@@ -154,9 +154,9 @@ def move(told: Iterable[Json], since_ns: int, until_ns: int) -> Move:
 
 class Pages(NamedTuple):
     """``before``, ``joining``, ``leaving``: messages due in these times, of publishers that stay where they are;
-    ``going``: of those at the leaving endpoint, while it leaves; ``moves``: the two; ``moved_mib``: sent in copies, by
-    each; ``resent``: messages without a reply when their endpoint went, and sent again; ``unheard``: messages that a
-    subscriber did not get; ``paused_ms``: of each time a connection was not read."""
+    ``going``: of publishers at the leaving endpoint, while it leaves; ``moves``: both moves; ``moved_mib``: sent in
+    copies, by each; ``resent``: messages without a reply when their endpoint went, and sent again; ``unheard``:
+    messages that a subscriber did not get; ``paused_ms``: the length of each pause of a connection."""
 
     before: list[Sent]
     joining: list[Sent]
@@ -344,7 +344,7 @@ def checks_of_pages(found: Pages) -> list[Check]:
         rows.append(Check(figure, f"at most {HOMELESS_MS:g} ms", text, one.without_ms <= HOMELESS_MS))
         moving = [message for message in sent if message.slot in one.slots]
         others = [message for message in sent if message.slot not in one.slots]
-        going = f"; of publishers that have to move {_latency(found.going)}" if sent is found.leaving else ""
+        going = f"; for publishers that have to move {_latency(found.going)}" if sent is found.leaving else ""
         text = f"{_latency(moving)}; to others {_latency(others)}; before {_latency(found.before)}{going}"
         goal = f"at most {HOMELESS_MS:g} ms"
         is_met = bool(moving) and percentile(moving, 1.0) <= HOMELESS_MS

@@ -22,11 +22,11 @@ from ingeborg.bench.drift.clients import Client, NotThere
 from ingeborg.bench.errors import BenchError
 
 Go = Callable[[int], Awaitable[int]]
-"""Told how often to do it; returns how often it was done."""
+"""Takes the number of repetitions; returns how many it did."""
 
 
 async def _nothing(count: int) -> int:
-    """Nothing has to be there first."""
+    """Prepare nothing."""
     return count
 
 
@@ -40,11 +40,11 @@ class Doing(NamedTuple):
 Script = Callable[[Sequence[str]], AbstractAsyncContextManager[Doing]]
 """Given the URLs of the endpoints; the last one has the subscribers."""
 
-#: Topics that are published to in turn.
+#: Topics for publishes in turn.
 TOPICS = 50
-#: Of a payload, in bytes, or a little more.
+#: Bytes of a payload, or a little more.
 PAYLOAD_BYTES = 200
-#: A time that publishers claim, in Unix milliseconds.
+#: The timestamp of publishers, in Unix milliseconds.
 TIMESTAMP_MS = 1_700_000_000_000
 
 
@@ -70,7 +70,7 @@ class Setting(NamedTuple):
 
 
 def topics(prefix: str) -> list[str]:
-    """Some, of a case's own: nobody else subscribes to them."""
+    """Return some topics of a case's own: no other client subscribes to them."""
     return [f"{prefix} station/{number}" for number in range(TOPICS)]
 
 
@@ -80,7 +80,7 @@ class Publisher(Client):
     number = 0
 
     def publish(self, topic: str, **fields: object) -> bytes:
-        """The next message."""
+        """Return the next message's frame."""
         self.number += 1
         payload = f"{topic}: track {self.number:07} ".ljust(PAYLOAD_BYTES, "x")
         return self.frame("publish", topic=topic, payload=payload, timestamp=TIMESTAMP_MS + self.number, **fields)
@@ -125,15 +125,15 @@ def publishing(name: str, burst: int, *, ack: bool = False, subscribers: int = 1
 
 
 def accepted(replies: Sequence[bytes], word: bytes = b'"success"') -> None:
-    """``BenchError``: one of these does not have the word."""
+    """Check that each reply has the word. ``BenchError``: one does not."""
     for reply in replies:
         if word not in reply:
-            raise BenchError(f"the endpoint's reply is another than expected: {reply[:200]!r}")
+            raise BenchError(f"the endpoint's reply is not the expected one: {reply[:200]!r}")
 
 
 @asynccontextmanager
 async def duplicates(urls: Sequence[str]) -> AsyncIterator[Doing]:
-    """One message, again and again. Each reply has to say that it was a duplicate."""
+    """Publish one message again and again. Each reply has to say that it was a duplicate."""
     async with AsyncExitStack() as stack:
         [name] = topics("duplicates")[:1]
         await listeners(stack, urls[-1], "duplicates", [name], 1)
@@ -151,13 +151,13 @@ async def duplicates(urls: Sequence[str]) -> AsyncIterator[Doing]:
         yield Doing(go)
 
 
-#: Topics that a ``misses`` has in store: more than are warmed up and counted.
+#: Fresh topics of ``misses``: more than the warm-up and the counted windows use.
 FRESH_TOPICS = 2_000
 
 
 @asynccontextmanager
 async def misses(urls: Sequence[str]) -> AsyncIterator[Doing]:
-    """Publishes to topics that the endpoint has not had a message of, each with one subscriber."""
+    """Publish to topics of which the endpoint has had no message, each with one subscriber."""
     async with AsyncExitStack() as stack:
         names = [f"fresh station/{number}" for number in range(FRESH_TOPICS)]
         [heard] = await listeners(stack, urls[-1], "misses", names, 1)
@@ -189,19 +189,19 @@ async def commands(urls: Sequence[str], send: Callable[[Client, int], Awaitable[
 
 
 def listen(client: Client, number: int) -> Awaitable[object]:
-    """A client that has never listened begins to."""
+    """Let a client listen that has never listened."""
     client.name = f"listening {number:06}"
     return client.ok("listen")
 
 
 def subscribe(client: Client, number: int) -> Awaitable[object]:
-    """The client subscribes to a topic that nobody has subscribed to."""
+    """Subscribe the client to a topic without subscribers."""
     return client.ok("subscribe", topic=f"some artist - song {number:06}")
 
 
 @asynccontextmanager
 async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
-    """A client that was away comes back with its position; an action is a message that it had missed."""
+    """Bring an absent client back with its position; an action is a message that it had missed."""
     async with AsyncExitStack() as stack:
         names = topics("recoveries")
         publisher = await stack.enter_async_context(await Publisher("recoveries publisher").open(urls[0]))
@@ -230,12 +230,12 @@ async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
 
 #: The client that recovers, and for how many seconds the messages are kept: for longer than a run takes.
 RECOVERER, KEEP_S = "recoverer", 3_600
-#: How long endpoints of a former commit may take until all of them keep messages, in seconds, and between two looks.
+#: Seconds that endpoints of a former commit have until all keep messages, and seconds between two looks.
 AGREED_S, AGAIN_S = 60.0, 0.5
 
 
 async def _first_position(url: str, names: Sequence[str]) -> str:
-    """Of the client that will recover, which listens for the first time and subscribes."""
+    """Let the client that will recover listen for the first time and subscribe; return its position."""
     async with await Client(RECOVERER).open(url) as client:
         deadline = time.monotonic() + AGREED_S
         reply = await client.ask("listen", recover=True)
@@ -249,7 +249,7 @@ async def _first_position(url: str, names: Sequence[str]) -> str:
 
 
 async def _position(client: Client, mark: bytes) -> str:
-    """The position in the next message that has this mark. ``BenchError``: there was a gap."""
+    """Return the position in the next message with this mark. ``BenchError``: there was a gap."""
     while mark not in (message := await client.word()):
         if b'"gap"' in message:
             raise BenchError(f"{client.name}: the endpoint says {message[:200]!r}")
@@ -257,7 +257,7 @@ async def _position(client: Client, mark: bytes) -> str:
 
 
 def afterwards(script: Script, quiet_s: float) -> Script:
-    """The work that a script leaves for later: it is counted for ``quiet_s`` seconds in which no client sends."""
+    """Count the work that a script leaves for later, in ``quiet_s`` seconds in which no client sends."""
 
     @asynccontextmanager
     async def later(urls: Sequence[str]) -> AsyncIterator[Doing]:

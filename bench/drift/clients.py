@@ -16,7 +16,7 @@ from ingeborg.bench.budgets.light import dial
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
-#: For all that one chunk leads to, in seconds: milliseconds, but under valgrind, on a machine that others use.
+#: The longest wait for everything that a chunk leads to, in seconds: milliseconds, but under valgrind and other load.
 PATIENCE_S = 120.0
 
 
@@ -25,8 +25,8 @@ class NotThere(BenchError):
 
 
 class Client:
-    """One connection, and one client on it. ``notes``: how many notifications came. ``replies``: those that nobody has
-    taken yet. ``words``: likewise all other messages, as positions and gaps."""
+    """One connection, and one client on it. ``notes``: how many notifications came. ``replies``: replies not taken yet.
+    ``words``: likewise all other messages, such as positions and gaps."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """The connection ends."""
+        """End the connection."""
         if self._socket is not None:
             await self._socket.end()
             self._socket = None
@@ -63,11 +63,11 @@ class Client:
         self._came.set()
 
     def frame(self, command: str, **fields: Any) -> bytes:
-        """A command of this client's."""
+        """Return the frame of a command from this client."""
         return orjson.dumps({"command": command, "client_id": self.name, **fields})
 
     def send(self, *frames: bytes) -> None:
-        """All in one chunk."""
+        """Send the frames in one chunk."""
         assert self._socket is not None, "not connected"
         self._socket.write(*frames)
 
@@ -85,7 +85,7 @@ class Client:
         return taken
 
     async def word(self) -> bytes:
-        """The next message that is neither a reply nor a notification. ``BenchError``: it did not come in time."""
+        """Return the next message that is no reply and no notification. ``BenchError``: it did not come in time."""
         await self._wait(lambda: bool(self.words))
         return self.words.pop(0)
 
@@ -102,14 +102,14 @@ class Client:
             ) from None
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """Send a command, and wait for its reply, whatever it is."""
+        """Send a command; return its reply, good or bad."""
         self.send(self.frame(command, **fields))
         [reply] = await self.until(replies=1)
         found: dict[str, Any] = orjson.loads(reply)
         return found
 
     async def ok(self, command: str, **fields: Any) -> dict[str, Any]:
-        """The same; ``BenchError``: it was refused."""
+        """The same; ``BenchError``: the endpoint refused it."""
         reply = await self.ask(command, **fields)
         if reply.get("result") != "success":
             raise BenchError(f"{self.name}: {command} was refused: {reply}")

@@ -16,9 +16,9 @@ from ingeborg.bench.drift import counted, counting, report, timing, trees
 from ingeborg.bench.drift.ratio import CONFIDENCE, PAIRS_MIN
 from ingeborg.bench.errors import BenchError, UsageError
 
-#: The repository, which has to be there: this measures what is not installed.
+#: The repository, which must exist: the measured code is not installed.
 ROOT = Path(__file__).resolve().parents[2]
-#: Below it: builds, by what they are made of.
+#: Below it: builds, by a hash of their sources.
 KEPT = Path("build", "drift")
 
 #: All later work together is held to this commit (docs/compiled.md says by how much). A change that mends a broken
@@ -39,7 +39,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "drift",
         help="has the cost of a message changed since a commit?",
         description="Build an endpoint of a commit and one of the working tree, count the instructions of each "
-        "under valgrind, and print both with their ratio, and the functions that a difference is in. Other load does "
+        "under valgrind, and print both with their ratio, and the functions behind a difference. Other load does "
         "not matter. With --timing: the CPU time of each, by turns, with the bounds of the ratio "
         f"({CONFIDENCE:.0%}); half an hour of an idle machine. Exit code 1: something is dearer than the budget.",
     )
@@ -71,17 +71,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("--core", action="store_true", help="count the core alone, and start no endpoints: a minute")
     command.add_argument("--timing", action="store_true", help="take times, and count no instructions")
     command.add_argument(
-        "--pairs", type=int, default=timing.PAIRS, metavar="N", help="of times: turns of each (default: %(default)s)"
+        "--pairs", type=int, default=timing.PAIRS, metavar="N", help="for --timing: turns (default: %(default)s)"
     )
     command.add_argument(
         "--seconds",
         type=float,
         default=timing.SECONDS,
         metavar="S",
-        help="of times: of publishing in a turn, for each of four numbers of subscribers (default: %(default)g)",
+        help="for --timing: publishing in a turn, for each of four numbers of subscribers (default: %(default)g)",
     )
     command.add_argument(
-        "--interpreted", action="store_true", help="of times: compare the interpreted forms, not the compiled"
+        "--interpreted", action="store_true", help="for --timing: compare the interpreted forms, not the compiled"
     )
     command.set_defaults(command=_drift)
 
@@ -90,9 +90,9 @@ def _drift(options: argparse.Namespace) -> int:
     if not PAIRS_MIN <= options.pairs <= timing.PAIRS_MAX:
         raise UsageError(f"--pairs has to be from {PAIRS_MIN} to {timing.PAIRS_MAX}")
     if not 0 < options.seconds <= timing.SECONDS_MAX:
-        raise UsageError(f"--seconds has to be over 0, and {timing.SECONDS_MAX:g} at most")
+        raise UsageError(f"--seconds has to be above 0 and at most {timing.SECONDS_MAX:g}")
     if options.interpreted and not options.timing:
-        raise UsageError("--interpreted goes with --timing: instructions are counted of compiled endpoints")
+        raise UsageError("--interpreted goes with --timing: valgrind counts compiled endpoints only")
     if not (ROOT / ".git").exists():
         raise BenchError(f"{ROOT} is no git repository: commits are compared in one")
     base = trees.commit(ROOT, options.base)
@@ -106,7 +106,7 @@ def _drift(options: argparse.Namespace) -> int:
         trees.of_working_tree(ROOT, sides["here"])
         same = not options.timing and not options.twice and trees.same_code(*sides.values())
         if same:
-            print("The code that runs is the same in both: it is counted once (--twice: once for each).")
+            print("Both trees run the same code: it is counted once (--twice: once for each).")
             del sides["base"]
         if not options.interpreted:
             for name, tree in sides.items():

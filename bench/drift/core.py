@@ -19,7 +19,7 @@ from ingeborg.bench.drift.trace import Segment
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.starting import Child, awaited
 
-#: Below a tree: what replays a trace through its router.
+#: The file in a tree that replays a trace through its router.
 REPLAY = Path("bench", "micro", "replay.py")
 #: Ours, for a tree that has none; it has worked with all routers since the first compiled one.
 OURS = Path(__file__).parents[1] / "micro" / "replay.py"
@@ -62,8 +62,8 @@ async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
 
 
 def doors(tree: Path) -> list[str]:
-    """The names of the functions that are the doors of a compiled tree. Of two patterns that begin alike callgrind
-    knows one only, so it is given names.
+    """Return the names of the functions that are the doors of a compiled tree. Callgrind knows only one of two patterns
+    that begin alike, so it gets full names.
 
     Raises:
         BenchError: there are none.
@@ -78,7 +78,7 @@ def doors(tree: Path) -> list[str]:
 
 
 def _started(name: str, tree: Path, folder: Path) -> tuple[Child, Path, Path]:
-    """A replay; where callgrind writes, and where the replay says what it did."""
+    """Start a replay; return it, the file of callgrind, and the file of the replay's own report."""
     folder.mkdir(parents=True)
     script, out, said = folder / "trace.json", folder / "callgrind", folder / "said"
     script.write_text(trace.text(), encoding="utf-8")
@@ -95,7 +95,7 @@ def _started(name: str, tree: Path, folder: Path) -> tuple[Child, Path, Path]:
 
 
 def counted(segments: Sequence[Segment], out: Path, said: Path, name: str) -> list[Figure]:
-    """The figures of the segments. Their files are numbered, and the first file is of the time before all segments.
+    """Return the figures of the segments. Their files are numbered, and the first file covers the time before them.
 
     Raises:
         BenchError: a segment had other frames for clients than the trace says, or a file is not there.

@@ -46,7 +46,7 @@ def valgrind() -> list[str]:
     """
     if shutil.which("valgrind") is None or shutil.which("vgdb") is None:
         raise BenchError(
-            "valgrind is not installed, which counts instructions: make test-tools installs it (Debian's package "
+            "valgrind, which counts instructions, is not installed: make test-tools installs it (Debian's package "
             "valgrind). Without it, `bench drift --timing` takes times, on a quiet machine"
         )
     return [*_fixed_addresses(), "valgrind", "--tool=callgrind"]
@@ -54,7 +54,7 @@ def valgrind() -> list[str]:
 
 @functools.cache
 def _fixed_addresses() -> tuple[str, ...]:
-    """The beginning of a command line that has the kernel draw no random addresses. It is empty where the kernel
+    """Return the beginning of a command line that turns the kernel's random addresses off. It is empty if the kernel
     refuses that, as in some containers; valgrind itself places most of a program at the same addresses."""
     command = ("setarch", platform.machine(), "-R")
     try:
@@ -65,7 +65,7 @@ def _fixed_addresses() -> tuple[str, ...]:
 
 
 def variables(tree: Path) -> dict[str, str]:
-    """The environment of a program of this tree: compiled, and with one seed for all hashes."""
+    """Return the environment of a program of this tree: compiled, and with one seed for all hashes."""
     return environment(
         {
             "PYTHONPATH": str(tree),
@@ -79,7 +79,7 @@ def variables(tree: Path) -> dict[str, str]:
 
 
 class Counted:
-    """An endpoint under callgrind. ``start`` it first; ``end`` it whatever happens."""
+    """An endpoint under callgrind. ``start`` it first; ``end`` it in any case."""
 
     def __init__(
         self, name: str, tree: Path, folder: Path, options: Sequence[str], settings: Mapping[str, str]
@@ -107,7 +107,7 @@ class Counted:
             "--instr-atstart=no",
             f"--callgrind-out-file={self._out}",
             f"--vgdb-prefix={self._folder / 'vgdb'}",
-            # -P: Python does not look for modules in the folder it is started from, perhaps that of another tree.
+            # -P: Python does not look for modules in its start folder, which may belong to another tree.
             *(sys.executable, "-P", str(LAUNCHER), self._folder.name, "ingeborg.broker.command.cli"),
             *("serve", "--name", self._folder.name, "--port", "0"),
             *self._options,
@@ -145,7 +145,7 @@ class Counted:
         await asyncio.to_thread(_controlled, command, self._child)
 
     async def end(self) -> None:
-        """It does not run afterwards."""
+        """End the endpoint."""
         if self._child is not None:
             await awaited(self._child.end())
 
@@ -161,7 +161,7 @@ def _controlled(command: Sequence[str], child: Child) -> None:
 
 
 def read(path: Path) -> Profile:
-    """Read a profile and remove its file. ``BenchError``: the file is not there, or not whole."""
+    """Read a profile and remove its file. ``BenchError``: the file is missing or incomplete."""
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             return without_luck(profile.read(lines))

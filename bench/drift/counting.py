@@ -28,14 +28,14 @@ async def count(
     Args:
         sides: compiled trees: ``base`` and ``here``, or ``here`` alone, which is then both.
         folder: for files.
-        say: told of progress, a line at a time.
+        say: gets each line of progress.
         core_only: start no endpoints.
 
     Returns:
         For each heading its figures of both.
 
     Raises:
-        BenchError: something did not start, did not do what it was asked, or was not counted.
+        BenchError: a program did not start, did not do its task, or was not counted.
     """
     base, here = ("base" if "base" in sides else "here"), "here"
     cores = dict(
@@ -54,7 +54,7 @@ async def count(
 
 
 async def together(all_of: Sequence[Awaitable[T]]) -> list[T]:
-    """All at once; where one fails the others are ended before that is said."""
+    """Run all at once; if one fails, end the others before raising its error."""
     tasks = [asyncio.ensure_future(each) for each in all_of]
     try:
         return await asyncio.gather(*tasks)

@@ -1,6 +1,6 @@
-"""Figures: what a message costs, in instructions, and in which functions.
+"""Figures: the cost of a message in instructions, in all and by function.
 
-Owns: the records, and those figures that are made of others. Must never: count.
+Owns: the records, and the figures derived from others. Must never: count.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Pair(NamedTuple):
 
 
 def pairs(base: Sequence[Figure | None], here: Sequence[Figure | None], names: Sequence[str]) -> list[Pair]:
-    """Side by side; all three are in one order."""
+    """Pair the figures of both trees; all three arguments have the same order."""
     return [Pair(name, one, other) for name, one, other in zip(names, base, here, strict=True)]
 
 
 def difference(name: str, more: Figure | None, less: Figure | None, by: float = 1.0) -> Figure | None:
-    """Subtract ``less`` from ``more``, and divide by ``by``; ``None`` where one of the two is not there."""
+    """Subtract ``less`` from ``more``, and divide by ``by``; ``None`` if one of the two is missing."""
     if more is None or less is None:
         return None
     functions = {**more.own, **less.own}
@@ -68,5 +68,5 @@ def difference(name: str, more: Figure | None, less: Figure | None, by: float = 
 
 
 def plus(figure: Figure, each: float) -> Figure:
-    """The figure with more instructions."""
+    """Return the figure with more instructions."""
     return figure._replace(each=figure.each + each)

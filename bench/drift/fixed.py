@@ -1,4 +1,4 @@
-"""Run a module as `python -m` does, by a clock that can be slowed down, and with no chance left in it.
+"""Run a module as `python -m` does, but with a clock that can be slowed down, and without any chance.
 
     python fixed.py SEED MODULE [ARGUMENT …]
 
@@ -27,9 +27,9 @@ from typing import Any
 
 import uvloop
 
-#: So many that ticks come when they are due, also on a busy machine.
+#: Ticks come when they are due, also on a busy machine.
 AT_REST = 4.0
-#: So many that a tick, which comes after a tenth of a second, hardly ever comes while messages are counted.
+#: A tick, due after a tenth of a second, hardly ever comes while messages are counted.
 AT_WORK = 1_000.0
 
 

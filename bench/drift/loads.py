@@ -1,6 +1,6 @@
-"""What a publish, a delivery, a `listen` and a `subscribe` cost an endpoint.
+"""The costs of a publish, a delivery, a `listen` and a `subscribe` in an endpoint.
 
-Owns: the loads. Must never: load more than this machine carries with a core to spare, or count what starting costs.
+Owns: the loads. Must never: load more than this machine carries with a core to spare, or count the start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ingeborg.bench.budgets.light import TIMEOUT_S, cpu_s, dial
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
-#: Commands of each kind, all of them sent at once, by one client each.
+#: Commands of each kind, all sent at once, by one client each.
 LISTENS, SUBSCRIBES = 10_000, 10_000
 
 FIGURES = {
@@ -25,11 +25,11 @@ FIGURES = {
     "listen": "listen",
     "subscribe": "subscribe to a topic",
 }
-"""What is measured, in words."""
+"""The measured figures, in words."""
 
 
 async def measure(url: str, process: psutil.Process, seconds: float) -> Mapping[str, float]:
-    """CPU microseconds of each of ``FIGURES``. ``seconds``: of load for each number of subscribers."""
+    """Return CPU microseconds of each of ``FIGURES``. ``seconds``: of load for each number of subscribers."""
     listen = await _commands(url, process, [_listen(number) for number in range(LISTENS)])
     subscribe = await _commands(url, process, [_subscribe(number) for number in range(SUBSCRIBES)])
     costs = {}
@@ -49,7 +49,7 @@ def _subscribe(number: int) -> bytes:
 
 
 async def _commands(url: str, process: psutil.Process, frames: list[bytes]) -> float:
-    """CPU microseconds of one of these, sent over one connection; all have to succeed."""
+    """Return CPU microseconds of one frame; all go over one connection, and all have to succeed."""
     answered = 0
     over = asyncio.get_running_loop().create_future()
 

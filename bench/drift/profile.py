@@ -1,6 +1,6 @@
-"""Callgrind's files: instructions by function, and how often each function was called.
+"""Callgrind's files: instructions by function, and the number of calls of each function.
 
-Owns: their reading, and the names of functions for people. Must never: run anything.
+Owns: reading them, and readable names of functions. Must never: run anything.
 
 A file of callgrind's consists of lines. ``fn=`` names the function that the next lines belong to. ``cfn=`` and
 ``calls=`` announce a call, and the line behind them has all that the call cost. Any other line has a position and its
@@ -39,7 +39,7 @@ class Profile(NamedTuple):
 
 
 def read(lines: Iterable[str]) -> Profile:
-    """The profile that a file of callgrind's has.
+    """Return the profile in a file of callgrind's.
 
     Args:
         lines: of the file, with one event that is counted (instructions) and positions by line.
@@ -48,13 +48,13 @@ def read(lines: Iterable[str]) -> Profile:
         The profile; the levels of a recursion, and the parts of a function that was split, are one.
 
     Raises:
-        BenchError: the file is none of callgrind's, or was cut short.
+        BenchError: the file is not from callgrind, or was cut short.
     """
     reading = _Reading()
     for line in lines:
         reading.line(line)
     if not reading.whole:
-        raise BenchError("callgrind's file is not whole")
+        raise BenchError("callgrind's file is incomplete")
     return Profile(sum(reading.own.values()), reading.own, reading.calls, reading.within)
 
 
@@ -66,13 +66,13 @@ class _Reading:
         self.calls: Counter[str] = Counter()
         self.within: Counter[str] = Counter()
         self.whole = False
-        self._names: dict[str, str] = {}  # of functions and of files of code, by their kind and number
+        self._names: dict[str, str] = {}  # functions and source files, by their kind and number
         self._object = self._of_callee = ""
         self._function = self._callee = ""
         self._is_call = False
 
     def line(self, line: str) -> None:
-        """The next one."""
+        """Read the next line."""
         first = line[:1]
         if first.isdigit() or first in ("+", "-", "*"):
             self._cost(line)

@@ -1,4 +1,4 @@
-"""A ratio of costs, and between which bounds it is.
+"""A ratio of costs, and its bounds.
 
 Owns: the arithmetic of pairs. Must never: leave a pair out because it does not fit.
 """
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from statistics import NormalDist, fmean, stdev
 from typing import NamedTuple
 
-#: How sure one may be that the ratio is within its bounds.
+#: The probability that the ratio is within its bounds.
 CONFIDENCE = 0.95
 #: Fewer pairs say nothing about their spread.
 PAIRS_MIN = 3
 
 
 class Ratio(NamedTuple):
-    """Of the second to the first, from pairs of measurements; between ``low`` and ``high`` by ``CONFIDENCE``."""
+    """The second over the first, from pairs of measurements; between ``low`` and ``high`` by ``CONFIDENCE``."""
 
     mean: float
     low: float
@@ -25,10 +25,11 @@ class Ratio(NamedTuple):
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """The geometric mean of (first, second), whose values are over 0, and its bounds by Student's distribution.
+    """Return the geometric mean of the ratios of pairs (first, second), all above 0, and its bounds by Student's
+    distribution.
 
-    What disturbs a machine disturbs both of a pair, so each pair is a ratio of its own. By logarithms, since half as
-    much and twice as much are equally far from the same. ``ValueError``: there are fewer than ``PAIRS_MIN``.
+    A disturbance of the machine affects both values of a pair, so each pair gives its own ratio. It takes logarithms,
+    since half as much and twice as much are equally far from the same. ``ValueError``: fewer than ``PAIRS_MIN``.
     """
     if len(pairs) < PAIRS_MIN:
         raise ValueError(f"{len(pairs)} pairs are too few for a bound; {PAIRS_MIN} are the least")
@@ -39,7 +40,7 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
 
 
 def student(freedom: int) -> float:
-    """The two-sided ``CONFIDENCE`` quantile of Student's distribution: the normal one and its first three corrections
+    """Return the two-sided ``CONFIDENCE`` quantile of Student's distribution: the normal one with three corrections
     (Fisher and Cornish, 1960; Abramowitz and Stegun 26.7.5). Within 1 % from 3 degrees of freedom on."""
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     corrections = (

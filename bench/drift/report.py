@@ -27,10 +27,10 @@ def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functi
         sections: a heading, and its figures.
         budget: how much dearer a figure may be, as a part of the base's.
         functions: how many are shown of a figure, at most.
-        say: told each line.
+        say: gets each line.
 
     Returns:
-        The exit code: 1 where a figure is dearer than that, or the working tree does not have it any more.
+        The exit code: 1 if a figure is dearer than that, or missing in the working tree.
     """
     say(f"{'instructions of one':{WIDTH}}{'base':>14}{'here':>14}{'ratio':>8}")
     for heading, pairs in sections:
@@ -40,7 +40,7 @@ def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functi
     changed = [(heading, pair) for heading, pairs in sections for pair in pairs if has_changed(pair)]
     if functions and changed:
         say("")
-        say("Where the difference is: instructions of one that a function takes by itself")
+        say("The difference by function: instructions of one message in the function alone")
         for heading, pair in changed:
             _functions(heading, pair, functions, say)
     over = [f"{pair.name} ({heading})" for heading, pairs in sections for pair in pairs if pair.over(budget)]
@@ -55,7 +55,7 @@ def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functi
 
 
 def line(pair: Pair, budget: float) -> str:
-    """One figure of both trees."""
+    """Return the line of one figure of both trees."""
     cells = ["not there" if each is None else f"{each.each:,.0f}" for each in (pair.base, pair.here)]
     ratio = "" if pair.ratio is None else f"{pair.ratio:.3f}"
     mark = "  over" if pair.over(budget) else ""
@@ -63,7 +63,7 @@ def line(pair: Pair, budget: float) -> str:
 
 
 def has_changed(pair: Pair) -> bool:
-    """By enough to show its functions."""
+    """Say whether a figure has changed enough to show its functions."""
     return pair.ratio is not None and abs(pair.ratio - 1) >= SHOWN_FROM
 
 

@@ -3,8 +3,8 @@
 Owns: the arithmetic that takes the rhythm off a profile, and a message's share. Must never: count.
 
 The clock decides how many ticks come while something is counted. So those that came are taken off, and each figure gets
-the same share instead, that of ``PER_S`` messages a second. Without it, work that somebody moves from messages into
-ticks would look like work saved.
+the same share instead, that of ``PER_S`` messages a second. Otherwise, work moved from messages into ticks would look
+like work saved.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Rhythm(NamedTuple):
 
     @property
     def share(self) -> float:
-        """A message's."""
+        """A message's share of it."""
         return self.second / PER_S
 
     def without(self, profile: Profile) -> float:
@@ -53,7 +53,7 @@ class Rhythm(NamedTuple):
 
 
 def rhythm(idle: Sequence[Profile]) -> Rhythm:
-    """Of an endpoint that was idle while these were counted: the least squares.
+    """Return the rhythm of an endpoint from profiles of its idle time, by least squares.
 
     Args:
         idle: stretches, better of several lengths.

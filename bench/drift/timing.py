@@ -1,6 +1,6 @@
 """`bench drift --timing`: the endpoints of two trees by turns, and the ratio of the CPU time that they take.
 
-Owns: the order of the turns. Must never: compare what did not run side by side.
+Owns: the order of the turns. Must never: compare runs that were not in parallel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def by_turns(
         folder: for files.
 
     Raises:
-        BenchError: an endpoint did not start, or did not do what it was asked.
+        BenchError: an endpoint did not start, or did not do its task.
     """
     found = []
     for number in range(pairs):
@@ -51,10 +51,10 @@ def by_turns(
 
 
 def _turn(tree: Path, seconds: float, compiled: bool, folder: Path) -> Costs:
-    """A new process on an empty store: one may be lucky in where its memory lies."""
+    """Measure a new process on an empty store: a single process may be lucky with its memory's addresses."""
     folder.mkdir()
     command = starting.serve("--port", "0", "--store", f"lmdb:{folder / 'store'}")
-    # -P: what Python is started from, the folder of another tree perhaps, is not where it looks for modules.
+    # -P: Python does not look for modules in its start folder, which may belong to another tree.
     command.insert(1, "-P")
     variables = {"PYTHONPATH": str(tree), VARIABLE: "0" if compiled else "1"}
     with starting.started(f"the endpoint of {tree.name}", command, folder / "log", variables=variables) as endpoint:
@@ -64,12 +64,12 @@ def _turn(tree: Path, seconds: float, compiled: bool, folder: Path) -> Costs:
         try:
             return uvloop.run(loads.measure(endpoint.url, endpoint.child.process, seconds))
         except TimeoutError:
-            text = f"the endpoint of {tree.name} did not do what it was asked within {TIMEOUT_S:g} s"
+            text = f"the endpoint of {tree.name} did not finish its task within {TIMEOUT_S:g} s"
             raise BenchError(f"{text}:\n{endpoint.child.said()[-1000:]}") from None
 
 
 def report(found: list[tuple[Costs, Costs]], budget: float, say: Callable[[str], None]) -> int:
-    """A line for each figure. Returns 1 where one is dearer than the budget even at its lower bound."""
+    """Print a line for each figure. Return 1 if one is dearer than the budget even at its lower bound."""
     dearer = []
     say(f"{'':22}{'base':>9}{'here':>9}{'ratio':>8}   {CONFIDENCE:.0%} bounds")
     for figure, words in loads.FIGURES.items():

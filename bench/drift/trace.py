@@ -1,6 +1,6 @@
 """The trace of clients' frames that the cores of two trees replay.
 
-Owns: the trace. Must never: depend on anything but this file, or the two cores would not do the same.
+Owns: the trace. Must never: depend on anything outside this file, or the two cores would not do the same.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-#: Topics that are published to in turn, and subscribers of one that has many.
+#: Topics for publishes in turn, and subscribers of a topic with many.
 TOPICS, MANY = 50, 20
 PAYLOAD_BYTES = 200
 
-#: Connections: of the publisher, of who listens, of those who have subscribed to the one topic.
+#: Connections: the publisher's, the listener's, and those of the many subscribers of one topic.
 PUBLISHER, LISTENER, FIRST_OF_MANY = 0, 1, 2
 CONNECTIONS = FIRST_OF_MANY + MANY
 
@@ -37,7 +37,7 @@ def _publish(topic: str, number: int, **fields: Any) -> str:
 
 
 def _ready() -> Segment:
-    """Everybody listens and has subscribed."""
+    """Let every client listen and subscribe."""
     fresh = [f"fresh {number}" for number in range(MISSES)]
     names = [f"station/{number}" for number in range(TOPICS)]
     chunks = [(LISTENER, [_command("listen", "listener")])]
@@ -56,12 +56,12 @@ def _publishes(name: str, numbers: range, chunk: int, *, ack: bool, topic: str =
     return Segment(name, len(numbers), len(numbers) * (to + ack), chunks)
 
 
-#: Messages to topics that nothing was published to before; listens, and subscribes, of new clients to new topics.
+#: Messages to topics without earlier messages; listens, and subscribes, of new clients to new topics.
 MISSES, LISTENS, SUBSCRIBES = 500, 500, 500
 
 
 def segments() -> list[Segment]:
-    """The trace, in order."""
+    """Return the trace, in order."""
     again = _publish("station/0", 0, ack=True)
     return [
         _ready(),
@@ -90,6 +90,6 @@ def segments() -> list[Segment]:
 
 
 def text() -> str:
-    """The trace as ``bench.micro.replay`` reads it."""
+    """Return the trace as ``bench.micro.replay`` reads it."""
     chunks = [{"chunks": segment.chunks} for segment in segments()]
     return json.dumps({"connections": CONNECTIONS, "segments": chunks})

@@ -1,6 +1,6 @@
-"""The sources of a commit, and of the working tree, each in a folder of its own and in the form to be measured.
+"""The sources of a commit, and of the working tree, each in its own folder and in the form to be measured.
 
-Owns: the copies, and what is built in them. Must never: change the repository, or fetch a commit that is not there.
+Owns: the copies, and the builds in them. Must never: change the repository, or fetch a missing commit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ingeborg.bench.starting import environment
 #: Compiling a copy takes less time than this, in seconds: some minutes of one core, more on a busy machine.
 COMPILE_S_MAX = 3_600.0
 
-#: Builds that are kept, the latest ones: of 5 to 10 MB each.
+#: Builds to keep, the latest ones: 5 to 10 MB each.
 KEPT_MAX = 12
 GIT_S_MAX = 60.0
 
 #: An endpoint runs nothing of ours but the first three, and the last two compile it.
 RUN = ("broker", "protocol", "ingeborg", "setup.py", "pyproject.toml")
 
-#: What an endpoint runs on, and what it is compiled with.
+#: Libraries that an endpoint needs to run, and those that compile it.
 NEEDED = (
     *("broker", "protocol", "ingeborg", "autoscaler", "loadgen", "bench"),
     *("setup.py", "pyproject.toml", "README.md", "LICENSE"),
@@ -38,7 +38,7 @@ def _git(root: Path, *arguments: str) -> bytes:
     try:
         done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, timeout=GIT_S_MAX, check=False)
     except FileNotFoundError:
-        raise BenchError("git is not installed: a commit cannot be compared with") from None
+        raise BenchError("git is not installed, and comparing with a commit needs it") from None
     except subprocess.TimeoutExpired:
         raise BenchError(f"git {arguments[0]} did not end within {GIT_S_MAX:g} s") from None
     if done.returncode:
@@ -47,7 +47,7 @@ def _git(root: Path, *arguments: str) -> bytes:
 
 
 def commit(root: Path, name: str) -> str:
-    """The hash of the commit of this name. ``BenchError``: it is not in this clone."""
+    """Return the hash of the commit of this name. ``BenchError``: it is not in this clone."""
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").decode().strip()
     except BenchError:
@@ -58,13 +58,13 @@ def commit(root: Path, name: str) -> str:
 
 
 def of_commit(root: Path, name: str, out: Path) -> None:
-    """The sources of a commit into an empty folder."""
+    """Copy the sources of a commit into an empty folder."""
     with tarfile.open(fileobj=BytesIO(_git(root, "archive", "--format=tar", name))) as archive:
         archive.extractall(out, filter="tar")
 
 
 def of_working_tree(root: Path, out: Path) -> None:
-    """The sources as they are, committed or not, into an empty folder."""
+    """Copy the sources as they are, committed or not, into an empty folder."""
     leave = shutil.ignore_patterns("__pycache__", "results", "*.so", form.RECORD)
     for name in NEEDED:
         source = root / name
@@ -75,7 +75,7 @@ def of_working_tree(root: Path, out: Path) -> None:
 
 
 def compiled(tree: Path, kept: Path) -> None:
-    """Compile it in place, or take what was made of the same sources from the folder ``kept``, and keep it there."""
+    """Compile a tree in place and keep the build in the folder ``kept``, or take a build of the same sources there."""
     if not (tree / "ingeborg" / "form.py").is_file():
         raise BenchError(f"{tree.name} is older than the compiled form: compare the interpreted ones (--interpreted)")
     package = tree / "ingeborg"
@@ -124,7 +124,7 @@ def _code(tree: Path) -> bytes:
 
 
 def _digest(tree: Path) -> str:
-    """Of what a build is made from: the sources that are compiled, and how."""
+    """Return a hash of a build's inputs: the compiled sources, and the settings of the compiler."""
     digest = hashlib.blake2b(form.fingerprint(tree / "ingeborg").encode(), digest_size=16)
     for name in ("setup.py", "pyproject.toml", "ingeborg/form.py"):
         digest.update((tree / name).read_bytes())

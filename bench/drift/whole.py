@@ -54,13 +54,13 @@ async def figures(name: str, tree: Path, folder: Path, say: Callable[[str], None
         name: what errors and progress call the tree.
         tree: compiled sources.
         folder: for files; it is made.
-        say: told of progress, a line at a time.
+        say: gets each line of progress.
 
     Returns:
-        One figure for each name; ``None`` where the endpoint does not know the action.
+        One figure for each name; ``None`` if the endpoint does not know the action.
 
     Raises:
-        BenchError: an endpoint did not start, did not do what it was asked, or was not counted.
+        BenchError: an endpoint did not start, did not do its task, or was not counted.
     """
     found: Found = {}
     for setting in cases.SETTINGS:
@@ -91,7 +91,7 @@ def together(found: Found) -> list[Figure | None]:
 
 @asynccontextmanager
 async def started(name: str, tree: Path, folder: Path, setting: Setting) -> AsyncIterator[list[Counted]]:
-    """Its endpoints, ready, until the block ends."""
+    """Start the endpoints of a setting, ready, until the block ends."""
     secret = _secret(folder)
     options = ("--host", "127.0.0.1", "--store", f"lmdb:{folder / 'store'}", "--peer-secret-file", str(secret))
     endpoints = [
@@ -110,11 +110,11 @@ async def started(name: str, tree: Path, folder: Path, setting: Setting) -> Asyn
 
 
 def _secret(folder: Path) -> Path:
-    """A file in a new folder, for endpoints that are to trust each other."""
+    """Write a secret into a new folder, for endpoints that must trust each other."""
     folder.mkdir(parents=True)
     secret = folder / "secret"
     secret.touch(mode=0o600)
-    secret.write_text("what the endpoints of this measurement share\n", encoding="ascii")
+    secret.write_text("the secret of the endpoints of this measurement\n", encoding="ascii")
     return secret
 
 
@@ -164,8 +164,8 @@ async def _clocks(endpoints: Sequence[Counted], *, slow: bool) -> None:
 
 
 def middle(case: Case, windows: Sequence[Window], rhythms: Sequence[Rhythm]) -> Figure:
-    """The mean over all windows but the dearest and the cheapest. Ticks that came are taken off, and each message gets
-    its share of the ticks of all endpoints.
+    """Return the mean over all windows without the dearest and the cheapest. It takes the ticks off, and adds each
+    message's share of the ticks of all endpoints.
 
     Args:
         case: the case that was counted.

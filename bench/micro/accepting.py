@@ -38,7 +38,7 @@ _REQUEST = (
 
 
 class Connect(NamedTuple):
-    """``began``: when it was due, on the monotonic clock; ``took_s``: until the answer; infinite: too late, or refused."""
+    """``began``: when it was due, on the monotonic clock; ``took_s``: until the answer; infinite: late or refused."""
 
     began: float
     took_s: float

@@ -450,7 +450,7 @@ class Run:
                 raise _Silent(text)
             if silence.worth_telling:
                 if not silent_s:
-                    limit = f"the run fails after {silence.fails_after_s:g} s of it"
+                    limit = f"the run fails after {silence.fails_after_s:g} s of silence"
                     self._progress.say(f"{name}: {self._silent_text()}: is the server there? ({limit})")
                 silent_s = silence.lasts_s
             elif silent_s:

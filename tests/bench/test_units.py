@@ -86,9 +86,9 @@ def test_units_are_run_in_other_processes_and_counted(tmp_path: Path, capsys: py
     assert list(units.run(note, [], 2)) == []
     units.run_streams(note, paths[:2], 5, 2)
     said = capsys.readouterr().out
-    assert said.startswith("5 streams, 3 of them done before\n2 streams in ")
+    assert said.startswith("5 streams, 3 done before\n2 streams in ")
     units.run_streams(note, [], 5, 2)
-    assert capsys.readouterr().out == "5 streams, 5 of them done before\n"
+    assert capsys.readouterr().out == "5 streams, 5 done before\n"
 
 
 def test_what_a_unit_raises_comes_here() -> None:

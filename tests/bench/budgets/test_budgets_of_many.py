@@ -55,7 +55,7 @@ def test_the_limit_of_open_files_is_raised_where_it_is_too_low(
 
 def test_more_files_than_the_system_allows_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4999))
-    with pytest.raises(BenchError, match=r"may open 4,999 files \(ulimit -Hn\), 5,000 are needed"):
+    with pytest.raises(BenchError, match=r"may open 4,999 files \(ulimit -Hn\), but 5,000 are needed"):
         clients.allow_files(5000)
 
 
@@ -154,7 +154,7 @@ def test_the_kernels_figures_are_read_by_name() -> None:
     assert idle.kilobytes("SwapPss:  8 kB\nPss:  9 kB\n", "Pss") == 9216
     assert idle.tcp(SOCKSTAT) == (40, 17)
     for wanting in (lambda: idle.kilobytes(STATUS, "Rss"), lambda: idle.tcp("UDP: inuse 2 mem 5\n")):
-        with pytest.raises(BenchError, match="this kernel does not tell"):
+        with pytest.raises(BenchError, match="this kernel does not report"):
             wanting()
 
 
@@ -179,7 +179,7 @@ def test_the_kernels_growth_is_that_of_two_ends() -> None:
     before = idle.Levels(1, 2, 3, 4, 5)
     after = idle.Levels(10_000_001, 12_000_002, 8_000_003, 400_004, 2005)
     assert idle.per_client(idle.Found(1000, before, after, 0)) == (10_000, 12_000, 4_000, 200)
-    with pytest.raises(BenchError, match="others closed their connections meanwhile"):
+    with pytest.raises(BenchError, match="other programs closed their connections meanwhile"):
         idle.per_client(idle.Found(1000, before, after._replace(sockets=1004), 0))
 
 
@@ -188,7 +188,7 @@ def test_an_idle_client_may_take_16_kb(each_bytes: int, lost: int, met: list[boo
     grown = idle.Levels(each_bytes * 1000, 18_000_000, 8_000_000, 400_000, 2000)
     checks = idle.checks(idle.Found(1000, idle.Levels(0, 0, 0, 0, 0), grown, lost))
     assert [check.met for check in checks] == met
-    assert checks[0].measured == "16.0 kB (PSS 18.0 kB); 4.2 kB of the kernel beside it"
+    assert checks[0].measured == "16.0 kB (PSS 18.0 kB); 4.2 kB more in the kernel"
     assert checks[1].measured == str(lost)
 
 

@@ -28,7 +28,7 @@ def test_costs_are_medians_per_publish_of_turns_of_one_and_two_endpoints() -> No
 
 
 def test_a_run_without_its_servers_cpu_is_no_figure() -> None:
-    with pytest.raises(BenchError, match="not known what CPU"):
+    with pytest.raises(BenchError, match="CPU is unknown"):
         hops.costs([run_of(1.0), run_of(None)], 1)
 
 

@@ -90,9 +90,9 @@ def test_the_rate_has_to_be_redis_and_a_fifth_more_than_nats_and_nothing_lost(ou
     )
     assert [check.met for check in found] == met
     assert [check.figure for check in found] == [
-        "2,048 topics end to end, beside Redis",
-        "2,048 topics end to end, beside the machine's NATS",
-        f"2,048 topics end to end, beside NATS {go_programs.NATS.release()}",
+        "2,048 topics end to end, against Redis",
+        "2,048 topics end to end, against the machine's NATS",
+        f"2,048 topics end to end, against NATS {go_programs.NATS.release()}",
         "2,048 topics end to end, several messages in a frame",
     ]
     assert found[3].measured.startswith("300/s at 5.0 us, ")

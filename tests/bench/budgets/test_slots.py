@@ -149,7 +149,7 @@ def test_all_is_met_at_the_bounds() -> None:
     )
     assert checks[4].measured == (
         "p99 400.0 ms, max 400 ms; to others p99 0.0 ms, max 0 ms; before p99 1.0 ms, max 1 ms; "
-        "of publishers that have to go elsewhere p99 900.0 ms, max 900 ms"
+        "for publishers that have to move p99 900.0 ms, max 900 ms"
     )
     assert checks[2].measured == "10 MiB in 2.0 s, 5 MiB/s"
 
@@ -180,7 +180,7 @@ def handed(keys: int, took_ms: float, own_ms: float, extra_ms: float) -> slots.H
 def test_duplicates_have_to_be_there_in_time_and_stall_nobody() -> None:
     checks = slots.checks_of_duplicates((handed(5, 2_000, 10.0, 10.0), handed(0, 2_001, 10.1, 10.1)))
     assert [check.met for check in checks] == [True] * 3 + [False] * 3
-    assert checks[1].measured == "10.0 ms (with what else the machine ran 99.0 ms; before 1.0 and 99.0 ms)"
+    assert checks[1].measured == "10.0 ms (with other programs 99.0 ms; before 1.0 and 99.0 ms)"
     assert checks[2].measured == (
         "+10.0 ms (p99 12.0 ms, max 12 ms; before p99 2.0 ms, max 2 ms; to slots that move p99 100.0 ms, max 100 ms)"
     )

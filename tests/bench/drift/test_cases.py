@@ -48,5 +48,5 @@ async def test_without_a_history_a_recovery_is_not_there(tmp_path: Path) -> None
 
 def test_another_reply_than_expected_is_an_error() -> None:
     cases.accepted([b'{"result":"success"}'])
-    with pytest.raises(BenchError, match="another than expected"):
+    with pytest.raises(BenchError, match="not the expected one"):
         cases.accepted([b'{"result":"success"}', b'{"error":"bad_topic"}'])

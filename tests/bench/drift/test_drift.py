@@ -146,7 +146,7 @@ def test_where_the_same_code_runs_it_is_counted_once_and_every_ratio_is_1(
     assert cli.main(["drift", "--base", "HEAD"]) == 0
     assert done == [["here"]]
     said = capsys.readouterr().out
-    assert "The code that runs is the same in both" in said
+    assert "Both trees run the same code" in said
     ratios = [line.split()[-1] for line in said.splitlines() if line.startswith("  ") and "1,234" in line]
     assert ratios == ["1.000"] * len(whole.NAMES)
     assert cli.main(["drift", "--base", "HEAD", "--twice"]) == 0

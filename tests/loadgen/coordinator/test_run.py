@@ -235,7 +235,7 @@ async def test_topics_double_in_runs_of_one_series_that_goes_on_after_a_signal(
         process.send_signal(signal.SIGINT)
         said = (await output(process).read()).decode()
         assert await process.wait() == 1, said
-    assert "--resume goes on from" in said
+    assert "with --resume to continue from" in said
     done = json.loads((tmp_path / "log" / "series.json").read_text())["done"]
     before = (tmp_path / "log" / done["8"] / "run.json").read_text()
     code, said = await generate(
@@ -297,7 +297,7 @@ async def test_what_a_signal_ends_with_the_run_is_no_failure_of_it(broker: Plain
             worker.kill()
         said = (await output(process).read()).decode()
         assert await process.wait() == 1, said
-    assert re.search("^loadgen: interrupted, and cut short; .*marked incomplete$", said, re.MULTILINE)
+    assert re.search("^loadgen: interrupted and cut short; .*marked incomplete$", said, re.MULTILINE)
     assert "Traceback" not in said
     facts = json.loads((log / "run.json").read_text())
     assert (facts["complete"], "failed" in facts) == (False, False)
@@ -395,11 +395,11 @@ async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker
         ("radio --url ws://127.0.0.1:9 --duration-s 0", 2, "duration_s has to be at least 1"),
         ("radio --url ws://127.0.0.1:9 --stations many", 2, "--stations has to be a whole number, not 'many'"),
         ("traffic --url ws://127.0.0.1:9 --dedup redis://127.0.0.1:9", 2, "already drops duplicates"),
-        ("traffic --url nats://127.0.0.1:9 --system nats --lines", 2, "--lines: nats has no such thing; only ingeborg"),
+        ("traffic --url nats://127.0.0.1:9 --system nats --lines", 2, "--lines: nats does not have it; only ingeborg"),
         (
             "traffic --url nats://127.0.0.1:9 --system nats --metrics-url ws://127.0.0.1:9",
             2,
-            "--metrics-url: nats has no such thing; only ingeborg",
+            "--metrics-url: nats does not have it; only ingeborg",
         ),
         (
             "traffic --url ws://127.0.0.1:9 --metrics-url http://127.0.0.1:9",

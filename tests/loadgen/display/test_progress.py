@@ -128,7 +128,7 @@ def test_without_a_terminal_there_are_plain_lines(clock: Clock) -> None:
 def test_a_system_that_delivers_nothing_is_seen_while_it_lasts(clock: Clock) -> None:
     out = io.StringIO()
     Progress(out, clock=clock).update(SUSTAINED._replace(silent_s=4.2))
-    assert "errors 2  nothing comes for 4 s  generator" in out.getvalue()
+    assert "errors 2  nothing arrived for 4 s  generator" in out.getvalue()
 
 
 def test_plain_lines_come_once_a_second_and_for_every_phase(clock: Clock) -> None:

@@ -100,11 +100,11 @@ def test_a_time_in_another_unit_is_recognised(tmp_path: Path, offset: str, unit:
         ),
         (
             HEADER.encode() + b"s,1,\xff,b,1\n",
-            "line 2: not UTF-8 at byte 45: the log has to be text in UTF-8, gzip or not",
+            "line 2: not UTF-8 at byte 45: the log has to be text in UTF-8, gzipped or plain",
         ),
         (
             b"\xff" + HEADER.encode(),
-            "line 1: not UTF-8 at byte 0: the log has to be text in UTF-8, gzip or not",
+            "line 1: not UTF-8 at byte 0: the log has to be text in UTF-8, gzipped or plain",
         ),
     ],
 )

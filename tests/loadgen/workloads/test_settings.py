@@ -38,7 +38,7 @@ def test_an_option_overrides_the_file_and_the_file_the_default(tmp_path: Path) -
         ("p99_ms = 0", "p99_ms has to be at least 0.001"),
         ("rate = nan", "rate has to be above 0"),
         ('size = "many"', "size: "),
-        ("fanout = 21", "fanout: 21 subscribers of a topic need as many connections"),
+        ("fanout = 21", "fanout: 21 subscribers of a topic need at least as many connections"),
         ("duplicates = 1", "duplicates has to be at least 0 and at most 0.99"),
         ("connections = ", "workload.toml: "),
         ("start_rate = 300000", "start_rate must not be above most_rate"),
