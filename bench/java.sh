@@ -9,7 +9,7 @@ major() {
     "$1" -version 2>&1 | sed -n '1,3s/.*version "\([0-9]*\).*/\1/p' | head -n 1
 }
 
-# home_of JAVA: two levels above the real file, whatever links lead to it.
+# home_of JAVA: two levels above the real file, without following the links by hand.
 home_of() {
     dirname "$(dirname "$(readlink -f "$1")")"
 }

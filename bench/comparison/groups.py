@@ -32,7 +32,7 @@ class Figure(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """What kept a figure from being better. `part`: `system`; or `generator`, `layer`, `machine`, `ceiling` (the search
+    """The limit of a figure. `part`: `system`; or `generator`, `layer`, `machine`, `ceiling` (the search
     ended there), `rate` (a fixed one), `unknown`, none of which is the system's own limit. `why`: in words."""
 
     part: str

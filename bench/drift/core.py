@@ -28,7 +28,7 @@ CANNOT = 3
 #: A replay takes no longer, in seconds; a quarter of a minute on an idle machine.
 REPLAY_S = 900.0
 
-#: The doors of the core: the functions that uncompiled callers enter by. Callgrind counts while one of them is open.
+#: The doors of the core: the functions that uncompiled callers enter by. Callgrind counts while a door is open.
 DOOR = re.compile(rb"CPyPy_(?:\w+___)?(?:Router|Turns)___\w+")
 #: A replay calls this at the borders of segments.
 BORDER = "getpriority"

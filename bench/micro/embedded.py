@@ -141,7 +141,7 @@ async def _measure(directory: Path, loop_name: str) -> None:
     theirs = await _each_ms(lambda i: other.subscribe([Subscribe(f"c{i}", ["z"])]), 20)
     assert not writing.done(), "the bulk was over before the small ones; its neighbours were not measured"
     await writing
-    _row(f"subscribe {BULK_TOPICS:,} topics beside {PRELOADED_TOPICS:,}", f"{time.perf_counter() - started:.2f} s")
+    _row(f"subscribe {BULK_TOPICS:,} topics, store of {PRELOADED_TOPICS:,}", f"{time.perf_counter() - started:.2f} s")
     _row("  meanwhile, heartbeat of another endpoint", beats)
     _row("  meanwhile, subscribe 1 topic at the same endpoint", ours)
     _row("  meanwhile, subscribe 1 topic at another endpoint", theirs)

@@ -127,7 +127,7 @@ async def measure(clients: int, over_s: float, topics: int, stay_s: float, grace
         await _visitors(urls, range(warm_up), over_s / clients, topics, stay_s)
         await asyncio.sleep(expired_s)
         before = await asyncio.to_thread(_look, Path(folder, "store"), servers)
-        print(f"after {warm_up:,} of them: {before}", flush=True)
+        print(f"after {warm_up:,} visitors: {before}", flush=True)
         heard = await _visitors(urls, range(warm_up, warm_up + clients), over_s / clients, topics, stay_s)
         print(f"when all have gone: {await asyncio.to_thread(_look, Path(folder, 'store'), servers)}", flush=True)
         await asyncio.sleep(expired_s)

@@ -69,7 +69,7 @@ def _cards(run: Json) -> Html:
         offered += "; the system does not say how many it dropped"
     out = f"{figures.count(shown['delivered'])} deliveries of {figures.count(shown['news'])} news"
     lost_text = (
-        f"of {figures.count(measured['expected'])} expected; {figures.count(measured['duplicated'])} delivered twice"
+        f"expected {figures.count(measured['expected'])}; {figures.count(measured['duplicated'])} delivered twice"
     )
     lost = figures.count(measured["lost"]) if measured["news"] else figures.NONE
     cards = [

@@ -56,7 +56,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     status = _action(actions, "status", _status, "say which are up")
     for each in (down, status):
         # argparse also checks an absent list against the choices, so the type checks them.
-        each.add_argument("names", nargs="*", type=_name, metavar="NAME", help=f"of {', '.join(names)} (default: all)")
+        each.add_argument("names", nargs="*", type=_name, metavar="NAME", help=f"{', '.join(names)} (default: all)")
     status.add_argument("--json", action="store_true", help="as a list of objects")
 
 

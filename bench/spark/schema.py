@@ -160,7 +160,7 @@ BUCKETS_PER_DECADE = 20
 
 FINE = 64
 """Parts of a bucket in which a percentile is searched: 0.2 % wide, so that few rows are left to rank one by one. A
-power of two, so that a latency's fine bucket lies in its bucket whatever the rounding."""
+power of two, so that a latency's fine bucket lies in its bucket with any rounding."""
 
 EXACT_DELIVERIES_MAX = 10_000_000
 """Up to this number of deliveries in a run, the percentiles of its phases are exact (SCHEMA.md)."""

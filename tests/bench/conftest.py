@@ -1,9 +1,8 @@
-"""Fixtures of the bench tests: one Spark session for all tests in a process.
+"""Fixtures of the bench tests: one Spark session for all tests in one process.
 
-The data are small and the plans many, so most of the time would go into planning, and into compiling code that runs
-once. Therefore the JVMs run without their second compiler, and the session without generated code and other options
-that cost more than they save here. `test_cli.py` tests the product's own session with `bench digest` in a separate
-process, as users run it.
+Small data and many plans: most of the time would go into compiling code that runs once, and into planning. So the JVMs
+do without their second compiler, and the session without generated code and other features that cost more than they win
+here. `bench digest` tests the product's own session in a separate process (`test_cli.py`), as its users have it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from tests import wants
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Options of all JVMs, including this process's: no second compiler, enough room for the first one's code (otherwise
-#: the JVM sweeps it again and again), and no verification of classes.
+#: Options of the JVM of this process's session and of all others: no second compiler (and enough room for the code of
+#: the first one, or it is swept again and again), and no verification of classes.
 BRIEF = (
     "-XX:TieredStopAtLevel=1",
     "-XX:ReservedCodeCacheSize=240m",
@@ -33,7 +32,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", " ".join(BRIEF))
 
 @pytest.fixture(scope="session")
 def java() -> None:
-    """Require Java and Spark; skip without them."""
+    """Java and Spark; skips if they are missing."""
     wants.module("pyspark", "bench")
     from ingeborg.bench.spark import session
 
@@ -43,20 +42,19 @@ def java() -> None:
         wants.skip(wants.JAVA, wants.BY_MAKE_JAVA)
 
 
-#: Settings of the tests' session that replace or extend the product's. (`several` sets two partitions.)
+#: Settings of the tests' session that replace or extend the product's. (`several` makes it two partitions.)
 QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
-    # Otherwise each file is a task, and listing more than thirty is a job with as many tasks.
+    # Or each file is a task, and to list more than thirty is a job of as many tasks.
     "spark.sql.files.openCostInBytes": "1",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Planning: rules that search for more filters, the check after each rule, and the plan's text for a page that is
-    # off.
+    # Planning: rules that look for more filters, the check after each rule, and the plan as text for a page not shown.
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",
-    # Planning as well: optimizations of tasks that take no time anyway.
+    # Planning, too: what could only make tasks shorter that take no time.
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
     "spark.sql.exchange.reuse": "false",
@@ -82,8 +80,8 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[obje
 
 @pytest.fixture
 def several(spark: SparkSession) -> Iterator[SparkSession]:
-    """Yield the session with several tasks to read a log, and two partitions to compute it, so that related rows can
-    lie apart."""
+    """The session with several tasks to read a log, and two partitions to compute it in: what belongs together may lie
+    apart."""
     wanted = {"spark.sql.shuffle.partitions": "2", "spark.sql.files.openCostInBytes": str(4 << 20)}
     before = {name: spark.conf.get(name) for name in wanted}
     for name, value in wanted.items():

@@ -1,4 +1,4 @@
-"""`bench/demo.sh`, interrupted by a terminal at each of its steps, whose programs are stand-ins here."""
+"""`bench/demo.sh` as a terminal interrupts it: at each of its steps, whose programs are stand-ins here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingeborg.bench.starting.child import over
 
 DEMO = Path(__file__).parents[2] / "bench" / "demo.sh"
 
-#: Every program's code: it reports its name and process, and then does its task. Its child lives as long.
+#: Stands in for every program: reports its name and process id, then follows orders. Its children live as long.
 STAND_IN = r"""#!/usr/bin/env bash
 me="$(basename "$0") ${1:-}"
 sleep 1000 &
@@ -44,7 +44,7 @@ STEPS = [
 
 
 class Demo:
-    """The script in its own session, and the reports of its programs."""
+    """The script, in a session of its own, and what its programs have said."""
 
     def __init__(self, folder: Path, hangs: str = "", fails: str = "") -> None:
         self.processes: list[psutil.Process] = []
@@ -68,7 +68,7 @@ class Demo:
         self._environment = os.environ | wanted
 
     async def __aenter__(self) -> Demo:
-        # Open for reading and writing: a reporting program need not wait, and its end does not end the pipe.
+        # Open for reading and writing: a writer need not wait, and the end of one writer does not end the stream.
         self._said = os.fdopen(os.open(self._fifo, os.O_RDWR))
         pipe = asyncio.subprocess.PIPE
         self.script = await asyncio.create_subprocess_exec(
@@ -91,25 +91,25 @@ class Demo:
         self._said.close()
 
     async def says(self) -> str:
-        """Return the program that has begun."""
+        """Return the programs that have begun."""
         who, *pids = (await asyncio.to_thread(self._said.readline)).strip().split(",")
         for pid in map(int, pids):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has done its part
                 self.processes.append(psutil.Process(pid))
         return who
 
     def interrupt(self, number: signal.Signals) -> None:
-        """Send the signal to the whole foreground group, as a terminal does."""
+        """As a terminal does it: the whole foreground group."""
         os.killpg(self.script.pid, number)
 
     async def ended(self) -> tuple[int, list[str]]:
-        """Return its exit code, and the lines of its standard error."""
+        """Its exit code, and its standard error."""
         _, errors = await self.script.communicate()
         assert self.script.returncode is not None
         return self.script.returncode, errors.decode().splitlines()
 
     def left(self) -> list[psutil.Process]:
-        """Return the processes that do not end. The kernel may still be ending some."""
+        """Return the programs that do not end. The kernel may still be ending some."""
         psutil.wait_procs([each for each in self.processes if not over(each)], timeout=1)
         return [each for each in self.processes if not over(each)]
 

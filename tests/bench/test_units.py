@@ -1,4 +1,4 @@
-"""The shared code of commands that run a plan unit by unit."""
+"""The common part of the commands that run a plan unit by unit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingeborg.bench.errors import BenchError
 
 
 def note(path: Path) -> None:
-    """Write the number of this process."""
+    """In which process this is."""
     path.write_text(f"{os.getpid()}")
 
 
@@ -82,7 +82,7 @@ def test_units_are_run_in_other_processes_and_counted(tmp_path: Path, capsys: py
     assert [done for done, _ in units.run(note, paths, 2)] == [1, 2, 3]
     assert str(os.getpid()) not in {path.read_text() for path in paths}
     assert [done for done, _ in units.run(note, paths, 1, fresh=True)] == [1, 2, 3]
-    assert len({path.read_text() for path in paths}) == 3  # each has its own process
+    assert len({path.read_text() for path in paths}) == 3  # a process for each
     assert list(units.run(note, [], 2)) == []
     units.run_streams(note, paths[:2], 5, 2)
     said = capsys.readouterr().out

@@ -1,9 +1,9 @@
-"""The promises of SPEC section 8, the slow and plain way: they hold in every world that agrees with the observations.
+"""The promises of SPEC section 8, the slow and plain way: the facts of every world that agrees with the clients' view.
 
-A world gives each command the instant at which it took effect, or says that it never did. Times are small integers, and
-either of two effects at one instant can be the first. A client is due a message if, in every world and at every instant
-of the publish, it was subscribed and listened at one connection, the same in all worlds. ``ingeborg.bench.oracle`` must
-agree.
+A world gives for each command the instant at which it took effect, or says that it never did. Times are small integers;
+if two effects are at one instant, either may be the first. A client is due a message if in every world, at every
+instant of the publish, it was subscribed and listened at one connection, the same in all worlds.
+``ingeborg.bench.oracle`` must agree.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ World = tuple[int, ...]
 
 
 def instants(begin: float, end: float) -> range:
-    """Return all instants of a closed period."""
+    """All of a closed time."""
     return range(int(begin), int(end) + 1)
 
 
 def worlds(commands: Sequence[tuple[float, float, bool]], last: float) -> Iterator[World]:
-    """Yield the worlds of commands. A command has its begin, its end, and whether it certainly took effect; commands
-    sent after ``last`` have none."""
+    """Commands: from when, until when, and whether it took effect for sure; none that is sent after ``last`` does."""
     may = [
         [*instants(begin, min(end, last)), *([] if certain and begin <= last else [NEVER])]
         for begin, end, certain in commands
@@ -34,16 +33,16 @@ def worlds(commands: Sequence[tuple[float, float, bool]], last: float) -> Iterat
 
 
 def newest(world: World, when: int) -> list[int]:
-    """Return the commands that can be the last to take effect by then."""
+    """Which of the commands may be the last that has taken effect by then."""
     past = [at for at in world if at != NEVER and at <= when]
     return [index for index, at in enumerate(world) if past and at == max(past)]
 
 
 def subscribed(changes: Sequence[Change], late: float, begin: float, end: float) -> set[bool]:
-    """Return whether the client was subscribed in some world at some instant: one certain answer, or both."""
+    """Whether it was, in some world at some instant: one of the two for certain, or both."""
     commands = [
         (one.at, one.over_at if one.succeeded else one.at + late, one.succeeded)
-        for one in changes  # a failed command can still take effect for a while
+        for one in changes  # a failed command may still have taken effect, for a while
     ]
     found: set[bool] = set()
     for world in worlds(commands, end + late + 1):
@@ -64,7 +63,7 @@ def subscribed(changes: Sequence[Change], late: float, begin: float, end: float)
 
 
 def listening(places: Sequence[Place], begin: float, end: float) -> set[Name]:
-    """Return the connections at which the client listened in some world at some instant; ``None``: at none."""
+    """The connections at which it listened in some world at some instant; ``None``: at none."""
     commands = [(one.begun_at, one.over_at, one.confirmed_at == one.over_at) for one in places]
     found: set[Name] = set()
     for world in worlds(commands, end + 1):
@@ -75,7 +74,7 @@ def listening(places: Sequence[Place], begin: float, end: float) -> set[Name]:
 
 
 def due_at(message: Message, send: Send, places: Sequence[Place], changes: Sequence[Change], late: float) -> Name:
-    """Return the connection that this publish, the message's only one, must have reached; ``None``: none."""
+    """The connection at which this publish, the message's only one, must have come; ``None``: at none."""
     assert message.sends == [send]
     if not send.outcome.succeeded or send.over_at == FOREVER:
         return None

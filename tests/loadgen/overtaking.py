@@ -37,7 +37,7 @@ def kinds(events: list[Row]) -> Counter[str]:
 
 
 async def of_one_publisher(out: Path, system: str, url: str) -> Violations:
-    """Who got what too late, where one connection asks and answers."""
+    """Return the late deliveries, if one connection asks and answers."""
     events, late = await causal(out, *ALONE, system=system, urls=[url])
     assert kinds(events)["causal"] == 160
     return late

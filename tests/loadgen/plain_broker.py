@@ -1,6 +1,6 @@
-"""A broker in a hundred lines, for runs of the generator against something that answers: one endpoint, all in memory.
+"""A broker in a hundred lines, for runs of the generator against a server that answers: one endpoint, all in memory.
 
-It can be told to lose, to repeat and to misdeliver, so that the generator is seen to notice.
+On request it loses, repeats and misdelivers messages, so that tests see whether the generator notices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PlainBroker:
         self.stray_every = 0
         self.misdeliver_every = 0
         self.misdelivered = 0
-        self.form = ""  # of its code, as it says; empty: it does not
+        self.form = ""  # the form of its code, as it reports; empty: it does not
 
     async def __aenter__(self) -> PlainBroker:
         self._server = await serve(

@@ -110,7 +110,7 @@ class System:
             else:
                 latencies.append((self.now - intended + BASE_S + self._extra_s(self.rate), served))
         if not self._queue:
-            self._tokens = min(self._tokens, 1.0)  # what was not asked for in time is gone
+            self._tokens = min(self._tokens, 1.0)  # unused tokens expire
 
 
 def _percentile_ns(latencies: list[tuple[float, int]], share: float) -> float | None:

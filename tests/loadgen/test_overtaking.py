@@ -19,7 +19,7 @@ async def test_a_run_says_all_of_its_plan_and_marks_what_replies(tmp_path: Path,
         goal = ("--violations", "0", "--partial", "0")
         events, late = await causal(tmp_path / "log", *goal, "--processes", processes, urls=[broker.url])
     counted = kinds(events)
-    # Of each question 2 answers, of each answer 1 comment; 8 members hear all.
+    # Each question gets 2 answers, each answer 1 comment; 8 members hear all.
     assert (counted["sent"], counted["causal"], counted["news"], counted["received"]) == (80, 320, 400, 3200)
     facts = json.loads((tmp_path / "log" / "run.json").read_text())
     assert (facts["workload"], facts["goals"], facts["config"]["think_ms"]) == ("causal", {"causal_violations": 0}, 5.0)

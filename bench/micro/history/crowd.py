@@ -2,7 +2,7 @@
 
 Owns: the figure `many`. Must never: count a client as recovered that lacks a message.
 
-The clients note their positions, then a publisher sends all of them the messages that they are to miss, then one
+The clients note their positions, then a publisher sends every client the messages that it is to miss, then one
 endpoint is killed. Its clients connect to the other one with these positions: so each has missed the same number of
 messages. The dead endpoint kept half; their replica has these. The time runs from the first lost connection until the
 last `recovered`.
@@ -157,7 +157,7 @@ async def storm(clients: int) -> Storm:
             recovered = await crowd.recover(url, victims)
         except TimeoutError:
             raise BenchError(f"not all of {victims:,} clients recovered within {PATIENCE_S:g} s") from None
-        except ExceptionGroup as errors:  # of many alike, the first reason is enough
+        except ExceptionGroup as errors:  # if many failed alike, the first reason is enough
             raise errors.exceptions[0] from None
         endpoint_s, clients_s = cpu_s(process) - endpoint_s, time.process_time() - clients_s
         homes = await slots

@@ -1,4 +1,4 @@
-"""`ingeborg.bench.budgets` without measurements: the line through the costs, the verdicts, and the texts."""
+"""`ingeborg.bench.budgets` without measurements: the line through the costs, the judgements, the output."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_in_full_every_power_of_two_from_what_the_cache_does_not_hold_to_the_mis
 
 
 def in_ns(most_us: int, worst_us: int) -> list[int]:
-    """Return a hundred latencies, sorted; two have the worst value."""
+    """A hundred latencies, sorted; two are the worst."""
     return [most_us * 1000] * 98 + [worst_us * 1000] * 2
 
 

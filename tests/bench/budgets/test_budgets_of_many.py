@@ -1,4 +1,4 @@
-"""`ingeborg.bench.budgets` with many clients, on a small scale: the storm, idle clients, and their processes."""
+"""`ingeborg.bench.budgets` with many clients, in small: the storm and the idle ones, and the processes they are in."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_process_that_is_silent_is_not_waited_for_without_end_and_is_gon
 def _ours(module: str) -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children():
-        # A child of another test may be ending just now, and so have no command line.
+        # A child of another test may be ending just now: it has no command line any more.
         with contextlib.suppress(psutil.NoSuchProcess):
             if module in child.cmdline():
                 found.append(child)
@@ -214,6 +214,6 @@ async def test_idle_clients_that_lost_their_connections_are_not_counted(tmp_path
             endpoint.wait(10)
             connected = 8
             async with asyncio.timeout(60):
-                while connected:  # each answer is a turn of its loop, in which it can see some connections end
+                while connected:  # each answer is a turn of its loop, in which it may see some connections end
                     process.tell({})
                     connected = (await process.told(20))["connected"]

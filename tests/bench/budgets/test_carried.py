@@ -1,4 +1,4 @@
-"""`ingeborg.bench.budgets.carried`: verdicts and texts."""
+"""`ingeborg.bench.budgets.carried`: the judgements and the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ingeborg.bench.budgets.replication`: verdicts, texts, and the measurement on a small scale."""
+"""`ingeborg.bench.budgets.replication`: the judgements, the output, and the measurement in small."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_topic_is_published_equally_often_at_every_endpoint(kind: Kind) ->
     count = replication.publishes(kind)
     assert count % (replication.ENDPOINTS * TOPICS) == 0
     assert count % (replication.ENDPOINTS * kind.burst) == 0
-    assert count >= 1_000  # fewer would make a poor p99
+    assert count >= 1_000  # a p99 of fewer would be that of some few
 
 
 @pytest.mark.parametrize(("without", "has"), [(0, True), (12, False)])
@@ -59,6 +59,6 @@ async def test_a_small_load_is_measured_and_copied_only_where_there_are_replicas
     for (kind, _), (off, on) in found.items():
         assert off.copied == 0
         assert on.copied > 120  # the payload at least
-        for seen in (off, on):  # its CPU time can be below that of an idle tenth of a second
+        for seen in (off, on):  # its CPU is less than that of an idle tenth of a second may be
             assert len(seen.replies_ns) == replication.publishes(kind)
             assert 0 < seen.replies_ns[0] <= seen.replies_ns[-1]

@@ -1,5 +1,5 @@
-"""`ingeborg.bench.budgets.rivals` and `echo`: verdicts, texts, and the load in Centrifuge's protocol, on a test server
-and on the real one if it has been built."""
+"""`ingeborg.bench.budgets.rivals` and `echo`: the judgements, the output, and the load in Centrifuge's protocol, on the
+test's own server and on the real one if it has been built."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_parts_named_are_measured_or_all_of_them(
     assert measured == parts
 
 
-# -- verdicts
+# -- judgements
 
 
 def test_a_publish_may_cost_four_fifths_of_centrifuges_to_few_and_nine_tenths_to_many() -> None:
@@ -131,7 +131,8 @@ def test_lines_that_lose_something_are_told() -> None:
 
 @contextlib.asynccontextmanager
 async def centrifuge_alike(pongs: list[object], *, refuse: bool = False) -> AsyncIterator[str]:
-    """Serve two publications in each message, with a ping and other replies in between. Yield the server's URL."""
+    """A server that puts two publications into a message, with a ping and with what else is no publication between
+    them: its URL."""
     subscribers: list[ServerConnection] = []
     waiting: list[str] = []
 
@@ -192,7 +193,7 @@ async def test_the_real_centrifuge_delivers_and_replies(tmp_path: Path) -> None:
             assert 0 < await load.cost_us(1000, 0.1, ack=True) < 1e6
         publisher = await light.dial(url)
         assert await light.ask(publisher, b'{"id":1,"connect":{}}') != b""
-        # It replies to a publish without recipients, and has no option against replies.
+        # It replies to a publish that nobody gets, and has no word for wanting none.
         assert await light.ask(publisher, b'{"id":2,"publish":{"channel":"c","data":"x"}}') == b'{"id":2,"publish":{}}'
         publisher.transport.close()
 

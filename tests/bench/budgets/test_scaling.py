@@ -1,5 +1,6 @@
-"""`ingeborg.bench.budgets.scaling` without measurements: the expected places of subscribers, the fitted costs, and the
-projection to more endpoints."""
+"""`ingeborg.bench.budgets.scaling`, as far as it measures nothing: where subscribers are to be expected, the costs that
+are fitted, and what they are made to say of more endpoints.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ All = dict[int, Found]
 
 
 def points(costs: Costs) -> list[Point]:
-    """Return points of loads with exactly these costs."""
+    """Return figures of loads with exactly these costs."""
     found = []
     for endpoints, fanout in itertools.product(ENDPOINTS, RATES):
         forwards = scaling.forwards_expected(endpoints, fanout)
@@ -113,11 +114,11 @@ def test_the_fewer_slots_an_endpoint_has_the_more_unevenly_they_are_spread(
     assert least <= scaling.fullest(endpoints) <= most
 
 
-# -- texts
+# -- output
 
 
 def found(costs: Costs = COSTS, singles: tuple[tuple[int, int], ...] = ((0, 1), (3, 3)), refused: int = 0) -> All:
-    """Return the result of a full measurement; the singles and the refusals belong to the last number of endpoints."""
+    """As of a measurement of everything; the singles and the refusals are those of the last number of endpoints."""
     seen = {}
     for endpoints in ENDPOINTS:
         loads = [point for point in points(costs) if point.endpoints == endpoints]

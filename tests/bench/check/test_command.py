@@ -16,7 +16,7 @@ from tests.bench.causality import plain
 
 
 @pytest.mark.spark
-@pytest.mark.prove  # tests/bench/spark/test_causal.py covers the rest, without the process and its session
+@pytest.mark.prove  # tests/bench/spark/test_causal.py tests the rest, without the process and its own session
 @pytest.mark.usefixtures("java")
 def test_violations_are_named_and_are_exit_code_1(tmp_path: Path) -> None:
     plain.written("bad", "1>a 2<a 2>b 3<b 3<a").write(tmp_path / "runs" / "bad")

@@ -1,4 +1,4 @@
-"""The valid content of a matrix file, and the order of its cells."""
+"""The permitted content of a matrix file, and the order of its cells."""
 
 from __future__ import annotations
 

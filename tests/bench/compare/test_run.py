@@ -1,4 +1,4 @@
-"""A comparison: real servers, one cell after the other, and the kept results of each."""
+"""A comparison: real servers, one cell after the other, and what is kept of each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def of(file: Path, out: Path, *arguments: str) -> tuple[int, list[tuple[str, ...]]]:
-    """Run `bench compare`, with digest and report only noted. Return its exit code, and the noted calls."""
+    """`bench compare`, with digest and report only noted; its exit code, and how they were called."""
     called: list[tuple[str, ...]] = []
 
     def digest(runs: list[str], directory: Path) -> int:
@@ -110,7 +110,7 @@ def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(servers.RIAK_VARIABLE, raising=False)
-    monkeypatch.setattr(compare, "_REST_S", 0)  # this test measures nothing
+    monkeypatch.setattr(compare, "_REST_S", 0)  # nothing is measured here
     out = tmp_path / "out"
     code, called = of(file, out)
     assert code == 0
@@ -129,7 +129,7 @@ def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(
     record = {cell["cell"]: cell for cell in json.loads((out / compare.RECORD).read_text())["cells"]}
     assert record["traffic-ours-1"]["version"] == version("ingeborg")
     assert record["traffic-cluster-1"]["version"] == ""
-    # The data that makes the report reproducible lies next to it.
+    # The files that make the report reproducible are in its folder.
     assert (out / "matrix.toml").read_text() == MATRIX
     assert (out / "traffic.toml").exists()
     assert not [process for process in psutil.process_iter(["cmdline"]) if str(out) in str(process.info["cmdline"])]
@@ -185,7 +185,7 @@ def test_a_signal_stops_the_generator_and_the_server_and_the_comparison_goes_on_
 
 
 def commands(file: Path, out: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, list[str]]:
-    """Return the loadgen command of each cell, on servers that report these releases."""
+    """Return the commands that each cell would give to loadgen, on servers that report these releases."""
     found: dict[str, list[str]] = {}
 
     @contextlib.contextmanager

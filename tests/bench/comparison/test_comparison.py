@@ -1,4 +1,4 @@
-"""Compared runs: repetitions, ratios, limits, failures, and only figures from the digest."""
+"""Comparisons of runs: repetitions, ratios, limits, failures, and no figure that is not the digest's."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_limit_while_flooding_marks_the_rates_and_not_the_time_to_subscribe() 
     assert produce.note == "† the generator was at its limit, so the system's own may be better."
 
 
-# -- notes
+# -- remarks
 
 
 def test_noise_is_between_runs_or_within_the_only_one() -> None:
@@ -282,11 +282,11 @@ def test_the_comparison_of_a_hundred_runs_has_every_system() -> None:
     assert comparison.others(document) == []
 
 
-# -- only the digest's figures
+# -- no figure of its own
 
 
 def leaves(value: object) -> set[float]:
-    """Return every number in a JSON value."""
+    """Every number in a JSON value."""
     if isinstance(value, dict):
         return set().union(*map(leaves, value.values()), set())
     if isinstance(value, list):

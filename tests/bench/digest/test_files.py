@@ -1,4 +1,4 @@
-"""A digest on disk: it reads what it wrote, reports torn files, and reuses only unchanged parts."""
+"""A digest on disk: reading returns what was written, damage is an error, and only unchanged runs are remembered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def log(size: int) -> dict[str, object]:
 
 
 def digest(**sizes: int) -> Digest:
-    """Return a digest of runs by name, with the sizes of their logs."""
+    """Runs by name, with the size of their logs."""
     runs = {run: {"run": run, "log": log(size) | {"lines": 3}, "notes": []} for run, size in sizes.items()}
     tables: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
     for run in sizes:

@@ -1,4 +1,4 @@
-"""A digest as one file: a round trip loses nothing, and any other file gets a one-line error."""
+"""A digest as one file: nothing is lost on the way there and back, and any other file gives an error of one line."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SORTED_BY = {
     "machine": {"source", "second"},
     "counters": {"phase", "source", "name"},
 }
-"""The columns that order the rows, so none of their values is missing."""
+"""Sort keys of rows, which are never missing."""
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 LOG_TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
-"""Any text that a log can have: `bench digest` refuses control characters."""
+"""As a log may have it: `bench digest` refuses control characters."""
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | FINITE | ANY_TEXT,
@@ -50,7 +50,7 @@ def pyarrow() -> None:
 
 @st.composite
 def made(draw: st.DrawFn, text: st.SearchStrategy[str], missing_text: bool) -> tuple[Json, dict[str, list[Json]]]:
-    """Draw a digest of any values: a document, and rows in any order."""
+    """A digest of any values: a document, and rows in any order."""
     ids = draw(st.lists(text, min_size=1, max_size=3, unique=True))
     runs = [{"run": run, "said": draw(VALUES)} for run in ids]
 
@@ -83,7 +83,7 @@ def test_every_value_comes_back_bit_by_bit(
     document, tables = digest
     path = tmp_path_factory.mktemp("kept") / "digest.parquet"
     kept.write(path, document, tables)
-    # Compare the printed values: 1 is not 1.0, and 0.0 is not -0.0.
+    # Compare their printed forms: 1 is not 1.0, and 0.0 is not -0.0.
     assert repr(kept.read(path)) == repr((document, in_order(tables)))
     assert repr(kept.read_document(path)) == repr(document)
     assert [file.name for file in path.parent.iterdir()] == [path.name], "no draft is left"
@@ -129,7 +129,7 @@ def test_a_short_digest_has_as_many_digits_as_a_page_shows_and_all_of_counts(tmp
 
 
 def write_demo(folder: Path) -> Path:
-    """Write a file with the digest of one good run."""
+    """A file with the digest of one good run."""
     path = folder / "digest.parquet"
     run = digests.demo()
     kept.write(path, digests.document(run), digests.tables(run))
@@ -176,7 +176,7 @@ def test_page_and_summary_are_the_same_of_either_form(tmp_path: Path, capsys: py
 
 
 def damaged(path: Path, how: str) -> None:
-    """Damage a good file."""
+    """Make of a good file one that is not."""
     import pyarrow.parquet as pq
 
     whole = path.read_bytes()
@@ -232,7 +232,7 @@ def test_what_is_no_such_file_is_one_line_that_says_what_to_do(
     damaged(path, how)
     for command in (["summary"], ["report", "--out", "x.html"], ["convert", "--out", str(tmp_path / "folder")]):
         if how == "a changed byte" and command == ["summary"]:
-            continue  # the byte can be in a table, which a summary does not read
+            continue  # it may lie in a table, which a summary does not read
         assert cli.main([command[0], str(path), *command[1:]]) == 1
         out, error = capsys.readouterr()
         assert (out, error.count("\n")) == ("", 1)
@@ -243,7 +243,7 @@ def test_what_is_no_such_file_is_one_line_that_says_what_to_do(
 
 
 def test_no_changed_byte_is_taken_for_a_figure(tmp_path: Path) -> None:
-    """Each page has a checksum. The file's end has none, but holds no figures."""
+    """Each page has a checksum; the file's end, which has none, says nothing that is a figure."""
     path = write_demo(tmp_path)
     good, whole = kept.read(path), path.read_bytes()
     refused = 0

@@ -1,4 +1,4 @@
-"""Derived figures, and their texts."""
+"""Figures derived from others, and their report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingeborg.bench.drift.whole import Window
 
 NONE: Mapping[str, float] = {}
 
-#: A script that these tests do not run.
+#: A script that nobody runs here.
 NOTHING = cases.duplicates
 
 

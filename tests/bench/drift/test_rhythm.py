@@ -1,4 +1,4 @@
-"""The counts exclude ticks, and each figure gets its share of the ticks."""
+"""Ticks are taken off a profile, and each figure gets its share of the ticks."""
 
 from __future__ import annotations
 

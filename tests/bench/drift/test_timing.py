@@ -1,4 +1,4 @@
-"""`bench drift --timing`: the texts for pairs of times."""
+"""`bench drift --timing`: the report on pairs of times."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`ingeborg.bench.micro.history` on a small scale: it takes each figure from complete recoveries, and a client parses
-the received bytes."""
+"""`ingeborg.bench.micro.history` in small: that each figure is taken, of recoveries that are whole, and what a client
+makes of the bytes that come."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def frame(message: bytes) -> bytes:
 
 
 class Transport:
-    """The transport of a connection."""
+    """The target of a connection's writes."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -43,7 +43,7 @@ class Transport:
 
 
 class Seen:
-    """A connection, and the calls of its client."""
+    """A connection, and what it tells its client."""
 
     def __init__(self) -> None:
         self.opened = 0
@@ -164,4 +164,4 @@ def test_each_figure_is_taken_in_small(name: str, capsys: pytest.CaptureFixture[
     lines = capsys.readouterr().out.splitlines()
     table = lines.index("") + 1
     assert lines[table].startswith("| figure")
-    assert len(lines) - table - 2 == table - 2 >= 1  # a row for each figure above
+    assert len(lines) - table - 2 == table - 2 >= 1  # a row for each figure printed before

@@ -78,7 +78,7 @@ def test_it_has_every_plot_and_figure(good: str) -> None:
         "1.55 ms",
         "24,000",
         "1,250/s",
-        "of 5,000 expected; 0 delivered twice",
+        "expected 5,000; 0 delivered twice",
         "✓ met",
         "seed 1",
         "99.9 %",

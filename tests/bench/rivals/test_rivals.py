@@ -1,5 +1,5 @@
-"""`bench rivals`: settings that stay on this machine, records that the command verifies before it trusts them, and the
-real servers if installed."""
+"""`bench rivals`: settings that stay on this machine, records that are believed only as far as they are true, and the
+real servers where they are installed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = sorted(
     path for path in servers.SETTINGS.rglob("*") if path.suffix in {".conf", ".config", ".properties", ".options"}
 )
 NAMES = list(servers.RIVALS)
-#: A program that is up at once, does nothing, and ends on a signal.
+#: A program that is up at once, does nothing, and ends when told to.
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(300)")
 STUBBORN = (
     sys.executable,
@@ -44,11 +44,11 @@ STUBBORN = (
 
 
 def listening(server: rivals.Server) -> set[str]:
-    """Return the addresses that the server's processes listen on."""
+    """The addresses that the server's processes listen on."""
     try:
         own = [each for pid in server.pids for each in psutil.Process(pid).net_connections("tcp")]
         found = [(each.laddr, each.status) for each in own]
-    except psutil.AccessDenied:  # It dropped root, in a container that does not let root inspect others.
+    except psutil.AccessDenied:  # It has given up root, in a container that does not let root look at others.
         every = psutil.net_connections("tcp")
         found = [(each.laddr, each.status) for each in every if each.laddr and each.laddr.port == server.port]
     return {address.ip for address, status in found if status == psutil.CONN_LISTEN}
@@ -84,7 +84,7 @@ def test_no_setting_names_an_address_but_loopback(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.name)
 def test_each_block_of_settings_says_why(path: Path) -> None:
-    """A settings file opens with its purpose, and no run of more than a dozen lines lacks a comment."""
+    """A settings file opens with what it is for, and no run of lines longer than a dozen is without a comment."""
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith(("#", "%%"))
     bare = 0
@@ -151,7 +151,7 @@ def test_status_of_nothing_is_all_down_and_no_failure(tmp_path: Path, capsys: py
     assert not (tmp_path / "none").exists()
 
 
-# --- servers that are not installed
+# --- missing programs
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_two_commands_at_once_on_one_server_are_one_too_many(tmp_path: Path) -> 
 
 
 def test_a_recycled_pid_is_neither_alive_nor_killed(tmp_path: Path) -> None:
-    """A process with this number lives, but started at another time than the recorded server."""
+    """The number lives, but it started at another time than the server on record."""
     with spawned(SLEEPER, tmp_path) as stranger:
         earlier = processes.Identity(stranger.pid, stranger.started_s - 60)
         directory = StateDir(tmp_path, "redis")
@@ -339,7 +339,7 @@ UPGRADED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
 
 
 def frame(message: bytes) -> bytes:
-    """Return a server's frame with a text."""
+    """Return a server's frame with this text."""
     length = bytes([len(message)]) if len(message) < 126 else struct.pack(">BH", 126, len(message))
     return b"\x81" + length + message
 
@@ -383,7 +383,7 @@ def test_an_answer_of_another_kind_is_none(handshake: handshakes.Handshake, answ
 
 
 def shaken(handshake: handshakes.Handshake, answer: bytes) -> str:
-    """Play both ends of a connection; the far end sends only this answer."""
+    """Both ends of a connection, the far one with these words and no more."""
     near, far = socket.socketpair()
     with near, far:
         near.settimeout(60)
@@ -469,7 +469,7 @@ def test_a_port_that_is_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
 
 
 def test_it_outlives_the_command_that_started_it(tmp_path: Path) -> None:
-    """It also survives the terminal's Ctrl-C, which goes to the command's process group."""
+    """And the terminal's Ctrl-C, which goes to the command's process group."""
     wants.server("redis")
     command = [sys.executable, "-m", "ingeborg.bench.cli", "rivals", "up", "redis", "--state", str(tmp_path)]
     subprocess.run(command, check=True, timeout=60, capture_output=True, start_new_session=True)

@@ -1,4 +1,4 @@
-"""The whole job against a plain computation, and digests of runs with known answers."""
+"""The whole job against a plain computation, and what a digest says of runs with known answers."""
 
 from __future__ import annotations
 
@@ -59,8 +59,7 @@ def digest(spark: SparkSession, paths: Sequence[Path], out: Path, **options: Any
 
 
 def goals_run() -> synthetic.Run:
-    """Return a run with bad latency in an unmeasured phase, and deliveries of the measured phase that arrive in the
-    drain."""
+    """Bad latency in a phase that is not measured; deliveries of the measured phase that arrive in the drain."""
     s = synthetic
     warm = [s.news("warm", 1, 1, 0, 1), s.received("warm", 1, 1, 1, 0, 9 * s.S)]
     run = [s.news("run", 1, 2, 2 * s.S, 2)]
@@ -75,8 +74,7 @@ def goals_run() -> synthetic.Run:
 
 
 def machine_run() -> synthetic.Run:
-    """Return a run with a restarted process, a counter with labels and commas in its name, a decreasing counter, and a
-    level."""
+    """A process that is restarted, a counter with labels and commas in its name, one that goes back, and a level."""
     s = synthetic
     run = s.radio_run("machine", seconds=2, rate=20)
     run.machine = [
@@ -101,7 +99,7 @@ def machine_run() -> synthetic.Run:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write two runs with known answers and two failed ones below one directory; none has a goal of causal order."""
+    """Two runs with known answers and two that failed, found below one directory; none has a goal of causal order."""
     directory = tmp_path_factory.mktemp("runs")
     for run in (goals_run(), machine_run()):
         run.write(directory / "some" / run.facts["run"])
@@ -116,7 +114,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def without_arrow() -> Iterator[None]:
-    """Pretend that pyarrow is not installed, and that no module that needs it has been imported."""
+    """As if pyarrow were not installed, and what wants it had never been imported."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("pyarrow", "pyarrow.parquet"):
             patch.setitem(sys.modules, name, None)
@@ -127,7 +125,7 @@ def without_arrow() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def digested(spark: SparkSession, folder: Path) -> Digested:
-    """Digest these runs, in the same directory, with one job without Arrow."""
+    """The digest of these runs, in the same directory, by one job that has no Arrow and needs none."""
     with without_arrow():
         return digest(spark, [folder], folder)
 
@@ -302,7 +300,7 @@ def test_only_what_is_new_or_changed_is_computed(
 
     synthetic.radio_run("r3", seconds=2, rate=10, seed=3).write(runs / "r3")
     changed = runs / "some" / "goals" / "phases.csv"
-    changed.write_text(changed.read_text().replace(",held", ",hold"))  # the same size
+    changed.write_text(changed.read_text().replace(",held", ",hold"))  # the size stays
     documents, _, [said] = digest(spark, [runs], out)
     assert computed.pop() == ["goals", "r3"]
     assert said.startswith("3 of 5 runs")
@@ -355,8 +353,8 @@ def test_a_run_of_many_deliveries_has_percentiles_of_a_sketch_within_the_error_i
 
 @pytest.mark.slow
 def test_the_job_is_a_script_for_spark_submit(tmp_path: Path, spark: SparkSession) -> None:
-    """It runs in its own process with a foreign session, and without the package on Spark's path. It computes
-    `job.digest`, as above, so a missing run is enough, and saves half a minute."""
+    """It runs in its own process, without the package on Spark's path, with a session that is not ours. `job.digest`
+    computes, as above; so a missing run is enough, and saves half a minute."""
     submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if submit is None:
         wants.skip("spark-submit", "pip install -e '.[bench]'")

@@ -1,4 +1,4 @@
-"""Which files pass as a log, which rows are skipped and counted, and refusals by file and line."""
+"""Logs that are accepted, parts that are left out and counted, and errors that name file and line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Write a good run of two processes, with three news and two deliveries."""
+    """A good run of two processes, with three news and two deliveries."""
     s = synthetic
     first = [s.news("run", 1, seq, seq * S, 1) for seq in (1, 2, 3)]
     second = [s.received("run", 1, 1, seq, seq * S, seq * S + 5) for seq in (1, 2)]
@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def killed(run: Path) -> None:
-    """Turn the run into one with killed writers, which did not close it."""
+    """The run was not closed: its writers were killed."""
     (run / "run.json").write_text(json.dumps(synthetic.facts("run-1", complete=False)))
 
 
@@ -302,7 +302,7 @@ def test_paths_that_are_no_runs(spark: SparkSession, run: Path, tmp_path: Path) 
 
 @pytest.fixture
 def named(run: Path) -> Path:
-    """Return the good run as loadgen closes it: run.json names its files."""
+    """The good run, as loadgen closes it: run.json names its files."""
     synthetic.name_files(run)
     return run
 

@@ -1,4 +1,4 @@
-"""A damaged good log: the digest refuses it and names the file."""
+"""A good log that something has happened to: the digest refuses it, naming the file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXAMPLES: dict[str, Any] = {
 
 
 def write(directory: Path) -> Path:
-    """Write a run of two processes with two parts each: losses, repetitions, errors, samples of processes."""
+    """A run of two processes with two parts each: losses, repetitions, errors, samples of processes."""
     rng = random.Random(7)
     made = synthetic.random_run("run-1", rng)
     while len(made.events) < 40 or not made.machine:
@@ -51,7 +51,7 @@ def write(directory: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def good(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the run, without names of its files in its run.json. Tests read it with and without them."""
+    """The run, without names of its files in its run.json. It is read as it is, and with them."""
     from ingeborg.bench.spark import inventory, logs
 
     run = write(tmp_path_factory.mktemp("good") / "run")
@@ -69,7 +69,7 @@ def good(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(spark: Any, good: Path, named: bool, mutate: Callable[[Path], None]) -> bool:
-    """Return whether the digest refused the log and named a file."""
+    """Whether the digest refused it, naming a file."""
     from ingeborg.bench.spark import job
 
     with tempfile.TemporaryDirectory() as directory:
@@ -93,14 +93,13 @@ def refused(spark: Any, good: Path, named: bool, mutate: Callable[[Path], None])
 
 @st.composite
 def byte_mutations(draw: st.DrawFn) -> tuple[str, ...]:
-    """Draw damage to bytes and names in storage or on the way. The values are words, so that failing examples are
-    readable."""
+    """Damage to bytes and names in storage or on the way; in words, so that a failing example is readable."""
     name = draw(st.sampled_from(FILES))
     place = str(draw(st.integers(0, 99)))  # in percent of the file
     kind = draw(
         st.sampled_from(["flip", "cut", "insert", "drop line", "twice line", "delete", "copy", "swap", "append"])
     )
-    # A file moved to its own place gives the good log again.
+    # A file in its own place is the good log again.
     others = [other for other in FILES if other != name or kind not in ("copy", "swap")]
     return kind, name, place, draw(st.sampled_from(others))
 
@@ -140,7 +139,7 @@ def test_whatever_happens_to_a_log_whose_files_are_named(spark: Any, good: Path,
     assert refused(spark, good, True, lambda run: perform(run, *mutation))
 
 
-#: Damage that the digest also notices in a log without these names, from an earlier version or a killed generator.
+#: Damage noticed also in a log without those names: from an earlier version, or a generator that was killed at once.
 KINDS = (
     *("cut in a line", "insert", "mark", "line ends"),
     *("delete process", "delete before another", "copy", "rename", "packed"),

@@ -1,4 +1,4 @@
-"""The starter of endpoints: reserved ports, processes that certainly end, and errors that show the reason."""
+"""The starter of endpoints: ports that stay somebody's, processes that end for certain, and errors that show why."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests import wants
 PATIENCE_S = 60.0
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(300)"
-#: A program that does not end, not even on SIGTERM, and has started another such process.
+#: Ends neither by SIGTERM nor by itself, and has started a process that does not end either.
 STUBBORN = (
     "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
     "deaf = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
@@ -52,7 +52,7 @@ STUBBORN = (
 
 @contextmanager
 def child(directory: Path, code: str, **options: object) -> Iterator[Child]:
-    """Start a process that runs this code."""
+    """A process that runs this code."""
     process = Child("the program", [sys.executable, "-c", code], directory / "log", **options)  # type: ignore[arg-type]
     try:
         yield process
@@ -102,7 +102,7 @@ async def test_steps_of_a_caller_that_was_cancelled_are_brought_to_their_end() -
 
 
 def taken(port: int) -> bool:
-    """Is the port taken, as any program sees it?"""
+    """As any program finds it."""
     with socket.socket() as sock:
         try:
             sock.bind(("127.0.0.1", port))
@@ -113,7 +113,7 @@ def taken(port: int) -> bool:
 
 @pytest.fixture
 def first_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Yield the ports that the starter tries, in this order."""
+    """Where it looks, in this order."""
     looks: list[int] = []
     monkeypatch.setattr(random.SystemRandom, "randrange", lambda _, start, stop: looks.pop(0))
     yield looks
@@ -131,7 +131,7 @@ def test_several_ports_are_in_a_row_and_all_free(first_ports: list[int], other: 
 
 @contextmanager
 def row() -> Iterator[int]:
-    """Yield the first of three consecutive free ports. Concurrent tests nearly always look elsewhere."""
+    """The first of three ports in a row that nobody has. Tests at the same time look elsewhere, as good as always."""
     for _ in range(ports.TRIES):
         first = random.randrange(ports.PORT_MIN, ports.PORT_MAX)
         if not any(taken(first + number) for number in range(3)):
@@ -166,7 +166,7 @@ def test_a_claimed_port_is_for_servers_that_are_told_of_it_and_for_nobody_else(f
             assert taken(free)
             with claim() as second:
                 assert second.first == other
-            for _ in range(2):  # and again, while the kernel still remembers connections of the first one
+            for _ in range(2):  # and again, with connections of the first one not forgotten yet
                 server = socket.create_server(("127.0.0.1", free))  # which sets SO_REUSEADDR, as endpoints do
                 with server, socket.create_connection(("127.0.0.1", free)) as here:
                     there, _ = server.accept()
@@ -259,7 +259,7 @@ def test_of_a_long_log_the_end_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("patience_s", [0.0, 0.05])
 async def test_one_that_does_not_end_is_killed_with_all_it_has_started(tmp_path: Path, patience_s: float) -> None:
-    """This also holds for a child in its own session, like the writers of an endpoint's store."""
+    """Though that is in a session of its own, as the writers of an endpoint's store are."""
     with child(tmp_path, STUBBORN) as process:
         deaf = psutil.Process(int((await awaited(process.line("deaf", PATIENCE_S))).split()[1]))
         assert os.getsid(deaf.pid) == deaf.pid
@@ -272,7 +272,7 @@ def test_one_that_is_stopped_is_killed(tmp_path: Path) -> None:
     with child(tmp_path, SLEEPER) as process:
         process.signal(signal.SIGSTOP)
         blocking(process.end(0.05))
-        assert process.code in (-signal.SIGKILL, -signal.SIGTERM)  # both signals are pending when the kernel resumes it
+        assert process.code in (-signal.SIGKILL, -signal.SIGTERM)  # both are there when the kernel lets it go on
 
 
 def test_an_orderly_end_is_waited_for(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_an_orderly_end_is_waited_for(tmp_path: Path) -> None:
         blocking(process.end(PATIENCE_S))
         assert process.code == 7
         blocking(process.end(PATIENCE_S))  # a second time nothing happens
-        process.signal(signal.SIGKILL)  # nor here: another process can have its number by now
+        process.signal(signal.SIGKILL)  # nor here: its number may be another's by now
         assert process.code == 7
 
 
@@ -314,7 +314,7 @@ def _until_over(process: psutil.Process) -> Steps[bool]:
 
 
 def test_it_does_not_outlive_the_one_that_started_it(tmp_path: Path) -> None:
-    """Even if a kill hits the starter, which then cannot end anything."""
+    """Even where that is killed, and ends nothing any more."""
     wants.linux()
     code = f"""
 import pathlib, signal, sys
@@ -368,7 +368,7 @@ def test_what_says_something_else(line: str) -> None:
 
 def test_options_that_somebody_has_set_for_their_own_endpoints_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INGEBORG_PORT", "9")
-    monkeypatch.setenv(VARIABLE, "1")  # the code's form is no option: all processes run the same one
+    monkeypatch.setenv(VARIABLE, "1")  # the form of the code is no option: all processes run the same one
     found = environment({"INGEBORG_NAME": "e"})
     assert sorted(name for name in found if name.startswith("INGEBORG_")) == ["INGEBORG_NAME", VARIABLE]
     assert found["PATH"] == os.environ["PATH"]

@@ -1,7 +1,7 @@
-"""Real servers for the adapters' tests: those of `bench rivals`, in temporary directories, stopped whatever happens.
+"""Real servers for the adapters' tests: those of `bench rivals`, in temporary directories, reliably stopped.
 
-Owns: when a test is skipped for want of a server, and servers with settings of a test's own. Must never: touch a server
-that it did not start.
+Owns: skipping a test whose server is missing, and servers with a test's own settings. Must never: touch a server that
+it did not start.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def _accepts(server: Child, port: int) -> Steps[None]:
 
 @contextmanager
 def start(system: str, directory: Path) -> Iterator[Server]:
-    """The server that `bench rivals up` would start, and so with the settings that are measured, but for ``BRIEF``.
-    Skips where it is not installed; Kafka, where its jars have not been fetched before."""
+    """The server that `bench rivals up` would start, with the measured settings except ``BRIEF``. Skips if it is not
+    installed; for Kafka, if its jars have not been fetched before."""
     wants.server(system)
     brief = plans._environment() | BRIEF
     with ExitStack() as stack:
@@ -103,7 +103,7 @@ def start(system: str, directory: Path) -> Iterator[Server]:
         try:
             yield server
         finally:
-            server.kill()  # what a test has paused would not end otherwise, and nothing in it is worth a farewell
+            server.kill()  # a paused server would not end otherwise, and an orderly end would save nothing
 
 
 class Servers:
@@ -120,19 +120,19 @@ class Servers:
         return self._running[system]
 
     def mortal(self, system: str) -> Server:
-        """The same, given away: whoever asks next gets another one."""
+        """Give the server away: the next caller gets another one."""
         server = self(system)
         del self._running[system]
         return server
 
 
-#: Kafka takes ten seconds of a core to start and to stop. All tests that want it share one (``tests/order.py`` has them
-#: in one process), from whichever folder they are.
+#: Kafka takes ten seconds of a core to start and to stop. All tests that need it share one, across folders
+#: (``tests/order.py`` puts them into one process).
 _KAFKA = pytest.StashKey[Servers]()
 
 
 def session_kafka(config: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Servers:
-    """Of Kafka alone, for the whole session."""
+    """Kafka's servers, for the whole session."""
     if _KAFKA not in config.stash:
         stack = ExitStack()
         config.add_cleanup(stack.close)
@@ -144,14 +144,14 @@ def session_kafka(config: pytest.Config, tmp_path_factory: pytest.TempPathFactor
 def servers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Servers]]:
-    """Those of a system: of this module, but for Kafka."""
+    """The servers of a system: one set for each module, except for Kafka."""
     with ExitStack() as stack:
         own = Servers(stack, tmp_path_factory.mktemp)
         yield lambda system: session_kafka(request.config, tmp_path_factory) if system == "kafka" else own
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of each module here, tests that kill a server come last: then they kill the one that the others have shared."""
+    """Order tests so that in each module those that kill a server come last: they kill the one that others shared."""
     here = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
     modules = list(dict.fromkeys(items[place].path for place in here))
     last = sorted(

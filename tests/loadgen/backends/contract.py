@@ -1,15 +1,15 @@
-"""What every adapter has to do, against its real server: one suite, subclassed once per system.
+"""The duties of every adapter, against its real server: one suite, subclassed once per system.
 
 Owns: the behaviour that `loadgen/backends/base.py` promises. Must never: know a system. A subclass names its system:
 
     class TestNats(Contract):
         system = "nats"
 
-"Nothing comes" is never waited for with a clock: a fence, published afterwards by the same connection, arrives first.
+No test waits with a clock for "nothing comes": a fence, published afterwards by the same connection, arrives first.
 A system that keeps order only within a topic sets ``linger_s`` instead.
 
-Tests share a server, and what one of them wrote while it was paused comes out when it goes on: what such a test
-publishes is on a topic of its own.
+Tests share a server, which delivers what a test wrote during a pause once it goes on: such a test publishes on its own
+topic.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.loadgen.generator import Generator
 
 from .conftest import PATIENCE_S, Server, Servers
 
-#: What other systems read something into, and what is easily taken for something else.
+#: Topics with a special meaning in other systems, and topics that are easily confused.
 NASTY = [
     "a", "A", "a ", " a", " ", "a.b", "a..b", ".a", "a.", ".", "a/b", "/a", "a/", "/", "a//b", "*", ">", "+", "#",
     "a.*", "a.>", "a/+", "a/#", "a.#", "**", "?", "[a]", "[ab]", "a?", "\\*", "$", "$SYS", "$SYS/broker/version",
@@ -46,7 +46,7 @@ NASTY = [
 
 
 class Member:
-    """A connection, and all that it was told, in order."""
+    """A connection, and everything that it received, in order."""
 
     def __init__(self) -> None:
         self.received: list[tuple[str, str]] = []
@@ -76,8 +76,8 @@ class Member:
         await self.until(lambda: len(self.received) >= count)
 
     async def fence(self, linger_s: float) -> None:
-        """Until all that this connection published before has come back to it, if it was ever going to. Nothing of it
-        stays in ``received``."""
+        """Wait until every earlier publish of this connection has come back, if it ever will. The fence leaves nothing
+        in ``received``."""
         fence = f"the fence of {id(self)}"
         await self.connection.subscribe([fence])
         await self.connection.publish([(fence, "")])
@@ -107,7 +107,7 @@ class Contract:
 
     @pytest.fixture
     def url(self, shared: Server) -> str:
-        """Of that server."""
+        """Return that server's URL."""
         return shared.url
 
     @pytest.fixture
@@ -143,7 +143,7 @@ class Contract:
             await asyncio.gather(*(backend.close() for backend in backends.values()))
 
     def set_timeout(self, monkeypatch: pytest.MonkeyPatch, name: str, seconds: float) -> None:
-        """Of the adapter's module; it has to be there."""
+        """Set a time-out in the adapter's module; it has to be there."""
         open_backend(self.system, [self.nowhere()], "contract")
         package, _, _ = SYSTEMS[self.system].factory.partition(":")
         monkeypatch.setattr(sys.modules[f"ingeborg.loadgen.backends.{package}"], name, seconds)

@@ -32,7 +32,7 @@ class TestKafka(Contract):
 
     @pytest.fixture(autouse=True)
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What only costs time here: fetches that wait on the server, and closing where nobody answers."""
+        """Shorten waits that only cost time here: fetches that wait on the server, and closing without an answer."""
         monkeypatch.setattr(kafka_module, "_FETCH_WAIT_MS", 10)
         monkeypatch.setattr(kafka_module, "_CLOSE_TIMEOUT_S", 0.5)
 

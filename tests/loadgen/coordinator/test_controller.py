@@ -69,7 +69,7 @@ def assert_found(made: Search, rate_per_s: float) -> None:
 @example(500, 500, True)
 @example(999.99, 500, False)
 def test_a_queue_is_found_whatever_its_capacity(capacity: float, limit_ms: int, total: bool) -> None:
-    # What an overload left takes the slow ones a minute to drain: only the total backlog shows that they do.
+    # Slow systems take a minute to drain an overload's backlog: only the total backlog shows that they do.
     system = System(capacity, total_backlog=total or capacity < 60)
     assert_found(search(system.run, Controller(Limit(limit_ms * 1_000_000))), capacity)
 
@@ -103,7 +103,7 @@ def test_a_noisy_system_is_found(seed: int) -> None:
 
 
 def test_a_machine_that_is_disturbed_for_a_while_does_not_have_the_last_word() -> None:
-    """Whatever runs beside it for the first half minute of the search is gone later."""
+    """Another program runs for the first half minute of the search and is gone later."""
     system = System(12_000)
     ran_s = 0.0
 

@@ -62,7 +62,7 @@ def test_a_signal_to_each_of_them_changes_nothing(tmp_path: Path, number: signal
         async with crew_of(tmp_path) as crew:
             for pid in crew.pids:
                 os.kill(pid, number)
-            await crew.do("give_up")  # all of them answer
+            await crew.do("give_up")  # every process answers
 
     run(work)
 

@@ -26,7 +26,7 @@ def _wait(sock: socket.socket, begun: object, ending: object) -> None:
 
 
 def test_of_processes_that_share_a_socket_it_is_their_parent(listening: socket.socket) -> None:
-    """A supervisor and its endpoints: measured from there, all of them count."""
+    """A supervisor and its endpoints: measured from there, every process counts."""
     port = listening.getsockname()[1]
     forking = multiprocessing.get_context("fork")
     begun, ending = forking.Semaphore(0), forking.Semaphore(0)

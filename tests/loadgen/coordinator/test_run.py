@@ -1,4 +1,4 @@
-"""Whole runs over real sockets against a broker of a hundred lines that can be told to be bad."""
+"""Complete runs over real sockets against a broker of a hundred lines that misbehaves on request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def started(broker: PlainBroker, out: Path, *arguments: str) -> asyncio.su
 
 
 def output(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
-    """What it says, errors included."""
+    """Return its output, errors included."""
     assert process.stdout is not None
     return process.stdout
 
@@ -338,7 +338,7 @@ def test_a_signal_before_there_is_a_run_is_told_in_a_line(
 async def test_a_signal_before_the_first_message_leaves_a_log_that_can_be_digested(
     broker: PlainBroker, tmp_path: Path
 ) -> None:
-    """A phase begins a little later than it is told to; it must not end before that."""
+    """A phase begins a little later than planned; it must not end before that."""
     log = tmp_path / "log"
     process = await started(broker, log, "radio", *SMALL, "--duration-s", "60")
     async with asyncio.timeout(100):

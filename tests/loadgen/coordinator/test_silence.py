@@ -65,7 +65,7 @@ def test_a_process_that_has_told_nothing_stops_its_clock() -> None:
     silence.observe(0.0, 100, 100, 0)
     silence.observe(1.0, 100, 200, 100)
     for _ in range(100):
-        silence.observe(1.0, 100, 2_000, 1_900)  # of the others; the time of the slowest
+        silence.observe(1.0, 100, 2_000, 1_900)  # others' deliveries; the time of the slowest
     assert silence.lasts_s == 0
 
 

@@ -1,4 +1,4 @@
-"""What a person sees: plain lines, and the display on a real (pseudo-)terminal."""
+"""The progress for a person: plain lines, and the display on a real (pseudo-)terminal."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def clock() -> Clock:
 
 
 def lines(shown: str) -> list[str]:
-    """What a terminal shows of it, without colours and the like."""
+    """Return the text that a terminal shows, without colours and the like."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r", "").split("\n")
 
 

@@ -1,4 +1,4 @@
-"""A deduplicator's local cache. What it does with it on a real Redis: `test_layer.py`."""
+"""A deduplicator's local cache. `test_layer.py` tests it with a real Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deduplication layer: what is new, on a real Redis; its limits; and all of it in front of a real RabbitMQ."""
+"""The deduplication layer: the check for new messages, on a real Redis; its limits; and a real RabbitMQ behind it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def drain(deduplicator: Deduplicator) -> None:
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    """Something in Redis, or in another process: nothing here is told of it."""
+    """Poll for a state in Redis, or in another process, that sends no event."""
     async with asyncio.timeout(PATIENCE_S):
         while not await condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -153,7 +153,7 @@ async def until_failed(front: Front) -> str:
     return front.layer.failures()[0]
 
 
-# --- what is new
+# --- new or not
 
 
 async def test_a_thousand_identical_publishes_become_one(redis: Redis, front: Deduplicated) -> None:
@@ -344,7 +344,7 @@ async def test_a_redis_that_dies(tmp_path: Path) -> None:
         connection = await backend.connect(0, member.on_message, member.on_error)
         await connection.publish([("song", "1")])
         await until_pushed(backend, 1)
-        async with asyncio.timeout(PATIENCE_S), backend._feeder._room:  # and until the publisher has been told so, too
+        async with asyncio.timeout(PATIENCE_S), backend._feeder._room:  # and until the publisher knows it
             await backend._feeder._room.wait_for(lambda: not backend._feeder._held)
         server.kill()
         await connection.publish([("song", "2"), ("song", "3")])
@@ -372,7 +372,7 @@ async def test_after_closing(front: Deduplicated) -> None:
 
 
 class Front:
-    """A layer's processes, and the generator's side of it, before a RabbitMQ."""
+    """A layer's processes, and the generator's side of the layer, before a RabbitMQ."""
 
     def __init__(self, redis_url: str, rabbitmq_url: str, processes: int) -> None:
         self.run = f"layer-{free_port()}"

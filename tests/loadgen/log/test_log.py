@@ -1,4 +1,4 @@
-"""What is written of a run: lines, parts, run.json."""
+"""The files of a run: lines, parts, run.json."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ingeborg.loadgen.workloads.traffic import TrafficPlan
 
 
 class Recording:
-    """A connection that takes whatever is published, and its backend."""
+    """A connection that accepts every publish, and its backend."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, str]] = []
@@ -102,7 +102,7 @@ async def overtaken(path: Path, *, processes: int, repeats: bool) -> dict[str, A
     await driver.connect()
     driver.begin("run")
     driver.prepare(1000, 0.1)
-    t0_ns = time.monotonic_ns() - 1_000_000_000  # all of it is due
+    t0_ns = time.monotonic_ns() - 1_000_000_000  # everything is due
     await driver.run(t0_ns, 0.1)
     sends = list(TrafficPlan(settings, duplicates=0.3 if repeats else 0.0).sends(1000, 0.1))
     again = {(send.topic, send.seq) for send in sends if not send.first}

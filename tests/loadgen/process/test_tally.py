@@ -33,7 +33,7 @@ def test_of_nothing_there_is_no_percentile() -> None:
 
 
 Meant = dict[tuple[int, int], tuple[int, int]]
-"""Of a topic and number: the connection that publishes it first, and the time from which another one does, too."""
+"""For a topic and number: the connection that publishes it first, and the time from which another one also does."""
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Questions and answers: what is drawn from a seed, and what is said to what has been received."""
+"""Questions and answers: the draws from a seed, and the replies to received messages."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def log_file(folder: Path, content: str | bytes) -> Path:
 
 
 def refusal(folder: Path, content: str | bytes, *, durations: bool = False) -> str:
-    """What is said of the log, without its path."""
+    """Return the error about the log, without its path."""
     path = log_file(folder, content)
     with pytest.raises(WorkloadError) as caught:
         list(entries(path, durations=durations))
@@ -53,7 +53,7 @@ def test_packed_members_are_one_log(tmp_path: Path) -> None:
     assert [entry.offset_s for entry in entries(log_file(tmp_path, packed))] == [1, 2]
 
 
-#: What no column of seconds may hold, whichever reader asks.
+#: Values that a column of seconds must not hold, for any reader.
 NO_SECONDS = [
     *("nan", "inf", "-inf", "infinity", "1e400", "1e308", "1.8e305", "1e15", "9" * 40, "9" * 5000),
     *("-1", "-1e-9", "", " ", "x", "1,5", "00:01:02", "2026-01-01T00:00:00Z", "0x10"),

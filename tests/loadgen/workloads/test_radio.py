@@ -74,7 +74,7 @@ def test_what_holds_in_every_world(crowd: Crowd, wishes_share: float, stations: 
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in seqs.values())
     assert len(seqs) == len(plan.topics) == len(set(plan.topics))
 
-    # Reports: every listener once per news, one of them the first, at the news' own time.
+    # Reports: every listener once per news; the first one at the news' own time.
     by_news = defaultdict(list)
     for client, reports in enumerate(plan.reports):
         assert reports == sorted(reports)
@@ -89,7 +89,7 @@ def test_what_holds_in_every_world(crowd: Crowd, wishes_share: float, stations: 
         assert news.others_ns == min((at_ns for at_ns, first, _ in told if not first), default=None)
         assert max(told)[0] - news.start_ms * 1_000_000 <= crowd.spread_s * 1e9 + 1_000_000
 
-    # Every client listens to so many stations, so reports of a station come from that many clients.
+    # Every client listens to this many stations, so reports of a station come from that many clients.
     assert sum(map(len, plan.reports)) == sum(news.reports for news in plan.news)
 
     # Wishes: as many subscribers as said, no topic twice, idle ones never played.

@@ -1,4 +1,4 @@
-"""What a workload file and the command line may say, and what overrides what."""
+"""The permitted content of a workload file and the command line, and which overrides which."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_refused_in_words(tmp_path: Path, text: str, compla
     assert complaint in str(caught.value)
 
 
-#: None of these is a number for a workload, in whichever key.
+#: None of these is a number for a workload, in any key.
 ENDLESS = ["9" * 40, "-" + "9" * 40, "9" * 5000, "1e308", "1e400", "-1e308", "nan", "inf"]
 NUMBERS = [(kind, key.name) for kind in KINDS.values() for key in dataclasses.fields(kind) if key.type not in ("str",)]
 
