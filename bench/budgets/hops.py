@@ -49,7 +49,7 @@ GAIN = 1.3
 _ONE = ("--dedup-ttl", "10")
 _TWO = (*_ONE, "--endpoints", "2")
 
-#: One endpoint and two. For a hop the generator says which client is at which, so each has a port of its own.
+#: One endpoint and two. For a hop the generator says which client is at which, so each has its own port.
 SYSTEMS = {1: System("one", "ingeborg", serve=_ONE), 2: System("two", "ingeborg", serve=_TWO)}
 SHARED = {1: SYSTEMS[1], 2: System("two", "ingeborg", serve=(*_TWO, "--share-port"))}
 

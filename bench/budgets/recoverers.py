@@ -303,5 +303,5 @@ async def metrics(url: str) -> dict[str, float]:
 
 
 def run(measurement: Any) -> Any:
-    """Run it on a loop of its own."""
+    """Run it on a separate loop."""
     return uvloop.run(measurement)

@@ -65,7 +65,7 @@ class Turn(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """All rounds: the least CPU (anything else on the machine only adds), all replies, sorted."""
+    """All rounds: the least CPU (other load of the machine only adds to it), and all replies, sorted."""
 
     cpu_us: float
     copied: float

@@ -4,8 +4,8 @@
 
 **Centrifuge** (a Go library, built into a cache on the first run) speaks JSON over WebSocket like this broker, keeps
 nothing and drops no duplicates. Both servers get the load of `cost`: the same payloads at the same rates from the same
-light generator, each publish in a frame of its own, as those of many publishers come. The servers differ in what they
-do with it:
+light generator, each publish in a frame of its own, as those of many publishers come. The servers treat it
+differently:
 
 - Centrifuge replies to every publish, and its protocol cannot turn that off. This broker replies if the publish says
   `ack`. So its cost is measured both ways: without replies, as programs use it, and with one per publish, as

@@ -70,7 +70,7 @@ class Setting(NamedTuple):
 
 
 def topics(prefix: str) -> list[str]:
-    """Return some topics of a case's own: no other client subscribes to them."""
+    """Return some topics for one case alone: no other client subscribes to them."""
     return [f"{prefix} station/{number}" for number in range(TOPICS)]
 
 

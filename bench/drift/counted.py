@@ -46,8 +46,8 @@ def valgrind() -> list[str]:
     """
     if shutil.which("valgrind") is None or shutil.which("vgdb") is None:
         raise BenchError(
-            "valgrind, which counts instructions, is not installed: make test-tools installs it (Debian's package "
-            "valgrind). Without it, `bench drift --timing` takes times, on a quiet machine"
+            "valgrind is not installed, and counting instructions needs it: make test-tools installs it (Debian's "
+            "package valgrind). Without it, `bench drift --timing` takes times, on a quiet machine"
         )
     return [*_fixed_addresses(), "valgrind", "--tool=callgrind"]
 

@@ -23,7 +23,7 @@ Sections = list[tuple[str, list[Pair]]]
 async def count(
     sides: Mapping[str, Path], folder: Path, say: Callable[[str], None], *, core_only: bool = False
 ) -> Sections:
-    """All figures, side by side. Counts do not depend on what else the machine does, so both sides run at once.
+    """Return all figures. Counts do not depend on other load, so both sides run at the same time.
 
     Args:
         sides: compiled trees: ``base`` and ``here``, or ``here`` alone, which is then both.

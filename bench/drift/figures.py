@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """``each``: instructions of one message or command. ``own``: the part that each function takes by itself.
+    """``each``: instructions of one message or command. ``own``: each function's own part, without its callees.
     ``judged``: the budget applies to it. It does not apply to a figure that is a part of others."""
 
     name: str

@@ -15,8 +15,8 @@ from typing import Final
 
 from ingeborg.bench.drift.profile import Profile
 
-#: Instructions of a call by itself, for the allocators of Python and of the C library. Functions that only some calls
-#: reach, as when a pool is full, are included in the prices of the others.
+#: Instructions of a call without its callees, for the allocators of Python and of the C library. Functions that only
+#: some calls reach, as when a pool is full, are included in the prices of the others.
 PRICES: Final[Mapping[str, float]] = {
     "_PyObject_Malloc": 22,
     "_PyObject_Free": 40,

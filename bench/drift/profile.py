@@ -25,7 +25,7 @@ _COMPILED, _ENTRY = "CPyDef_", "CPyPy_"
 
 
 class Profile(NamedTuple):
-    """``total``: instructions. By function: ``own``, its instructions by itself; ``calls``; ``within``, the
+    """``total``: instructions. By function: ``own``, its own instructions; ``calls``; ``within``, the
     instructions of these calls with all that they called."""
 
     total: float

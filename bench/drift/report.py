@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 
 def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functions: int, say: Say) -> int:
-    """A line for each figure, then those functions that make most of what has changed.
+    """Print a line for each figure, then the functions that make up most of a change.
 
     Args:
         sections: a heading, and its figures.

@@ -59,7 +59,7 @@ def rhythm(idle: Sequence[Profile]) -> Rhythm:
         idle: stretches, better of several lengths.
 
     Raises:
-        BenchError: there was no tick at all.
+        BenchError: there was no tick.
     """
     points = [(each.called(TICK), each.called(STORED), each.total) for each in idle]
     ticks, answers = sum(t for t, _, _ in points), sum(a for _, a, _ in points)

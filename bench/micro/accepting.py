@@ -53,7 +53,7 @@ async def connect(port: int, began: float, kept: list[asyncio.StreamWriter] | No
             writer.write(_REQUEST)
             head = await reader.readuntil(b"\r\n\r\n")
         took_s = time.monotonic() - began if head.startswith(b"HTTP/1.1 101 ") else float("inf")
-    except (OSError, asyncio.IncompleteReadError):  # a time-out, too
+    except (OSError, asyncio.IncompleteReadError):  # includes a time-out
         took_s = float("inf")
     if writer is not None:
         if kept is None:
@@ -137,7 +137,7 @@ async def stopped(rate: float) -> list[str]:
     return [
         row("one of four: before it stops", before),
         row("  connects while it is stopped", during),
-        row("  when it goes on", [each for each in connects if each.began >= at + STOPPED_S]),
+        row("  after it continues", [each for each in connects if each.began >= at + STOPPED_S]),
         f"  handshakes that it had under way: {len(held)}",
     ]
 

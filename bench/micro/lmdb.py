@@ -1,7 +1,7 @@
 """Three facts of LMDB that shape the embedded store: ``python -m ingeborg.bench.micro.lmdb [--directory DIR]``.
 
 Owns: the figures of docs/adr/0002 on threads, on the write lock and on scattered writes, each against its alternative.
-Runs for half a minute in a temporary directory and removes what it wrote. Must never: be collected as a test.
+Runs for half a minute in a temporary directory and removes its files. Must never: be collected as a test.
 """
 
 from __future__ import annotations

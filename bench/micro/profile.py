@@ -55,7 +55,7 @@ def main() -> None:
     total, all_of, own = shares(stacks(sys.stdin))
     if not total:
         sys.exit("no samples: give what `perf script` prints on standard input")
-    print(f"{total:,} samples\n with what it calls  by itself")
+    print(f"{total:,} samples\n with its callees        alone")
     print(f"{'':18}  {own[ELSEWHERE] / total:9.1%}  {ELSEWHERE}")
     for name, count in all_of.most_common(SHOWN):
         print(f"{count / total:18.1%}  {own[name] / total:9.1%}  {name}")

@@ -149,7 +149,7 @@ def _latency(run: Json, identity: str) -> Html:
 
 _FROM_TO = (
     "From the moment the schedule meant a message to be sent to the moment the receiver had it, on one clock. No "
-    "delivery is discarded. Where they are too few for a percentile, it is the maximum. "
+    "delivery is discarded. With too few deliveries for a percentile, it is the maximum. "
 )
 _EXACT = "Percentiles are exact, by nearest rank, over every delivery."
 _SKETCHED = "The run is too large for exact percentiles: a sketch gives them, and the run's notes state its error."

@@ -31,9 +31,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "rivals",
         help="start and stop the servers to compare with",
-        description="Start RabbitMQ, Kafka, NATS, Redis, Mosquitto and Centrifuge on loopback, from what is installed "
+        description="Start RabbitMQ, Kafka, NATS, Redis, Mosquitto and Centrifuge on loopback, as installed "
         "(Kafka is fetched, nats-current and centrifuge are built), with the settings in bench/rivals/ (docs/rivals.md "
-        "says which and why).",
+        "explains them).",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

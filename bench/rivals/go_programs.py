@@ -83,7 +83,7 @@ def ensure(program: GoProgram, cache: Path = CACHE) -> Path:
     if go is None:
         raise NotInstalledError(
             f"{program.title} is built with Go {program.go_release()} or newer, and there is no go: apt-get install "
-            "golang-go, or where that is older, the release of Go's makers"
+            "golang-go or, if that is older, the release of Go's makers"
         )
     print(f"{program.name}: building {program.release()} with Go as {built}: some minutes", file=sys.stderr, flush=True)
     try:

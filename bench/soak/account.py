@@ -165,7 +165,7 @@ class Accountant:
             elif failed[0] == LOST:
                 made.lost["the endpoint that accepted it was killed before it answered"] += 1
             else:
-                made.lost[f"its publisher got an error: {failed[0]}"] += 1
+                made.lost[f"its publisher was told: {failed[0]}"] += 1
             return
         cause, send, place = accepted[-1]
         if place is None or place.until <= send.at:

@@ -1,6 +1,6 @@
 """The publishers of a soak: connections that publish with acknowledgements, and come back when they have lost theirs.
 
-Owns: their connections, and which publish still waits for its answer on which. Must never: decide what is published.
+Owns: their connections, and the publishes that still wait for answers on each. Must never: decide what to publish.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class _OverTime:
             yield message
 
     def rows(self) -> list[Json]:
-        """Return rates per second and percentiles in ms of what was due in the bin; ``None``: nothing was."""
+        """Return rates per second and percentiles in ms of the messages due in the bin; ``None``: none was."""
         seconds = self.bin_us / 1e6
         made = []
         for at, latencies in enumerate(self._latencies):

@@ -26,12 +26,12 @@ def percentiles(rows: DataFrame, keys: Sequence[str], points_ppm: Iterable[int],
     """Exact percentiles of the column `value` by nearest rank: `keys, ppm, value`, one row per group and point.
 
     The point p of n values is the value of rank ceil(n p). Two passes and no sort of the rows: the first counts them by
-    fine bucket, which tells in which bucket each wanted rank lies; the second ranks what lies in these buckets alone,
-    by distinct value, so that any number of equal values costs one row.
+    fine bucket, which gives the bucket of each wanted rank; the second ranks only the values in these buckets, by
+    distinct value, so that any number of equal values costs one row.
     """
     fine = rows.select(*keys, value, bucket_of(value, FINE).alias("bucket"))
     wanted = _wanted(fine.groupBy(*keys, "bucket").agg(F.count("*").alias("n")), keys, points_ppm)
-    # The few rows near a wanted rank, grouped with what is sought among them.
+    # The few rows near a wanted rank, grouped with the ranks sought among them.
     near = (
         fine.join(F.broadcast(wanted), [*keys, "bucket"])
         .groupBy(*keys, "before", "sought", value)

@@ -143,13 +143,13 @@ RUN_COLUMNS = (StructField("run", IntegerType()), StructField("started_ns", Long
 while its id is a text), and its beginning."""
 
 POSITION = ("file", "block", "line")
-"""Where a row stands: ordering by these three is the order of lines in one file."""
+"""The position of a row: ordering by these three is the order of lines in one file."""
 
 PLACED = (StructField("file", IntegerType()), StructField("block", LongType()), StructField("line", LongType()))
 """The same, with types."""
 
 KEPT = StorageLevel.MEMORY_AND_DISK
-"""The storage level of frames that are read more than once: serialized, compressed as a whole, and on disk beyond the
+"""The storage level of frames that are read more than once: serialized, compressed in one piece, and on disk beyond the
 memory. 30 bytes an event; columns compressed one by one would take as much, and twice the time of parsing to make."""
 
 CURVE_PPM = tuple(sorted({round(1_000_000 * (1 - 10 ** (-step / 10))) for step in range(51)}))

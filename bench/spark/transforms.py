@@ -158,8 +158,8 @@ def delivery_counts(deliveries: DataFrame) -> DataFrame:
 
 
 def outcomes(news: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """Per `run, phase` of the news: `expected` deliveries, `lost` (expected, minus distinct connections reached, summed
-    over news), `excess` (reached beyond what was expected), `rewritten` (news that the log says more than once)."""
+    """Return per `run, phase` of the news: `expected` deliveries, `lost` (expected, minus distinct connections reached,
+    summed over news), `excess` (reached beyond the expected), `rewritten` (news that the log has more than once)."""
     reached = deliveries.where(F.col("known") & ~F.col("repeated")).groupBy(*NEWS).agg(F.count("*").alias("reached"))
     missing = F.col("expected") - F.coalesce("reached", F.lit(0))
     return (

@@ -41,14 +41,14 @@ def _verdict(verdict: Json) -> Iterator[str]:
     )
     marked, reports = verdict["marked"], _count(verdict["reports"], "publish", "publishes")
     if marked:
-        yield f"  {marked:,} of {reports} are marked causal: only these depend on what came before"
+        yield f"  {marked:,} of {reports} are marked causal: only these depend on earlier messages"
     else:
         yield f"  {reports}, none marked causal: each depends on all that its connection had sent or received"
     if unsent:
-        yield f"  {_count(unsent, 'delivery', 'deliveries')} of messages that nobody in the log sent: not judged"
+        yield f"  {_count(unsent, 'delivery', 'deliveries')} of messages without a sender in the log: not judged"
     if not verdict["whole"]:
         files = f"{_count(len(verdict['torn']), 'torn file')}, {len(verdict['empty']):,} empty"
-        yield f"  The run was cut short: what it logged before is judged ({files})"
+        yield f"  The run was cut short: its log until then is judged ({files})"
     if verdict["messages"]:
         mean = verdict["entries"] / verdict["messages"]
         yield (

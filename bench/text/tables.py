@@ -168,7 +168,9 @@ def _cost(table: TrafficTable) -> Table:
         )
         for row in table.rows
     ]
-    note = "CPU: all processes of the server, or of the layer, at the sustained rate. Memory: growth of the servers' "
+    note = (
+        "CPU: all processes of the server, or of the layer, at the sustained rate. Memory: its growth in the servers "
+    )
     note += "while connections and subscriptions were made. A dash: not recorded."
     return Table("The cost of a delivered message", header, tuple(rows), note)
 

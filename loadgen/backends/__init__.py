@@ -45,7 +45,7 @@ def check_urls(system: str, urls: Sequence[str], option: str = "--url") -> None:
         except ValueError:
             fits = False
         if not fits:
-            raise ValueError(f"{option} {redacted(url)}: {system} wants {schemes[0]}://HOST:PORT")
+            raise ValueError(f"{option} {redacted(url)}: {system} needs {schemes[0]}://HOST:PORT")
 
 
 def open_backend(

@@ -75,8 +75,8 @@ class Connection(Protocol):
             messages: ``(topic, payload)`` pairs.
 
         Returns:
-            When the client library has handed them to the socket, or to a bounded buffer of its own that it is
-            flushing. A system that accepts no more makes this call wait.
+            When the client library has handed them to the socket, or to its own bounded buffer, which it flushes. A
+            system that accepts no more makes this call wait.
 
         Raises:
             BackendError: none of the messages was sent, or an unknown part. ``on_error`` reports later failures, once

@@ -58,8 +58,8 @@ class Centrifuge(Spread):
         return connection
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``: none. The library counts for Prometheus, and the program that embeds it decides to show
-        that."""
+        """See ``Backend``: none. The library counts for Prometheus, but the embedding program decides whether to show
+        the counts."""
         return []
 
 
@@ -205,4 +205,4 @@ def _code(error: Mapping[str, Any]) -> str:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Take what comes after ``close``."""
+    """Drop a message that comes after ``close``."""

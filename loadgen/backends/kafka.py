@@ -375,9 +375,9 @@ class _Connection:
             await asyncio.wait([self._reader])
         await asyncio.gather(self._stop_producer(), self._stop_consumer())
 
-    # With a cluster that answers, closing both is enough. Without one, a producer waits for acknowledgements and
-    # nothing can tell it that none will come; and a consumer is cancelled by what it cancels, and leaves its tasks and
-    # sockets behind. These are ended here by their private names, since there are no others.
+    # With a cluster that answers, closing both is enough. Without one, a producer waits for acknowledgements that never
+    # come; and a consumer that cancels its tasks is itself cancelled by them, and leaves tasks and sockets behind. This
+    # code ends them by their private names, the only ones that exist.
 
     async def _stop_producer(self) -> None:
         if not await _finished(self._producer.stop()):
@@ -404,4 +404,4 @@ def _code(error: BaseException) -> str:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Take what comes after ``close``."""
+    """Drop a message that comes after ``close``."""

@@ -189,7 +189,7 @@ class _Connection:
         elif isinstance(error, errors.FlushTimeoutError):
             self._lifeline.end("timeout", f"publish: the server has accepted nothing for {_PROGRESS_TIMEOUT_S:g} s")
         elif not isinstance(error, (OSError, errors.StaleConnectionError)):  # `_on_closed` reports these
-            # Such as a permissions violation, before the PONG of the call that caused it.
+            # For example a permissions violation; it precedes the PONG of the call that caused it.
             self._refused = _code(error)
             self._lifeline.report(self._refused)
 
@@ -211,7 +211,7 @@ def _code(error: Exception) -> str:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Take what comes after ``close``."""
+    """Drop a message that comes after ``close``."""
 
 
 async def _counters(url: str) -> Counters | None:

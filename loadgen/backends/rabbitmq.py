@@ -282,8 +282,8 @@ class _Connection:
             return
         self._on_message = _ignore
         closing = asyncio.ensure_future(self._flush_and_close())
-        # Not cancelled when it takes too long: the library would go on waiting for the transport. When that goes, it
-        # ends.
+        # Do not cancel it if it takes too long: the library would still wait for the transport. When the transport
+        # goes, it ends.
         if not (await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S))[0]:
             self._transports.abort()
             await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S)
@@ -301,4 +301,4 @@ def _code(error: BaseException | None) -> str:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Take what comes after ``close``."""
+    """Drop a message that comes after ``close``."""

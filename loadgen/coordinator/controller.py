@@ -37,9 +37,10 @@ _SHORT = 0.02
 _LOSS = 0.001
 #: The largest time between the readings of several processes' counts.
 _SKEW_S = 0.010
-#: Publishes that may be on their way at any rate: at low rates one message more or less is no queue.
+#: Publishes that may be under way at any rate: at low rates one message more or less is no queue.
 _FEW = 2
-#: Publishes of a search step, since a few are noise; and the factor that limits how much longer that makes the step.
+#: The fewest publishes of a search step, since a few would be noise; and the limit of the factor by which that can
+#: stretch the step.
 _STEP_MESSAGES = 150
 _STRETCHED_MOST = 3
 #: Publishes of a recovery step, at least: with fewer it could not show a latency.
@@ -182,7 +183,7 @@ class Controller:
         """Seconds that all steps together can take; usually they take a fraction of that."""
         up = range(math.ceil(math.log2(self._most / self._start)) + 1)
         down = range(math.ceil(math.log2(self._start / self._least)) + 1)
-        # Doubling ends and halving begins at a ratio of at most 4; one more, because rates are rounded.
+        # Doubling ends and halving begins at a ratio of at most 4. One more step, because rates are rounded.
         halvings = math.ceil(math.log2(math.log(4) / math.log1p(self._half_precision))) + 1
         rising_s = sum(self._length_s(self._start * 2**n) for n in up) + halvings * self._length_s(self._start)
         # Down to a rate that holds, and up again from there.

@@ -154,8 +154,7 @@ class Crew:
         return min((member.told_s for member in self._members), default=time.monotonic())
 
     async def _answers(self, command: str, timeout_s: float | None) -> None:
-        """Wait for one answer from each; the first failure fails the whole crew, however long the others would go
-        on."""
+        """Wait for one answer from each; the first failure fails the whole crew at once."""
 
         async def answer(member: _Member) -> None:
             if "failed" in (told := await member.answers.get()):

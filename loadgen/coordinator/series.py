@@ -1,7 +1,7 @@
-"""The topics benchmark as a series of runs, one per number of topics, and the file from which it goes on.
+"""The topics benchmark as a series of runs, one per number of topics, and the file from which it continues.
 
 Owns: `series.json` next to the runs: which numbers are done, so that a series that was cut short can be resumed. Must
-never: take a run of other settings for one of its own.
+never: take a run with other settings for its own.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class Deduplicator:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or the end of standard input; return 0, or 1 with a message if it cannot go on."""
+    """Run until SIGTERM or the end of standard input; return 0, or 1 with a message if it cannot continue."""
     options = _options(arguments)
     try:
         uvloop.run(_run(options))

@@ -66,7 +66,7 @@ class RunDirectory:
     def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise FileExistsError(f"{path} is not empty; a run gets a directory of its own")
+            raise FileExistsError(f"{path} is not empty; a run needs its own directory")
         self.path = path
         self._facts = dict(facts)
         self._forms: dict[str, list[str]] = {}

@@ -66,7 +66,8 @@ class Stalled(Exception):
 
 
 class Driver:
-    """Process ``process`` of ``processes``: it has the connections of that remainder. ``tag``: see ``plan.payload``."""
+    """Process ``process`` of ``processes``: it has the connections whose number leaves that remainder. ``tag``: see
+    ``plan.payload``."""
 
     def __init__(
         self, plan: Plan, backend: Backend, files: EventFiles, *, process: int, processes: int, tag: str
@@ -394,7 +395,8 @@ class Driver:
         return on_message
 
     def _judge_order(self) -> None:
-        """Judge the messages that arrived before the next send is due: until then every process' sends are drawn."""
+        """Judge the messages that arrived before the next send is due: until then the sends of every process are
+        drawn."""
         t0_ns, publisher = self._t0_ns, self._plan.publisher
         self._sequences.judge(lambda topic, seq, at_ns: publisher(topic, seq, at_ns - t0_ns), self._drawn_ns)
 

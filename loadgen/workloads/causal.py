@@ -37,7 +37,7 @@ class Message(NamedTuple):
 
 
 class CausalPlan:
-    """See ``Plan`` and ``Replying``; one segment. ``messages``: all of the run, by number, which is their content."""
+    """See ``Plan`` and ``Replying``; one segment. ``messages``: those of the run, by number, which is their content."""
 
     def __init__(self, settings: Causal) -> None:
         self._settings = settings

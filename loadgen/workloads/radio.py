@@ -204,7 +204,7 @@ class AirPlan:
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
     ) -> Iterator[Send]:
-        """See ``Plan``. The world has its own times; ``duration_s`` is what it was drawn for."""
+        """See ``Plan``. The world has its own times; ``duration_s`` is the length for which it was drawn."""
         news, of_clients = self._world.schedule.news, self._world.schedule.reports
         reports = [
             (report.at_ns, client, report.news, report.first)

@@ -56,7 +56,7 @@ class _Common:
 class _Paced(_Common):
     drain_s: float = _option(10.0, "the longest wait for messages still under way", "S", most=3600, above=True)
     # Longer than a living system stalls: an endpoint's peers replace it after 3 s, and a server restarts in as long.
-    # Short enough that nobody goes on measuring a dead one.
+    # Short enough not to keep measuring a dead system.
     stall_s: float = _option(
         10.0, "a system that delivers no due message for this long has failed", "S", most=3600, above=True
     )
@@ -196,7 +196,7 @@ class Causal(_Paced):
     workload: ClassVar[str] = "causal"
 
     clients: int = _option(32, "clients, each with a connection", least=1, most=CONNECTIONS_MAX)
-    rooms: int = _option(16, "rooms to talk in, each with topics of its own", least=1)
+    rooms: int = _option(16, "rooms to talk in, each with its own topics", least=1)
     members: int = _option(8, "clients in a room, drawn", least=1)
     speakers: int = _option(4, "members of a room who answer; the first one asks", least=1)
     partial: float = _option(0.2, "share of a room's topics that a member does not subscribe to", "SHARE", most=1)

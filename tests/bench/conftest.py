@@ -47,14 +47,14 @@ QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
-    # Or each file is a task, and to list more than thirty is a job of as many tasks.
+    # Otherwise each file is a task, and listing more than thirty is a job with as many tasks.
     "spark.sql.files.openCostInBytes": "1",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # Planning: rules that look for more filters, the check after each rule, and the plan as text for a page not shown.
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",
-    # Planning, too: what could only make tasks shorter that take no time.
+    # Also planning: rules that could only shorten tasks that take no time.
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
     "spark.sql.exchange.reuse": "false",
@@ -80,8 +80,8 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[obje
 
 @pytest.fixture
 def several(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with several tasks to read a log, and two partitions to compute it in: what belongs together may lie
-    apart."""
+    """Return the session with several tasks to read a log, and two partitions for the computation: rows that belong
+    together may be apart."""
     wanted = {"spark.sql.shuffle.partitions": "2", "spark.sql.files.openCostInBytes": str(4 << 20)}
     before = {name: spark.conf.get(name) for name in wanted}
     for name, value in wanted.items():

@@ -1,6 +1,6 @@
-"""Digests of version 2 made by hand, for tests of what is shown: no Spark, no log, and text as hostile as can be.
+"""Digests of version 2 made by hand, for tests of the display: no Spark, no log, and text as hostile as possible.
 
-Owns the shape of a digest as its readers rely on it. `test_cli` holds them to the digest that Spark makes.
+Owns the shape of a digest as its readers rely on it. `test_cli` compares them with the digest that Spark makes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TOPICS = {
 
 
 def facts(run: str = "demo", **changes: Any) -> Json:
-    """A run.json's object."""
+    """Return a run.json's object."""
     ours = changes.get("system", "ingeborg") == "ingeborg"
     endpoints = {"endpoints": {"a": "compiled", "b": "compiled"}} if ours else {}
     return {
@@ -71,7 +71,7 @@ def facts(run: str = "demo", **changes: Any) -> Json:
 
 
 def latency(p50_ns: float) -> Json:
-    """Percentiles that rise evenly, p99 at twice the median."""
+    """Return percentiles that rise evenly, p99 at twice the median."""
     table: Json = {name: int(p50_ns * (0.98 + 2.04 * (share - 0.5))) for name, share in PERCENTILES.items()}
     table["p50"] = int(p50_ns)
     table["max"] = int(p50_ns * 4)
@@ -79,7 +79,7 @@ def latency(p50_ns: float) -> Json:
 
 
 def phase(name: str, kind: str, start_s: float, end_s: float, p50_ns: float | None = None, **changes: Any) -> Json:
-    """A phase; with a median, one in which 250 messages came out of 1,250 a second."""
+    """Return a phase; with a median, one in which 250 messages came out of 1,250 a second."""
     duration_s = end_s - start_s
     busy = p50_ns is not None
     counts = {"news": 50, "reports": 1250, "duplicates_offered": 1200, "expected": 250, "delivered": 250}
@@ -119,7 +119,7 @@ def phase(name: str, kind: str, start_s: float, end_s: float, p50_ns: float | No
 
 
 def run(about: Json, phases: list[Json], **changes: Any) -> Json:
-    """A run of these phases: the last measured one's percentiles stand for all."""
+    """Return a run of these phases: the last measured one's percentiles stand for all."""
     measured = [one for one in phases if one["measured"]]
     counts = (
         *("news", "reports", "duplicates_offered", "expected", "delivered", "lost", "duplicated", "reordered"),
@@ -155,7 +155,7 @@ def run(about: Json, phases: list[Json], **changes: Any) -> Json:
 
 
 def goals(about: Json, measured: Json) -> list[Json]:
-    """Judged as the digest does."""
+    """Judge goals as the digest does."""
     judged = []
     for name, limit in {**about["goals"], "lost": 0, "duplicated": 0}.items():
         value: float | None = None
@@ -177,7 +177,7 @@ def goals(about: Json, measured: Json) -> list[Json]:
 
 
 def demo(name: str = "demo", **changes: Any) -> Json:
-    """A good run of radio: 20 measured seconds."""
+    """Return a good run of radio: 20 measured seconds."""
     about = facts(name, **changes)
     phases = [
         phase("connect", "connect", 0, 1, amount=200),
@@ -193,7 +193,7 @@ def demo(name: str = "demo", **changes: Any) -> Json:
 
 
 def hostile() -> Json:
-    """A run whose every text tries to be markup."""
+    """Return a run in which every text tries to be markup."""
     made = demo(
         HOSTILE,
         system=HOSTILE,
@@ -214,7 +214,7 @@ def hostile() -> Json:
 
 
 def hostile_compared() -> list[Json]:
-    """The same of runs that stand in the comparison."""
+    """Return such runs for the comparison."""
     names: Json = {"system": HOSTILE, "variant": HOSTILE}
     settings = {"size": HOSTILE, "window": HOSTILE}
     return [
@@ -245,7 +245,7 @@ def traffic(
     config: Json | None = None,
     **changes: Any,
 ) -> Json:
-    """A run of traffic that searched its way up to `rate` publishes a second, was too slow above it, and measured."""
+    """Return a run of traffic that searched up to `rate` publishes a second, was too slow above, and measured."""
     about = facts(
         name, workload="traffic", goals={"p99_ms": 50}, config=TRAFFIC if config is None else config, **changes
     )
@@ -322,7 +322,7 @@ def topics(
     failed: str | None = None,
     **changes: Any,
 ) -> Json:
-    """A run of topics at one N. With `failed` it ended while subscribing."""
+    """Return a run of topics at one N. With `failed` it ended while subscribing."""
     more = {"failed": failed, "complete": False} if failed is not None else {}
     settings = TOPICS | {"topics": number} if config is None else config
     about = facts(name, **({"workload": "topics", "goals": {}, "series": "s", "config": settings} | changes | more))
@@ -395,7 +395,7 @@ def tables(*runs: Json, seed: int = 1) -> dict[str, list[Json]]:
 
 
 def write(directory: Path, *runs: Json) -> None:
-    """Their digest on disk."""
+    """Write their digest to disk."""
     (directory / digestdir.DOCUMENT).write_text(json.dumps(document(*runs)), encoding="utf-8")
     for name, columns in TABLES.items():
         with (directory / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
@@ -414,12 +414,12 @@ SYSTEMS: tuple[tuple[str, str, float, float, float, str | None], ...] = (
     ("redis", "with dedup layer", 2500, 11, 1.5, "layer"),
     ("mqtt", "with dedup layer", 2400, 14, 3, "machine"),
 )
-"""Name, variant, sustained rate, server CPU in µs per delivered, seconds to subscribe to 131,072 topics, and what else
-was at its limit: a comparison as it may come out."""
+"""Name, variant, sustained rate, server CPU in µs per delivered, seconds to subscribe to 131,072 topics, and the other
+part at its limit: a plausible comparison."""
 
 
 def compared(doublings: int = 17, seed: int = 1) -> Json:
-    """Eight systems through traffic (the first one three times) and topics; Kafka fails at 4,096."""
+    """Return eight systems through traffic (the first one three times) and topics; Kafka fails at 4,096."""
     rng = random.Random(seed)
     runs = []
     for system, variant, rate, server_us, _, part in SYSTEMS:

@@ -1,6 +1,6 @@
-"""The digest's figures the slow and plain way, which the Spark job must agree with.
+"""The digest's figures the slow and plain way, with which the Spark job must agree.
 
-It reads a made-up run's rows instead of its files, and follows the words of bench/SCHEMA.md at any cost.
+Reads a made-up run's rows, not its files, and follows the words of bench/SCHEMA.md without regard to cost.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def digest(run: Run) -> dict[str, Any]:
         made["codes"] = dict(codes[name])
         lags = [at - intended for intended, at in sent[name]]
         made["lag_ns"] = {point: nearest_rank(lags, POINTS[point]) if lags else None for point in LAGS}
-        # A Counter's own update would add.
+        # Counter.update would add.
         dict.update(made, _rates(sent[name], received[name]))
     for number, values in by_second.items():
         seconds[number].update(p50_ns=nearest_rank(values, 0.5), p99_ns=nearest_rank(values, 0.99), max_ns=max(values))
@@ -103,7 +103,7 @@ def digest(run: Run) -> dict[str, Any]:
 
 
 def _only_publisher(meant: list[tuple[int, int]], until: int) -> int | None:
-    """Return the connection with the earliest planned report, unless another one's was also planned by then."""
+    """Return the connection whose report was due first, unless another connection's was also due until then."""
     if not meant:
         return None
     _, first = min(meant)

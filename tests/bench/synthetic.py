@@ -1,6 +1,6 @@
 """Made-up runs: logs in the format of bench/SCHEMA.md, from a seed.
 
-Owns the form of a test's run. It shares no code with the digest, so that an error in one does not hide in both.
+Owns the look of a test's run. It shares no code with the digest, so that an error in one does not hide in both.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def sample(
 
 
 def random_run(run: str, rng: random.Random) -> Run:
-    """Return a small run with every kind of error: losses, repetitions, reorderings, stray deliveries, errors, negative
-    latencies, equal clock readings, deliveries in the phase after their news, and processes that restart, are missing,
-    or report only some values."""
+    """Draw a small run with everything that can go wrong: losses, repetitions, reorderings, stray deliveries, errors,
+    negative latencies, equal clock readings, deliveries in the phase after their news, and processes that restart, are
+    missing, or do not report everything."""
     processes = rng.randint(1, 3)
     parts: list[list[Row]] = [[] for _ in range(processes)]
     spans = [
@@ -150,7 +150,7 @@ def random_run(run: str, rng: random.Random) -> Run:
             parts[0].append(sent(phase_at(at), rng.randrange(connections), topic, seq, meant, at, int(index == 0)))
         for connection in listeners:
             for _ in range(rng.choice((0, 1, 1, 1, 1, 2))):
-                # Coarse times, so that two messages often share a clock reading; some are earlier than planned.
+                # Coarse times, so that two messages often have one clock reading; some before their intended time.
                 at = intended + rng.randrange(-5, 400) * 10 * MS
                 at -= at % (20 * MS)
                 row = received(phase_at(at), connection, topic, seq, intended, at)
@@ -177,7 +177,7 @@ def random_run(run: str, rng: random.Random) -> Run:
 
 
 def _random_machine(rng: random.Random, ends: Sequence[int]) -> list[Row]:
-    """Return samples once a second and shortly after both ends of every phase, of some processes of every role."""
+    """Sample some processes of every role, once a second and shortly after both ends of every phase."""
     rows: list[Row] = []
     roles = ("generator", "generator", "server", "server", "layer", "host")
     for number, role in enumerate(rng.sample(roles, rng.randint(0, len(roles)))):
@@ -194,7 +194,7 @@ def _random_machine(rng: random.Random, ends: Sequence[int]) -> list[Row]:
 
 
 def radio_run(run: str, seconds: int = 20, rate: float = 60.0, seed: int = 1, **changes: Any) -> Run:
-    """Return a run like a demo's: many listeners, mostly duplicate reports, a stall in the middle, two endpoints."""
+    """Draw a run like a demo's: many listeners, most reports duplicates, a stall in the middle, two endpoints."""
     rng = random.Random(seed)
     rows: list[Row] = []
     arrivals: list[tuple[int, Row]] = []

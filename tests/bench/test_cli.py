@@ -30,7 +30,7 @@ def bench(*arguments: str | Path, **environment: str) -> subprocess.CompletedPro
 @pytest.mark.spark
 @pytest.mark.usefixtures("java")
 def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path: Path) -> None:
-    """The path has the characters of glob patterns and URIs."""
+    """The path has characters of glob patterns and URIs."""
     run = synthetic.radio_run("the run", seconds=3, rate=30).write(tmp_path / "a run [1] {x} %20 ü")
     digest, page = tmp_path / "digest", tmp_path / "new" / "report.html"
     done = bench("digest", run, "--out", digest)
@@ -48,7 +48,7 @@ def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert page.with_name("summary.md").read_text(encoding="utf-8").startswith("# Summary")
 
-    # The handmade digests in the tests of the page have the same form as Spark's.
+    # The digests that the tests of the page make by hand have the same shape as Spark's.
     (made,) = json.loads((digest / "digest.json").read_text(encoding="utf-8"))["runs"]
     by_hand = digests.traffic("by hand")
     assert set(by_hand) <= set(made)

@@ -1,4 +1,4 @@
-"""`bench/demo.sh` as a terminal interrupts it: at each of its steps, whose programs are stand-ins here."""
+"""`bench/demo.sh`, interrupted as by a terminal at each of its steps; stand-ins replace the programs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STEPS = [
 
 
 class Demo:
-    """The script, in a session of its own, and what its programs have said."""
+    """The script, in its own session, and its programs' reports."""
 
     def __init__(self, folder: Path, hangs: str = "", fails: str = "") -> None:
         self.processes: list[psutil.Process] = []
@@ -94,16 +94,16 @@ class Demo:
         """Return the programs that have begun."""
         who, *pids = (await asyncio.to_thread(self._said.readline)).strip().split(",")
         for pid in map(int, pids):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has done its part
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already
                 self.processes.append(psutil.Process(pid))
         return who
 
     def interrupt(self, number: signal.Signals) -> None:
-        """As a terminal does it: the whole foreground group."""
+        """Interrupt the whole foreground group, as a terminal does."""
         os.killpg(self.script.pid, number)
 
     async def ended(self) -> tuple[int, list[str]]:
-        """Its exit code, and its standard error."""
+        """Wait for its end; return its exit code and its standard error."""
         _, errors = await self.script.communicate()
         assert self.script.returncode is not None
         return self.script.returncode, errors.decode().splitlines()

@@ -13,7 +13,7 @@ from ingeborg.bench.errors import BenchError
 
 
 def note(path: Path) -> None:
-    """In which process this is."""
+    """Write down the process that runs this."""
     path.write_text(f"{os.getpid()}")
 
 

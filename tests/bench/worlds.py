@@ -19,12 +19,13 @@ World = tuple[int, ...]
 
 
 def instants(begin: float, end: float) -> range:
-    """All of a closed time."""
+    """Return all instants of a closed interval."""
     return range(int(begin), int(end) + 1)
 
 
 def worlds(commands: Sequence[tuple[float, float, bool]], last: float) -> Iterator[World]:
-    """Commands: from when, until when, and whether it took effect for sure; none that is sent after ``last`` does."""
+    """Yield the worlds. Commands: from when, until when, and whether it certainly took effect; none that is sent after
+    ``last`` does."""
     may = [
         [*instants(begin, min(end, last)), *([] if certain and begin <= last else [NEVER])]
         for begin, end, certain in commands
@@ -33,13 +34,13 @@ def worlds(commands: Sequence[tuple[float, float, bool]], last: float) -> Iterat
 
 
 def newest(world: World, when: int) -> list[int]:
-    """Which of the commands may be the last that has taken effect by then."""
+    """Return the commands that may be the last to have taken effect by then."""
     past = [at for at in world if at != NEVER and at <= when]
     return [index for index, at in enumerate(world) if past and at == max(past)]
 
 
 def subscribed(changes: Sequence[Change], late: float, begin: float, end: float) -> set[bool]:
-    """Whether it was, in some world at some instant: one of the two for certain, or both."""
+    """Return the possible answers to "was it subscribed?", in some world at some instant."""
     commands = [
         (one.at, one.over_at if one.succeeded else one.at + late, one.succeeded)
         for one in changes  # a failed command may still have taken effect, for a while
@@ -63,7 +64,7 @@ def subscribed(changes: Sequence[Change], late: float, begin: float, end: float)
 
 
 def listening(places: Sequence[Place], begin: float, end: float) -> set[Name]:
-    """The connections at which it listened in some world at some instant; ``None``: at none."""
+    """Return the connections at which it listened in some world at some instant; ``None``: at none."""
     commands = [(one.begun_at, one.over_at, one.confirmed_at == one.over_at) for one in places]
     found: set[Name] = set()
     for world in worlds(commands, end + 1):
@@ -74,7 +75,7 @@ def listening(places: Sequence[Place], begin: float, end: float) -> set[Name]:
 
 
 def due_at(message: Message, send: Send, places: Sequence[Place], changes: Sequence[Change], late: float) -> Name:
-    """The connection at which this publish, the message's only one, must have come; ``None``: at none."""
+    """Return the connection to which this publish, the message's only one, was due; ``None``: to none."""
     assert message.sends == [send]
     if not send.outcome.succeeded or send.over_at == FOREVER:
         return None

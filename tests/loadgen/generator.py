@@ -1,6 +1,6 @@
-"""`loadgen` as a process of its own, for tests that do something to its server meanwhile.
+"""`loadgen` as a separate process, for tests that disturb its server meanwhile.
 
-Owns: that process, and what it has said so far. Must never: outlive its test.
+Owns: that process, and its output so far. Must never: outlive its test.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class Generator:
-    """`loadgen` as a person starts it, and what it has said so far."""
+    """`loadgen` as a person starts it, and its output so far."""
 
     def __init__(self, url: str, out: Path, *arguments: str) -> None:
         self._command = [sys.executable, "-m", "ingeborg.loadgen.cli", *arguments, "--url", url, "--out", str(out)]
@@ -31,7 +31,7 @@ class Generator:
             await self._process.wait()
 
     async def says(self, pattern: str) -> str:
-        """The next line of standard output that has it."""
+        """Return the next line of standard output with this pattern."""
         assert self._process.stdout is not None
         async with asyncio.timeout(60):
             while line := (await self._process.stdout.readline()).decode():
@@ -41,7 +41,7 @@ class Generator:
         raise AssertionError(f"it ended without {pattern!r}; it said:\n{self.said}")
 
     async def ended(self) -> tuple[int, str]:
-        """Its exit code, and the last line of standard error."""
+        """Wait for its end; return its exit code and the last line of standard error."""
         async with asyncio.timeout(90):
             said, complained = await self._process.communicate()
         self.said += said.decode()

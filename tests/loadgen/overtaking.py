@@ -1,6 +1,6 @@
-"""Short runs of `loadgen causal`, and who got what too late in them.
+"""Short runs of `loadgen causal`, and the late deliveries in them.
 
-Owns: how a run is made and judged here, by sets of all that each message depends on.
+Owns: how a run is made and judged here, by the sets of all messages on which each message depends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..bench.causality.plain import Message
 from ..bench.synthetic import Row
 from .generator import Generator
 
-#: One publishing connection: it asks, and answers when it has its own question.
+#: One publishing connection: it asks, and answers when it has received its own question.
 ALONE = ("--rooms", "1", "--speakers", "1", "--answers", "1")
 SHORT = ("--duration-s", "1", "--rate", "80")
 
@@ -21,8 +21,8 @@ Violations = dict[tuple[int, Message], set[Message]]
 
 
 async def causal(out: Path, *arguments: str, urls: list[str], system: str = "ingeborg") -> tuple[list[Row], Violations]:
-    """The events of a run that lost nothing, and who got what too late."""
-    *before, last = urls  # which the generator is given last
+    """Return the events of a run that lost nothing, and its late deliveries."""
+    *before, last = urls  # the generator's last URL
     more = [word for url in before for word in ("--url", url)]
     async with Generator(last, out, "causal", "--system", system, *more, *SHORT, *arguments) as generator:
         code, complained = await generator.ended()

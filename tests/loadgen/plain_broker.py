@@ -66,7 +66,7 @@ class PlainBroker:
             async for frame in connection:
                 await self._command(connection, orjson.loads(frame))
         except ConnectionClosed:
-            pass  # a client that leaves without a word is none of the tests' business
+            pass  # the tests do not care about a client that leaves without a close
 
     async def _command(self, connection: ServerConnection, command: dict[str, Any]) -> None:
         client = command["client_id"]

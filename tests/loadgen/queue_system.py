@@ -1,4 +1,4 @@
-"""A simulated system under load, of known capacity: what the rate controller is tried against.
+"""A simulated system under load, of known capacity, for tests of the rate controller.
 
 Owns: a queue with one server in simulated time. Must never: look at a clock.
 """
@@ -14,7 +14,7 @@ from ingeborg.loadgen.coordinator.controller import Seen, Step
 #: Deliveries that each publish causes.
 FANOUT = 5
 TICK_S = 0.005
-#: Every delivery takes as long, even if nobody waits.
+#: Every delivery takes this long, even if nobody waits.
 BASE_S = 0.001
 
 
@@ -22,10 +22,10 @@ class System:
     """A queue that serves ``capacity()`` publishes per second, first come first served, by ticks of simulated time.
 
     The other arguments bend it: ``extra_s(rate)`` is added to every latency, ``lose(rate)`` is the share of publishes
-    that vanish, ``sender_per_s`` is all that the generator can send, ``stalled(now)`` says when nothing is served,
-    ``errors(rate)`` is the share of publishes that fail. ``total_backlog``: the backlog it tells counts what earlier
-    steps left (and lost), and the latencies are those of all that came in the step; else both are of this step's own
-    publishes.
+    that vanish, ``sender_per_s`` is the most that the generator can send, ``stalled(now)`` says when it serves nothing,
+    ``errors(rate)`` is the share of publishes that fail. With ``total_backlog``, the reported backlog counts what
+    earlier steps left (and lost), and the latencies are those of all deliveries in the step; otherwise both cover this
+    step's own publishes.
     """
 
     def __init__(

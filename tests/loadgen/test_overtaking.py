@@ -1,5 +1,5 @@
-"""Whether answers overtake their questions: `loadgen causal` against an endpoint. (Against other servers: `backends`.
-Where links are slow: tests/bench/spark.)"""
+"""Do answers overtake their questions? `loadgen causal` against an endpoint. (Against other servers: `backends`. With
+slow links: tests/bench/spark.)"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_a_run_says_all_of_its_plan_and_marks_what_replies(tmp_path: Path,
     assert (facts["workload"], facts["goals"], facts["config"]["think_ms"]) == ("causal", {"causal_violations": 0}, 5.0)
     assert {row[7] for row in events if row[0] == "news"} == {8}
     assert {row[1] for row in events} == {"run"}
-    assert late == {}  # one broker that does one thing after the other
+    assert late == {}  # one broker handles one message after the other
     assert not any(broker.subscribers.values())
 
 

@@ -31,7 +31,7 @@ def test_the_costs_of_a_line_are_found_again(publish_us: float, delivery_us: flo
 def test_an_error_of_a_part_at_many_subscribers_says_little_about_the_publish() -> None:
     costs = line(12.0, 6.0)
     costs[100] *= 1.1
-    # By the least squares of the absolute errors it would be 6.8.
+    # A least-squares fit of the absolute errors would give 6.8.
     assert cost.fit(costs).publish_us == pytest.approx(12.0, rel=0.1)
 
 
@@ -63,7 +63,7 @@ def test_costs_that_cannot_be_are_no_comparison(bare: dict[int, float]) -> None:
 
 def test_a_miss_may_cost_four_microseconds_more_and_wait_for_nothing() -> None:
     hit = misses.Turn(10.0, 50_000.0)
-    # 14 us of CPU allow for 5/7 of the rate; nine tenths of that are enough.
+    # 14 us of CPU allow for 5/7 of the rate; nine tenths of this are enough.
     for miss, met in (
         (misses.Turn(14.0, 32_200.0), [True, True]),
         (misses.Turn(14.1, 32_200.0), [False, True]),

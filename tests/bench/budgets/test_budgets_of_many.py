@@ -1,4 +1,4 @@
-"""`ingeborg.bench.budgets` with many clients, in small: the storm and the idle ones, and the processes they are in."""
+"""`ingeborg.bench.budgets` with many clients, in small: the storm, the idle clients, and the processes of clients."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_process_that_is_silent_is_not_waited_for_without_end_and_is_gon
 def _ours(module: str) -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children():
-        # A child of another test may be ending just now: it has no command line any more.
+        # A child of another test may be ending just now: its command line is gone.
         with contextlib.suppress(psutil.NoSuchProcess):
             if module in child.cmdline():
                 found.append(child)

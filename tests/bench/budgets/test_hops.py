@@ -1,4 +1,4 @@
-"""`ingeborg.bench.budgets.hops`: a digest's figures of a hop, and the verdicts."""
+"""`ingeborg.bench.budgets.hops`: the figures of a hop from a digest, and the judgements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingeborg.bench.errors import BenchError
 
 
 def run_of(delivered_us: float | None, *, delivered: float = 400.0, published: float = 100.0, lost: int = 0) -> Any:
-    """Return a digest's run with this CPU time for each delivered message."""
+    """Return a run as a digest has it, with that CPU for each delivered message."""
     phase = {
         "kind": "run",
         "cpu_us_per_delivered": {"server": delivered_us},

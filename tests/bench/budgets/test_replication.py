@@ -39,7 +39,7 @@ def test_every_topic_is_published_equally_often_at_every_endpoint(kind: Kind) ->
     count = replication.publishes(kind)
     assert count % (replication.ENDPOINTS * TOPICS) == 0
     assert count % (replication.ENDPOINTS * kind.burst) == 0
-    assert count >= 1_000  # a p99 of fewer would be that of some few
+    assert count >= 1_000  # with fewer, the p99 would come from very few values
 
 
 @pytest.mark.parametrize(("without", "has"), [(0, True), (12, False)])
@@ -58,7 +58,7 @@ async def test_a_small_load_is_measured_and_copied_only_where_there_are_replicas
     assert list(found) == LOADS
     for (kind, _), (off, on) in found.items():
         assert off.copied == 0
-        assert on.copied > 120  # the payload at least
-        for seen in (off, on):  # its CPU is less than that of an idle tenth of a second may be
+        assert on.copied > 120  # at least the payload
+        for seen in (off, on):  # its CPU may be lower than that of an idle tenth of a second
             assert len(seen.replies_ns) == replication.publishes(kind)
             assert 0 < seen.replies_ns[0] <= seen.replies_ns[-1]

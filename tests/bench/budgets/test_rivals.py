@@ -131,8 +131,8 @@ def test_lines_that_lose_something_are_told() -> None:
 
 @contextlib.asynccontextmanager
 async def centrifuge_alike(pongs: list[object], *, refuse: bool = False) -> AsyncIterator[str]:
-    """A server that puts two publications into a message, with a ping and with what else is no publication between
-    them: its URL."""
+    """Start a server that puts two publications into a message, with a ping and other non-publications between them;
+    yield its URL."""
     subscribers: list[ServerConnection] = []
     waiting: list[str] = []
 
@@ -167,7 +167,7 @@ async def test_only_publications_count_and_pings_are_answered() -> None:
         assert await load.cost_us(100, 0.06, ack=True) > 0
 
         async def answered() -> bool:
-            return len(pongs) == 6  # three messages to each of two
+            return len(pongs) == 6  # three messages to each of two clients
 
         await eventually(answered, "a pong for each ping")
     assert pongs == [{}] * 6
@@ -193,7 +193,7 @@ async def test_the_real_centrifuge_delivers_and_replies(tmp_path: Path) -> None:
             assert 0 < await load.cost_us(1000, 0.1, ack=True) < 1e6
         publisher = await light.dial(url)
         assert await light.ask(publisher, b'{"id":1,"connect":{}}') != b""
-        # It replies to a publish that nobody gets, and has no word for wanting none.
+        # It replies to a publish that nobody gets; its protocol has no way to ask for no reply.
         assert await light.ask(publisher, b'{"id":2,"publish":{"channel":"c","data":"x"}}') == b'{"id":2,"publish":{}}'
         publisher.transport.close()
 
@@ -255,5 +255,5 @@ def test_rivals_are_measured_in_full_or_when_asked_for(
     assert guards_run(monkeypatch, *words) == 0
     said = capsys.readouterr().out
     assert re.findall(r"^\| (cost|rivals) ", said, re.MULTILINE) == run
-    skipped = "rivals: skipped: FULL=1 measures it too, ARGS='--only rivals' it alone\n"
+    skipped = "rivals: skipped: FULL=1 also measures it, ARGS='--only rivals' measures nothing else\n"
     assert said.startswith(skipped) or skipped in said if not words else "skipped" not in said

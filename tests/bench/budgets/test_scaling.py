@@ -1,5 +1,5 @@
-"""`ingeborg.bench.budgets.scaling`, as far as it measures nothing: where subscribers are to be expected, the costs that
-are fitted, and what they are made to say of more endpoints.
+"""`ingeborg.bench.budgets.scaling` without measurements: where the model expects subscribers, the fitted costs, and the
+projection to more endpoints.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def test_the_fewer_slots_an_endpoint_has_the_more_unevenly_they_are_spread(
 
 
 def found(costs: Costs = COSTS, singles: tuple[tuple[int, int], ...] = ((0, 1), (3, 3)), refused: int = 0) -> All:
-    """As of a measurement of everything; the singles and the refusals are those of the last number of endpoints."""
+    """Return the result of a full measurement; the singles and the refusals are those of the last number of
+    endpoints."""
     seen = {}
     for endpoints in ENDPOINTS:
         loads = [point for point in points(costs) if point.endpoints == endpoints]

@@ -218,7 +218,7 @@ async def test_pages_move_to_one_that_joins_and_from_one_that_leaves() -> None:
 @pytest.mark.usefixtures("short")
 async def test_duplicates_are_handed_over_to_one_that_joins_and_by_one_that_leaves() -> None:
     joined, left = await slots.measure_duplicates(4_000, 0.5)
-    assert 1_500 < joined.keys < 2_500 + 1_000  # a probe's messages are among them
+    assert 1_500 < joined.keys < 2_500 + 1_000  # including a probe's messages
     assert left.keys >= 4_000
     for one in (joined, left):
         assert one.before

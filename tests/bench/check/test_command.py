@@ -33,7 +33,7 @@ def test_violations_are_named_and_are_exit_code_1(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("bad: 1 causal violation at 1 connection; 3 deliveries judged, 1 of them")
+    assert done.stdout.startswith("bad: 1 causal violation at 1 connection; 3 deliveries judged, 1 later")
     assert "good: no causal violation; 3 deliveries judged" in done.stdout
     bad, good = json.loads(out.read_text())
     assert [(link["topic"], link["connection"]) for link in bad["examples"][0]["trail"]] == [(1, 1), (2, 2)]

@@ -102,6 +102,6 @@ def test_the_matrix_of_all_systems_has_all_and_ends_in_time() -> None:
     everything = matrix.read(next(file for file in MATRICES if file.stem == "all"))
     assert {system.system for system in everything.systems} == set(matrix.SYSTEMS)
     assert [system.name for system in everything.systems if system.lines] == ["ingeborg-lines"]
-    # At worst: most end long before their limit. The digest takes some minutes more.
+    # The worst case: most end long before their limit. The digest takes some minutes more.
     limits_s = sum(cell.workload.time_limit_s for cell in everything.cells(1))
     assert limits_s <= 65 * 60

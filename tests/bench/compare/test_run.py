@@ -1,4 +1,4 @@
-"""A comparison: real servers, one cell after the other, and what is kept of each."""
+"""A comparison: real servers, one cell after the other, and the files kept of each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def of(file: Path, out: Path, *arguments: str) -> tuple[int, list[tuple[str, ...]]]:
-    """`bench compare`, with digest and report only noted; its exit code, and how they were called."""
+    """Run `bench compare`, with digest and report only noted; return its exit code, and their calls."""
     called: list[tuple[str, ...]] = []
 
     def digest(runs: list[str], directory: Path) -> int:
@@ -110,7 +110,7 @@ def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(servers.RIAK_VARIABLE, raising=False)
-    monkeypatch.setattr(compare, "_REST_S", 0)  # nothing is measured here
+    monkeypatch.setattr(compare, "_REST_S", 0)  # this test measures nothing
     out = tmp_path / "out"
     code, called = of(file, out)
     assert code == 0
@@ -264,7 +264,7 @@ def test_without_the_library_of_the_file_to_keep_nothing_is_measured(
 
 
 def test_a_directory_in_use_wants_resume(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match="--resume goes on"):
+    with pytest.raises(BenchError, match="add --resume"):
         of(file, tmp_path)
 
 

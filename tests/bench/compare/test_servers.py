@@ -1,4 +1,4 @@
-"""This broker as a comparison starts it, with endpoints that share a port: `loadgen` gets the port, and each endpoint's
+"""This broker in a comparison, with a port that its endpoints share: `loadgen` gets the port, and each endpoint's
 metrics."""
 
 from __future__ import annotations

@@ -286,7 +286,7 @@ def test_the_comparison_of_a_hundred_runs_has_every_system() -> None:
 
 
 def leaves(value: object) -> set[float]:
-    """Every number in a JSON value."""
+    """Return every number in a JSON value."""
     if isinstance(value, dict):
         return set().union(*map(leaves, value.values()), set())
     if isinstance(value, list):

@@ -132,7 +132,7 @@ def test_rates_between_the_first_and_the_last_message() -> None:
 def test_noise_is_of_the_whole_seconds_inside() -> None:
     rows = [{"second": second, "delivered": second, "p99_ns": 10 * second} for second in range(10)]
     seconds = {row["second"]: row for row in rows}
-    # From the middle of second 1 to that of second 6: 2, 3, 4 and 5 are whole.
+    # From the middle of second 1 to that of second 6: 2, 3, 4 and 5 are complete.
     made = digest.noise(seconds, 3 * S // 2, 13 * S // 2)
     assert made is not None
     assert made["seconds"] == 4

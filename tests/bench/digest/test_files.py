@@ -18,7 +18,7 @@ def log(size: int) -> dict[str, object]:
 
 
 def digest(**sizes: int) -> Digest:
-    """Runs by name, with the size of their logs."""
+    """Return a digest of runs by name, with the size of their logs."""
     runs = {run: {"run": run, "log": log(size) | {"lines": 3}, "notes": []} for run, size in sizes.items()}
     tables: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
     for run in sizes:

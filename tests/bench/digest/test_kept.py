@@ -34,7 +34,7 @@ SORTED_BY = {
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 LOG_TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
-"""As a log may have it: `bench digest` refuses control characters."""
+"""Text as a log may have it: `bench digest` refuses control characters."""
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | FINITE | ANY_TEXT,
@@ -50,7 +50,7 @@ def pyarrow() -> None:
 
 @st.composite
 def made(draw: st.DrawFn, text: st.SearchStrategy[str], missing_text: bool) -> tuple[Json, dict[str, list[Json]]]:
-    """A digest of any values: a document, and rows in any order."""
+    """Draw a digest of any values: a document, and rows in any order."""
     ids = draw(st.lists(text, min_size=1, max_size=3, unique=True))
     runs = [{"run": run, "said": draw(VALUES)} for run in ids]
 
@@ -129,7 +129,7 @@ def test_a_short_digest_has_as_many_digits_as_a_page_shows_and_all_of_counts(tmp
 
 
 def write_demo(folder: Path) -> Path:
-    """A file with the digest of one good run."""
+    """Write a file with the digest of one good run."""
     path = folder / "digest.parquet"
     run = digests.demo()
     kept.write(path, digests.document(run), digests.tables(run))
@@ -176,7 +176,7 @@ def test_page_and_summary_are_the_same_of_either_form(tmp_path: Path, capsys: py
 
 
 def damaged(path: Path, how: str) -> None:
-    """Make of a good file one that is not."""
+    """Damage a good file."""
     import pyarrow.parquet as pq
 
     whole = path.read_bytes()
@@ -212,7 +212,7 @@ def damaged(path: Path, how: str) -> None:
     ("how", "said"),
     [
         ("empty", "cut short, damaged or no Parquet file"),
-        ("cut short", "make it again from the digest it was made of: bench convert DIGEST_DIR --out digest.parquet"),
+        ("cut short", "make it again from its source digest: bench convert DIGEST_DIR --out digest.parquet"),
         ("its beginning only", "cut short, damaged or no Parquet file"),
         ("text", "cut short, damaged or no Parquet file"),
         ("a changed byte", "cut short, damaged or no Parquet file"),
@@ -220,7 +220,7 @@ def damaged(path: Path, how: str) -> None:
         ("another layout", "is of layout 2, and this version of bench reads 1"),
         ("another version", "holds a digest of version 1, and this version of bench reads 2"),
         ("other columns", "does not have the columns of a digest: make it again"),
-        ("no document", "column document is not what it should be"),
+        ("no document", "column document is not as expected"),
         ("no runs", "name different runs, or none"),
         ("gone", "there is no file"),
     ],
@@ -232,7 +232,7 @@ def test_what_is_no_such_file_is_one_line_that_says_what_to_do(
     damaged(path, how)
     for command in (["summary"], ["report", "--out", "x.html"], ["convert", "--out", str(tmp_path / "folder")]):
         if how == "a changed byte" and command == ["summary"]:
-            continue  # it may lie in a table, which a summary does not read
+            continue  # the byte may be in a table, which a summary does not read
         assert cli.main([command[0], str(path), *command[1:]]) == 1
         out, error = capsys.readouterr()
         assert (out, error.count("\n")) == ("", 1)
@@ -243,7 +243,7 @@ def test_what_is_no_such_file_is_one_line_that_says_what_to_do(
 
 
 def test_no_changed_byte_is_taken_for_a_figure(tmp_path: Path) -> None:
-    """Each page has a checksum; the file's end, which has none, says nothing that is a figure."""
+    """Each page has a checksum; the file's end, which has none, holds no figure."""
     path = write_demo(tmp_path)
     good, whole = kept.read(path), path.read_bytes()
     refused = 0

@@ -72,7 +72,7 @@ def phase(kind: str, amount: int | None, name: str = "up") -> dict[str, Any]:
 def test_memory_is_the_growth_of_all_servers_over_what_was_made() -> None:
     rows = [row("server", "a", phase="up"), row("server", "b", phase="up", anon_first=None), row("host", phase="up")]
     made = usage.memory(rows, [phase("connect", 20)])
-    # 40 anonymous bytes of a; b does not say its own: 200 resident ones.
+    # 40 anonymous bytes of a; b does not report its own: 200 resident ones.
     assert made == {"server_bytes_per_connection": 12.0, "server_bytes_per_subscription": None}
 
 

@@ -1,4 +1,4 @@
-"""The scripts of clients, at a real endpoint and without counting."""
+"""The scripts of clients, at a real endpoint, without counting."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SEGMENTS = [Segment("", 0, 2, []), Segment("listen", 10, 10, []), Segment("subsc
 
 
 def files(folder: Path, *totals: int) -> Path:
-    """Write callgrind's files: one for the time before the first segment, and one for each."""
+    """Write callgrind's files: one for the time before the first segment, and one for each segment."""
     for number, total in enumerate((1, *totals), 1):
         Path(folder, f"out.{number}").write_text(f"events: Ir\nfn=(1) CPyDef_a___b\n0 {total}\ntotals: {total}\n")
     return folder / "out"

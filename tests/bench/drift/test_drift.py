@@ -1,4 +1,4 @@
-"""`bench drift`: the compared sources, and refusals."""
+"""`bench drift`: the compared sources, and the errors."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def test_a_commit_before_the_compiled_form_is_said_to_be_one(repository: Path, t
     ("arguments", "said"),
     [
         (["--pairs", "2"], "--pairs has to be from 3 to 1000"),
-        (["--seconds", "0"], "--seconds has to be over 0"),
-        (["--seconds", "61"], "and 60 at most"),
+        (["--seconds", "0"], "--seconds has to be above 0"),
+        (["--seconds", "61"], "and at most 60"),
         (["--interpreted"], "--interpreted goes with --timing"),
     ],
 )

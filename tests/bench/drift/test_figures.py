@@ -16,7 +16,7 @@ from ingeborg.bench.drift.whole import Window
 
 NONE: Mapping[str, float] = {}
 
-#: A script that nobody runs here.
+#: A script that no test runs.
 NOTHING = cases.duplicates
 
 

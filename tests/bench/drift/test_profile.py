@@ -1,4 +1,4 @@
-"""The reader takes callgrind's files, and names their functions as in the sources."""
+"""The reader of callgrind's files, and the functions' names as in the sources."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_calls_are_found_by_the_name_of_a_function() -> None:
 
 
 def test_a_file_that_was_cut_short_is_refused() -> None:
-    with pytest.raises(BenchError, match="not whole"):
+    with pytest.raises(BenchError, match="incomplete"):
         read(FILE.partition("totals:")[0])
 
 

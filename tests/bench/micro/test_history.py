@@ -1,5 +1,5 @@
-"""`ingeborg.bench.micro.history` in small: that each figure is taken, of recoveries that are whole, and what a client
-makes of the bytes that come."""
+"""`ingeborg.bench.micro.history` in small: each figure exists, only complete recoveries count, and a client's handling
+of incoming bytes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Transport:
 
 
 class Seen:
-    """A connection, and what it tells its client."""
+    """A connection, and its reports to its client."""
 
     def __init__(self) -> None:
         self.opened = 0
@@ -101,7 +101,7 @@ def test_a_client_that_goes_is_told_of_no_end() -> None:
 def test_a_recovery_with_a_gap_is_none() -> None:
     came = [b'{"key":"t","broadcast":"p","mid":"a.1","kept":true}', b'{"position":"l.1","recovered":true}']
     assert Recovery(came, 0.0, 1.0).messages() == {("t", "p")}
-    with pytest.raises(BenchError, match="has a gap"):
+    with pytest.raises(BenchError, match="without a gap was expected"):
         Recovery([b'{"gap":{"topics":["t"]}}', *came], 0.0, 1.0).messages()
 
 

@@ -152,7 +152,7 @@ def test_a_missing_value_is_a_gap_and_a_lone_value_a_dot() -> None:
 
 
 def dots(text: str, css: str) -> int:
-    """Count the steps without length in the paths of a class."""
+    """Count the steps of no length in the paths of a class."""
     return sum(path.count("h0") for path in re.findall(f'class="{css}" d="([^"]*)"', text))
 
 

@@ -161,7 +161,7 @@ def test_a_long_run_is_drawn_in_bins_and_says_so() -> None:
     text = page_of(run)
     assert "Each point stands for 4 seconds: the largest of its values." in text
     assert "Each point stands for 4 seconds: their mean." in text
-    assert f"every {seconds // ROWS_MAX} seconds; all of them are in the digest&#x27;s table of seconds" in text
+    assert f"every {seconds // ROWS_MAX} seconds; the digest&#x27;s table of seconds has each" in text
     assert len(text) < 400_000
 
 
@@ -260,7 +260,7 @@ _LAYOUT = """(() => {
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("dark", [False, True])
 async def test_in_a_browser_at_desktop_and_phone_width(tmp_path: Path, many: str, width: int, dark: bool) -> None:
-    """Every folded part unfolded."""
+    """Every folded part is unfolded."""
     path = tmp_path / "report.html"
     path.write_text(many, encoding="utf-8")
     seen = await look(path, width, _LAYOUT, dark)
@@ -268,7 +268,7 @@ async def test_in_a_browser_at_desktop_and_phone_width(tmp_path: Path, many: str
     assert [url for url in seen.requests if not url.startswith(("file:", "about:"))] == []
     assert seen.value == {
         "overflow": 0,
-        # Four for topics, one curve of all systems; for each of ten runs a curve and five over time. Each once.
+        # Four plots of topics, one curve of all systems; for each of ten runs a curve and five over time. Each once.
         "drawings": 5 + 10 * 6,
         "small": 0,
         "cut": 0,

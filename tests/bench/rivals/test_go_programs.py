@@ -54,7 +54,7 @@ def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Non
 def test_a_go_that_fails_leaves_nothing_and_its_words_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Told to use what there is: by default Go would fetch a newer one.
+    # Use the installed one: by default Go would fetch a newer one.
     fake_go(tmp_path, monkeypatch, 'echo "go.mod requires go >= 1.26.0 (running go 1.19; $GOTOOLCHAIN)"; exit 3')
     with pytest.raises(RivalError, match=r"(?s)exit code 3.*running go 1\.19; local"):
         go_programs.ensure(CENTRIFUGE, tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""Releases and their years: for all servers with a pinned release, and without guesses."""
+"""Releases and their years: every server whose release we choose has one, and no year is guessed."""
 
 from __future__ import annotations
 

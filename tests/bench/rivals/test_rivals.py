@@ -1,5 +1,5 @@
-"""`bench rivals`: settings that stay on this machine, records that are believed only as far as they are true, and the
-real servers where they are installed."""
+"""`bench rivals`: settings that stay on this machine, records that are checked against reality, and the real servers if
+they are installed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = sorted(
     path for path in servers.SETTINGS.rglob("*") if path.suffix in {".conf", ".config", ".properties", ".options"}
 )
 NAMES = list(servers.RIVALS)
-#: A program that is up at once, does nothing, and ends when told to.
+#: A program that is up at once, does nothing, and ends on SIGTERM.
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(300)")
 STUBBORN = (
     sys.executable,
@@ -44,11 +44,11 @@ STUBBORN = (
 
 
 def listening(server: rivals.Server) -> set[str]:
-    """The addresses that the server's processes listen on."""
+    """Return the addresses on which the server's processes listen."""
     try:
         own = [each for pid in server.pids for each in psutil.Process(pid).net_connections("tcp")]
         found = [(each.laddr, each.status) for each in own]
-    except psutil.AccessDenied:  # It has given up root, in a container that does not let root look at others.
+    except psutil.AccessDenied:  # It has given up root, and the container forbids root to inspect others.
         every = psutil.net_connections("tcp")
         found = [(each.laddr, each.status) for each in every if each.laddr and each.laddr.port == server.port]
     return {address.ip for address, status in found if status == psutil.CONN_LISTEN}
@@ -84,7 +84,7 @@ def test_no_setting_names_an_address_but_loopback(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.name)
 def test_each_block_of_settings_says_why(path: Path) -> None:
-    """A settings file opens with what it is for, and no run of lines longer than a dozen is without a comment."""
+    """A settings file opens with its purpose, and no run of more than a dozen lines is without a comment."""
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith(("#", "%%"))
     bare = 0
@@ -122,7 +122,7 @@ def test_wrong_usage_is_code_2_and_says_what_is_right(
     code: object
     try:
         code = cli.main(["rivals", *arguments])
-    except SystemExit as end:  # argparse's way
+    except SystemExit as end:  # argparse ends this way
         code = end.code
     assert code == commands.USAGE
     assert words in capsys.readouterr().err
@@ -247,7 +247,7 @@ def test_two_commands_at_once_on_one_server_are_one_too_many(tmp_path: Path) -> 
 
 
 def test_a_recycled_pid_is_neither_alive_nor_killed(tmp_path: Path) -> None:
-    """The number lives, but it started at another time than the server on record."""
+    """The number is alive, but its process started at another time than the server on record."""
     with spawned(SLEEPER, tmp_path) as stranger:
         earlier = processes.Identity(stranger.pid, stranger.started_s - 60)
         directory = StateDir(tmp_path, "redis")
@@ -383,7 +383,7 @@ def test_an_answer_of_another_kind_is_none(handshake: handshakes.Handshake, answ
 
 
 def shaken(handshake: handshakes.Handshake, answer: bytes) -> str:
-    """Both ends of a connection, the far one with these words and no more."""
+    """Run both ends of a connection; the far one sends these bytes and no more."""
     near, far = socket.socketpair()
     with near, far:
         near.settimeout(60)
@@ -469,7 +469,7 @@ def test_a_port_that_is_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
 
 
 def test_it_outlives_the_command_that_started_it(tmp_path: Path) -> None:
-    """And the terminal's Ctrl-C, which goes to the command's process group."""
+    """It also outlives the terminal's Ctrl-C, which goes to the command's process group."""
     wants.server("redis")
     command = [sys.executable, "-m", "ingeborg.bench.cli", "rivals", "up", "redis", "--state", str(tmp_path)]
     subprocess.run(command, check=True, timeout=60, capture_output=True, start_new_session=True)

@@ -1,4 +1,4 @@
-"""`ingeborg.bench.soak`: accounted and unaccounted losses, and a soak of some seconds that kills an endpoint."""
+"""`ingeborg.bench.soak`: accounted and unaccounted cases, and a soak of some seconds with a killed endpoint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.browser.devtools import look
 
 S = 1_000_000  # a second, in microseconds
 
-#: Client 0 listens all the time; 1's endpoint is killed at 100 s, and 1 is back at 101 s; 2 moves at 50 s; 3 is slow.
+#: Client 0 is there all the time; 1's endpoint is killed at 100 s, and 1 is back at 101 s; 2 moves at 50 s; 3 is slow.
 LIVES = {
     0: [Life(0, 0, 0, 0, 300 * S, "end", 299 * S)],
     1: [Life(1, 0, 1, 0, 100 * S, "lost", 99 * S), Life(1, 1, 0, 101 * S, 300 * S, "end", 299 * S)],
@@ -47,7 +47,7 @@ KILLS = [Kill(1, 100 * S, 105 * S)]
 
 
 def message(at_s: float, *outcomes: str, to: tuple[int, ...] = (0,), answered_s: float = 0.01) -> Message:
-    """Return a message published at this time and each second after it, with these outcomes, and received at once."""
+    """A message published at that time and each second after it, with these outcomes; received at once."""
     at_us = int(at_s * S)
     attempts = [
         Attempt(0, at_us + n * S, int(at_us + n * S + answered_s * S), outcome) for n, outcome in enumerate(outcomes)
@@ -100,9 +100,9 @@ def test_a_loss_with_a_reason_is_counted_under_it(one: Message, subscriber: int,
         (message(99.9, NEW, to=()), 0),  # its endpoint was not the killed one
         (message(90, NEW, to=()), 1),  # long before the kill
         (message(101.1, NEW, to=()), 1),  # it listened again
-        (message(100.5, NEW, NEW, to=()), 1),  # and the second was accepted after that
+        (message(100.5, NEW, NEW, to=()), 1),  # and the second was accepted afterwards
         (message(40, NEW, to=()), 2),
-        (message(100, NEW, to=()), 3),  # slow, but it got many newer messages
+        (message(100, NEW, to=()), 3),  # slow, but it got much newer messages
     ],
 )
 def test_a_loss_without_a_reason_is_unaccounted(one: Message, subscriber: int) -> None:
@@ -124,7 +124,7 @@ def test_what_comes_twice_needs_a_reason() -> None:
     moved = message(99.9, NEW)
     moved.deliveries = [Delivery(1, 0, moved.due_us + 1000), Delivery(1, 1, 102 * S)]
     assert dict(accounted(moved, 1).twice) == {"its client moved in the seconds of a crash": 1}
-    assert accounted(message(99.9, NEW, to=(1, 1)), 1).unaccounted == {"delivered twice": 1}  # at one place
+    assert accounted(message(99.9, NEW, to=(1, 1)), 1).unaccounted == {"delivered twice": 1}  # at one connection
 
 
 def test_other_faults_are_unaccounted() -> None:
@@ -166,7 +166,7 @@ def test_memory_is_fitted_after_the_warm_up() -> None:
 
 
 def judged(grown_bytes: float, soak_s: float = 1800) -> list[str]:
-    """Return the faults of a soak that can only fail on memory."""
+    """Return the faults of a soak that can only fail by its memory."""
     lives = [{"endpoint": 0, "life": 0, "grown_bytes": grown_bytes, "peak_bytes": 1}]
     made = {"account": {"unaccounted": {}}, "counters": {"others": Counter()}, "memory": lives}
     return faults({**made, "memory_judged": soak_s >= 600}, [], Settings())
@@ -178,7 +178,7 @@ def test_memory_that_grows_beyond_the_allowance_is_a_fault() -> None:
     assert judged(61e6, soak_s=60) == []
 
 
-# -- The whole thing
+# -- The complete soak
 
 COMMAND = [
     *(
@@ -241,7 +241,7 @@ def test_a_message_that_a_record_lacks_is_seen(soaked: tuple[Path, str, int], tm
 
 
 class _Robbed(Folder):
-    """A record that lacks one delivery to a client that listened all the time."""
+    """A record from which one delivery is missing, to a client that was there all the time."""
 
     taken: int | None = None
 

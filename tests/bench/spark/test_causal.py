@@ -1,4 +1,4 @@
-"""The causal check of known, random and bad logs, and as a goal of the digest."""
+"""The causal check over logs: known ones, random ones, bad ones, and as a goal of the digest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 A, B, C, D = ((topic, 1) for topic in (1, 2, 3, 4))
 
 Late = tuple[int, plain.Message, plain.Message]
-"""Connection, late message, and the dependent message that came before it."""
+"""Connection, the late message, and the message that depends on it and came before."""
 
 KNOWN: dict[str, tuple[str, list[Late]]] = {
     "swapped across topics": ("1>a 1>b 2<b 2<a 3<a 3<b", [(2, A, B)]),
@@ -49,27 +49,27 @@ KNOWN: dict[str, tuple[str, list[Late]]] = {
     "copied after": ("1>a 2<a 2>b 3<a 3<b 3<a", []),
     "copied before": ("1>a 2<a 2>b 3<b 3<b 3<a 3<a", [(3, A, B)]),
     "of no order": ("1>a 2>b 3<b 3<a 4<a 4<b", []),
-    # One clock reading: the order of the lines of one connection, and none between connections.
+    # One clock reading: the lines of one connection have an order, those of two connections none.
     "received and sent at once": ("1>a 2<a@5 2>b@5 3<b 3<a", [(3, A, B)]),
     "sent and received at once": ("1>a 2>b@5 2<a@5 3<b 3<a", []),
     "all come at once": ("1>a 2<a 2>b 3<b@9 3<a@9 4<a@9 4<b@9", [(3, A, B)]),
     "sent at once by two": ("1>a@5 2>b@5 3<b 3<a 4<a 4<b", []),
-    # The write of b could have begun before a came; here it began after.
+    # The write of b may have begun before a came; and it began afterwards.
     "while it was sent": ("1>a 2<a@6 2>b@5-8 3<b 3<a", []),
     "before it was sent late": ("1>a 2<a@5 2>b@5-8 3<b 3<a", [(3, A, B)]),
-    # A copy that came before the write returned shows no order; later messages from the same sender do.
+    # A copy that came before the write returned shows no order; a later message from the same sender does.
     "before the report": ("2<a 1>a 2>b 3<b 3<a", []),
-    # A duplicate stands for its original: its sender knows the message, with the original's dependencies.
+    # A duplicate stands for its original: its sender identifies it, and it depends on the same as the original.
     "a duplicate, then another": ("1>a 4<a 2>a 2>b 3<b 3<a", [(3, A, B)]),
     "a duplicate of what was known": ("1>b 3<b 2<b 1>a 2<a 2>b 3<a 4<b 4<a", []),
-    # Either report could be the original: then b depends on the common dependencies of both.
+    # Either report may have been the original: then b depends on the causes of both.
     "two originals, one had it": ("1>a 2<a 2>b@10 4>b@10-11 3<b 3<a", []),
     "two originals, both had it": ("1>a 2<a 4<a 2>b@10 4>b@10-11 3<b 3<a", [(3, A, B)]),
-    # The planned first report failed, and has no row, but it could still be the original.
+    # The report that was meant to be first failed, and has no row: it may still have been the original.
     "a report without the first": ("1>a 2<a 2>b~ 3<b 3<a", []),
     "known by a report without the first": ("1>a~ 2<a 2>b 3<b 3<a", [(3, A, B)]),
     "sent by nobody": ("2<a 2>b 3<b 3<a", []),
-    # With marks only marked messages have dependencies, on marked and unmarked ones.
+    # With marks, only marked messages depend on others, marked or not.
     "marked": ("1>a 2<a 2>b* 3<b 3<a", [(3, A, B)]),
     "not marked": ("1>c* 1>a 2<a 2>b 3<b 3<a", []),
     "through one not marked": ("1>a 2<a 2>b 4<b 4>c* 3<c 3<a 3<b", [(3, B, C)]),
@@ -90,7 +90,7 @@ def lates(examples: Iterable[Json]) -> list[Late]:
 
 
 def test_known_logs_have_what_they_should_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    """One job checks all logs, each separately, although all have the same connections and topics."""
+    """All run in one job: each is judged separately, although all have the same connections and topics."""
     for name, (events, _) in KNOWN.items():
         plain.written(name, events).write(tmp_path / name)
     made = check(spark, tmp_path)
@@ -103,7 +103,7 @@ def test_known_logs_have_what_they_should_and_nothing_else(spark: SparkSession, 
 
     said = text.verdicts([made["through others"]])
     assert said.splitlines() == [
-        "through others: 1 causal violation at 1 connection; 4 deliveries judged, 1 of them later than something that "
+        "through others: 1 causal violation at 1 connection; 4 deliveries judged, 1 later than something that "
         "was sent after",
         "  3 publishes, none marked causal: each depends on all that its connection had sent or received",
         f"  sequential pass: {made['through others']['pass_s']:.2f} s of a core for 3 messages; clocks have "
@@ -115,12 +115,12 @@ def test_known_logs_have_what_they_should_and_nothing_else(spark: SparkSession, 
         "    0.005000 s: connection 4 sent topic 3 no. 1 after topic 2 no. 1, received at 0.004000 s",
     ]
     said = text.verdicts([made["marked"], made["not marked"], made["sent by nobody"]])
-    assert "1 of 2 publishes are marked causal: only these depend on what came before" in said
+    assert "1 of 2 publishes are marked causal: only these depend on earlier messages" in said
     assert "not marked: no causal violation; 3 deliveries judged" in said
-    assert "2 deliveries of messages that nobody in the log sent: not judged" in said
+    assert "2 deliveries of messages without a sender in the log: not judged" in said
 
 
-# One example is one job over all its runs: no need to shrink it.
+# One example is one job over all its runs: shrinking it is not needed.
 @settings(
     max_examples=1,
     deadline=None,
@@ -156,7 +156,7 @@ def test_random_logs_have_the_violations_that_sets_find(several: SparkSession, s
 def test_all_are_counted_and_some_are_shown_and_a_run_that_was_cut_short_is_judged_as_far_as_it_goes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """One job checks all, as with known logs."""
+    """They run in one job, as known logs do."""
     events = "1>a 1>b " + " ".join(f"{connection}<b {connection}<a" for connection in range(2, 9))
     plain.written("many", events).write(tmp_path / "many")
     cut = plain.written("cut", "1>a 2<a 2>b 3<b 3<a 1>c", complete=False).write(tmp_path / "cut")
@@ -171,7 +171,7 @@ def test_all_are_counted_and_some_are_shown_and_a_run_that_was_cut_short_is_judg
     assert text.verdicts([many]).endswith("  and 5 more")
     assert (made["cut"]["violations"], made["cut"]["torn"]) == (1, ["events-000-0000.csv"])
     said = text.verdicts([made["cut"]])
-    assert "The run was cut short: what it logged before is judged (1 torn file, 1 empty)" in said
+    assert "The run was cut short: its log until then is judged (1 torn file, 1 empty)" in said
     assert made["dead"]["deliveries"] == 0
 
 
@@ -196,7 +196,7 @@ def test_of_the_command_violations_are_exit_code_1_none_is_0_and_no_run_is_one_l
     out = tmp_path / "causal.json"
     assert cli.main(["check", "causal", str(bad.parent), "--out", str(out)]) == 1
     said = capsys.readouterr()
-    assert said.out.startswith("bad: 1 causal violation at 1 connection; 3 deliveries judged, 1 of them")
+    assert said.out.startswith("bad: 1 causal violation at 1 connection; 3 deliveries judged, 1 later")
     assert "good: no causal violation; 3 deliveries judged" in said.out
     assert said.err == ""
     assert [verdict["violations"] for verdict in json.loads(out.read_text())] == [1, 0]
@@ -251,7 +251,7 @@ def test_of_a_script_an_error_of_java_is_a_line(
 @pytest.mark.slow
 @pytest.mark.prove  # `test_job.py` has a script for spark-submit that fails early
 def test_the_check_is_a_script_for_spark_submit(tmp_path: Path, spark: SparkSession) -> None:
-    """The executors cannot find the package, so the code goes with the job."""
+    """It runs on executors that cannot find the package: the code goes with the job."""
     submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if submit is None:
         wants.skip("spark-submit", "pip install -e '.[bench]'")

@@ -1,4 +1,4 @@
-"""The whole job against a plain computation, and what a digest says of runs with known answers."""
+"""The whole job against a plain computation, and the digest of runs with known answers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def digest(spark: SparkSession, paths: Sequence[Path], out: Path, **options: Any
 
 
 def goals_run() -> synthetic.Run:
-    """Bad latency in a phase that is not measured; deliveries of the measured phase that arrive in the drain."""
+    """Return a run with bad latency in an unmeasured phase; deliveries of the measured phase arrive in the drain."""
     s = synthetic
     warm = [s.news("warm", 1, 1, 0, 1), s.received("warm", 1, 1, 1, 0, 9 * s.S)]
     run = [s.news("run", 1, 2, 2 * s.S, 2)]
@@ -74,7 +74,8 @@ def goals_run() -> synthetic.Run:
 
 
 def machine_run() -> synthetic.Run:
-    """A process that is restarted, a counter with labels and commas in its name, one that goes back, and a level."""
+    """Return a run with a restarted process, a counter with labels and commas in its name, one that goes back, and a
+    level."""
     s = synthetic
     run = s.radio_run("machine", seconds=2, rate=20)
     run.machine = [
@@ -99,7 +100,7 @@ def machine_run() -> synthetic.Run:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs with known answers and two that failed, found below one directory; none has a goal of causal order."""
+    """Write two runs with known answers and two that failed, below one directory; none has a goal of causal order."""
     directory = tmp_path_factory.mktemp("runs")
     for run in (goals_run(), machine_run()):
         run.write(directory / "some" / run.facts["run"])
@@ -114,7 +115,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def without_arrow() -> Iterator[None]:
-    """As if pyarrow were not installed, and what wants it had never been imported."""
+    """Simulate that pyarrow is not installed, and that no module has imported it."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("pyarrow", "pyarrow.parquet"):
             patch.setitem(sys.modules, name, None)
@@ -125,7 +126,7 @@ def without_arrow() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def digested(spark: SparkSession, folder: Path) -> Digested:
-    """The digest of these runs, in the same directory, by one job that has no Arrow and needs none."""
+    """Return the digest of these runs, in the same directory, by one job that has no Arrow and needs none."""
     with without_arrow():
         return digest(spark, [folder], folder)
 
@@ -134,7 +135,7 @@ def close(value: float | None) -> Any:
     return None if value is None else pytest.approx(value)
 
 
-# Each example is a job over all its runs. A failing one names its run's seed: no need to shrink it, job by job.
+# Each example is a job over all its runs. A failing one names its run's seed: shrinking it, job by job, is not needed.
 @settings(
     max_examples=1,
     deadline=None,

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A good run of two processes, with three news and two deliveries."""
+    """Write a good run of two processes, with three news and two deliveries."""
     s = synthetic
     first = [s.news("run", 1, seq, seq * S, 1) for seq in (1, 2, 3)]
     second = [s.received("run", 1, 1, seq, seq * S, seq * S + 5) for seq in (1, 2)]
@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def killed(run: Path) -> None:
-    """The run was not closed: its writers were killed."""
+    """Make the run an unclosed one, whose writers were killed."""
     (run / "run.json").write_text(json.dumps(synthetic.facts("run-1", complete=False)))
 
 
@@ -302,7 +302,7 @@ def test_paths_that_are_no_runs(spark: SparkSession, run: Path, tmp_path: Path) 
 
 @pytest.fixture
 def named(run: Path) -> Path:
-    """The good run, as loadgen closes it: run.json names its files."""
+    """Return the good run, as loadgen closes it: run.json names its files."""
     synthetic.name_files(run)
     return run
 
@@ -395,5 +395,5 @@ def test_what_a_killed_process_left_torn_is_named_in_the_manifest_of_a_run_that_
     append(run / "events-001-0000.csv", "received,run,1,1,3,50000")
     synthetic.name_files(run)
     [found] = read(spark, run).runs
-    made_of(found)  # refuses files that are not what the run wrote
+    made_of(found)  # rejects files that differ from what the run wrote
     assert (found.facts["failed"], found.torn) == ("a process died", ["events-001-0000.csv"])

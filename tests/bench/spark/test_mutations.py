@@ -1,4 +1,4 @@
-"""A good log that something has happened to: the digest refuses it, naming the file."""
+"""A good log with damage: the digest refuses it, naming the file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLES = ("phases.csv", "machine.csv")
 PARTS = ("events-000-0000.csv", "events-000-0001.csv", "events-001-0000.csv", "events-001-0001.csv")
 FILES = (*PARTS, *TABLES)
 
-# Each example is some jobs of Spark. A failing one names its mutation: no need to shrink it, job by job.
+# Each example is some jobs of Spark. A failing one names its mutation: shrinking it, job by job, is not needed.
 EXAMPLES: dict[str, Any] = {
     "deadline": None,
     "derandomize": True,
@@ -35,7 +35,7 @@ EXAMPLES: dict[str, Any] = {
 
 
 def write(directory: Path) -> Path:
-    """A run of two processes with two parts each: losses, repetitions, errors, samples of processes."""
+    """Write a run of two processes with two parts each: losses, repetitions, errors, samples of processes."""
     rng = random.Random(7)
     made = synthetic.random_run("run-1", rng)
     while len(made.events) < 40 or not made.machine:
@@ -51,7 +51,7 @@ def write(directory: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def good(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run, without names of its files in its run.json. It is read as it is, and with them."""
+    """Return the run, without names of its files in its run.json. The tests read it as it is, and with them."""
     from ingeborg.bench.spark import inventory, logs
 
     run = write(tmp_path_factory.mktemp("good") / "run")
@@ -69,7 +69,7 @@ def good(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(spark: Any, good: Path, named: bool, mutate: Callable[[Path], None]) -> bool:
-    """Whether the digest refused it, naming a file."""
+    """Say whether the digest refused it, naming a file."""
     from ingeborg.bench.spark import job
 
     with tempfile.TemporaryDirectory() as directory:
@@ -99,7 +99,7 @@ def byte_mutations(draw: st.DrawFn) -> tuple[str, ...]:
     kind = draw(
         st.sampled_from(["flip", "cut", "insert", "drop line", "twice line", "delete", "copy", "swap", "append"])
     )
-    # A file in its own place is the good log again.
+    # A file in its own place is still the good log.
     others = [other for other in FILES if other != name or kind not in ("copy", "swap")]
     return kind, name, place, draw(st.sampled_from(others))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def test_on_a_slow_link_between_endpoints_an_answer_overtakes_its_question(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The broker only promises an order per connection and topic (SPEC 8.5)."""
+    """The broker promises an order per connection and topic (SPEC 8.5)."""
     from ingeborg.bench.spark import causal as check
 
     (tmp_path / "bed").mkdir()
@@ -30,7 +30,7 @@ async def test_on_a_slow_link_between_endpoints_an_answer_overtakes_its_question
         events, late = await causal(tmp_path / "log", urls=urls)
         await on.cluster.no_fault()
     publishers = {row[3:5]: row[2] for row in events if row[0] == "sent"}
-    # A client at b got one connection's answer before the other's message that it answers.
+    # A client at b got one connection's reply to another's message before that message.
     assert any(
         connection % 4 == 1 and any(publishers[message] != publishers[other] for other in before)
         for (connection, message), before in late.items()

@@ -1,4 +1,4 @@
-"""The definitions, each on a handful of rows with answers a person can check."""
+"""The definitions, each on a handful of rows with answers that a person can check."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ EVENT = (
 
 
 def events(spark: SparkSession, *rows: Event) -> DataFrame:
-    """Make rows `(kind, connection, topic, seq, intended_ns, at_ns, value)` of phase p of run r, in the order of the
-    log."""
+    """Return rows `(kind, connection, topic, seq, intended_ns, at_ns, value)` of phase p of run r, in log order."""
     full = [
         ("r", 0, kind, "p", connection, topic, seq, intended, at, value, None, "f", 0, line)
         for line, (kind, connection, topic, seq, intended, at, value) in enumerate(rows)
@@ -39,7 +38,7 @@ def sent(connection: int, seq: int, intended: int, topic: int = 1) -> Event:
 
 
 def flags_of(spark: SparkSession, *rows: Event) -> dict[str, set[tuple[int, int, int, int]]]:
-    """Return flag -> `(connection, topic, at_ns, seq)` of its deliveries."""
+    """Return `(connection, topic, at_ns, seq)` of the deliveries with each flag."""
     from ingeborg.bench.spark import transforms as t
 
     log = events(spark, *rows)
@@ -73,7 +72,7 @@ def test_what_another_connection_had_published_as_well_is_overtaken_and_not_reor
         spark,
         *(sent(9, seq, intended=0, topic=topic) for topic in (1, 2, 3, 4) for seq in (1, 2, 3)),
         sent(8, 3, intended=10, topic=1),
-        received(1, 3, at=10, topic=1),  # it can come from 8
+        received(1, 3, at=10, topic=1),  # it may have come from 8
         received(1, 1, at=20, topic=1),  # so this is overtaken
         received(1, 2, at=30, topic=1),
         sent(8, 3, intended=11, topic=2),
@@ -81,14 +80,14 @@ def test_what_another_connection_had_published_as_well_is_overtaken_and_not_reor
         received(1, 1, at=20, topic=2),
         sent(8, 1, intended=15, topic=3),
         received(1, 3, at=10, topic=3),
-        received(1, 1, at=20, topic=3),  # the late one can come from 8 itself
+        received(1, 1, at=20, topic=3),  # the late one may have come from 8 itself
         received(1, 2, at=30, topic=3),  # but not this one
         sent(8, 3, intended=10, topic=4),
         received(1, 3, at=10, topic=4),
         received(1, 2, at=20, topic=4),
         received(1, 1, at=30, topic=4),  # overtaken by 3, and out of order with 2
         received(1, 2, at=10, topic=5),
-        received(1, 1, at=20, topic=5),  # the log does not name their sender
+        received(1, 1, at=20, topic=5),  # the log does not say who sent these
     )
     assert flags["reordered"] == {(1, 2, 20, 1), (1, 3, 30, 2), (1, 4, 30, 1)}
     assert flags["overtaken"] == {(1, 1, 20, 1), (1, 1, 30, 2), (1, 3, 20, 1), (1, 4, 20, 2), (1, 5, 20, 1)}
@@ -101,10 +100,10 @@ def test_loss_counts_distinct_connections(spark: SparkSession) -> None:
         spark,
         ("news", None, 1, 1, 0, 0, 3),
         received(1, 1, at=5),
-        received(1, 1, at=6),  # two copies to one connection compensate for no other
+        received(1, 1, at=6),  # a second copy to one connection replaces no other delivery
         ("news", None, 1, 2, 0, 0, 1),
         received(1, 2, at=7),
-        received(2, 2, at=8),  # an unexpected one compensates for no other, either
+        received(2, 2, at=8),  # nor does one more than expected
         ("news", None, 1, 3, 0, 0, 0),  # no connection had to get it
     )
     news = t.news_of(rows)
@@ -123,7 +122,7 @@ PERCENTILES = [
 
 
 def test_percentiles_are_nearest_ranks(spark: SparkSession) -> None:
-    """One job has all groups, which therefore must not mix; some values share a bucket."""
+    """Every group is in one job, so that they also must not mix; some values share a bucket."""
     from ingeborg.bench.spark import quantiles
 
     rows = [(group, value) for group, (values, _) in enumerate(PERCENTILES) for value in reversed(values)]
@@ -163,13 +162,13 @@ def test_what_a_process_used_in_a_phase_is_between_the_samples_nearest_to_its_en
             ("a", 0, 1.0),
             ("a", 11, 2.0),  # nearest to the beginning, at 1 s
             ("a", 19, 2.5),
-            ("a", 28, 0.5),  # restarted: the usage before is known, the usage after is not
+            ("a", 28, 0.5),  # restarted: its use before is known, the use after is not
             ("a", 31, 0.9),  # nearest to the end, at 3 s
             ("a", 40, 5.0),
             ("b", 8, 0.0),
             ("b", 39, 3.0),  # never seen in the phase itself, nor close to it
             ("c", 20, 4.0),  # seen once
-            ("d", 9, 1.0),  # seen only just outside both ends, which is all for a phase of milliseconds
+            ("d", 9, 1.0),  # seen only at both ends, just outside, as for a phase of milliseconds
             ("d", 31, 1.5),
         )
     ]

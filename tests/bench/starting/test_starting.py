@@ -1,4 +1,4 @@
-"""The starter of endpoints: ports that stay somebody's, processes that end for certain, and errors that show why."""
+"""The starter of endpoints: ports that stay reserved, processes that reliably end, and errors that show why."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests import wants
 PATIENCE_S = 60.0
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(300)"
-#: Ends neither by SIGTERM nor by itself, and has started a process that does not end either.
+#: Ends neither on SIGTERM nor on its own, and has started a process that does not end either.
 STUBBORN = (
     "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
     "deaf = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
@@ -52,7 +52,7 @@ STUBBORN = (
 
 @contextmanager
 def child(directory: Path, code: str, **options: object) -> Iterator[Child]:
-    """A process that runs this code."""
+    """Start a process that runs this code."""
     process = Child("the program", [sys.executable, "-c", code], directory / "log", **options)  # type: ignore[arg-type]
     try:
         yield process
@@ -102,7 +102,7 @@ async def test_steps_of_a_caller_that_was_cancelled_are_brought_to_their_end() -
 
 
 def taken(port: int) -> bool:
-    """As any program finds it."""
+    """Say whether the port is taken, as any program finds it."""
     with socket.socket() as sock:
         try:
             sock.bind(("127.0.0.1", port))
@@ -113,7 +113,7 @@ def taken(port: int) -> bool:
 
 @pytest.fixture
 def first_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Where it looks, in this order."""
+    """Yield the ports at which the search starts, in this order."""
     looks: list[int] = []
     monkeypatch.setattr(random.SystemRandom, "randrange", lambda _, start, stop: looks.pop(0))
     yield looks
@@ -131,7 +131,7 @@ def test_several_ports_are_in_a_row_and_all_free(first_ports: list[int], other: 
 
 @contextmanager
 def row() -> Iterator[int]:
-    """The first of three ports in a row that nobody has. Tests at the same time look elsewhere, as good as always."""
+    """Yield the first of three consecutive free ports. Concurrent tests almost always look elsewhere."""
     for _ in range(ports.TRIES):
         first = random.randrange(ports.PORT_MIN, ports.PORT_MAX)
         if not any(taken(first + number) for number in range(3)):
@@ -166,8 +166,8 @@ def test_a_claimed_port_is_for_servers_that_are_told_of_it_and_for_nobody_else(f
             assert taken(free)
             with claim() as second:
                 assert second.first == other
-            for _ in range(2):  # and again, with connections of the first one not forgotten yet
-                server = socket.create_server(("127.0.0.1", free))  # which sets SO_REUSEADDR, as endpoints do
+            for _ in range(2):  # and again, while the system remembers the first one's connections
+                server = socket.create_server(("127.0.0.1", free))  # it sets SO_REUSEADDR, as endpoints do
                 with server, socket.create_connection(("127.0.0.1", free)) as here:
                     there, _ = server.accept()
                     there.close()
@@ -201,7 +201,7 @@ def test_lines_come_one_after_the_other_and_only_whole(tmp_path: Path) -> None:
         assert process.rest() == []
         process.stdin.write(b"\n")
         process.stdin.flush()
-        assert blocking(process.line("thr", PATIENCE_S)) == "three"  # the last one, though it has no end
+        assert blocking(process.line("thr", PATIENCE_S)) == "three"  # the last one, without a line end
         assert blocking(process.ended(PATIENCE_S)) == 0
         assert process.said() == "one\ntwo\nthree"
 
@@ -259,7 +259,7 @@ def test_of_a_long_log_the_end_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("patience_s", [0.0, 0.05])
 async def test_one_that_does_not_end_is_killed_with_all_it_has_started(tmp_path: Path, patience_s: float) -> None:
-    """Though that is in a session of its own, as the writers of an endpoint's store are."""
+    """This holds although the child is in its own session, as the writers of an endpoint's store are."""
     with child(tmp_path, STUBBORN) as process:
         deaf = psutil.Process(int((await awaited(process.line("deaf", PATIENCE_S))).split()[1]))
         assert os.getsid(deaf.pid) == deaf.pid
@@ -272,7 +272,10 @@ def test_one_that_is_stopped_is_killed(tmp_path: Path) -> None:
     with child(tmp_path, SLEEPER) as process:
         process.signal(signal.SIGSTOP)
         blocking(process.end(0.05))
-        assert process.code in (-signal.SIGKILL, -signal.SIGTERM)  # both are there when the kernel lets it go on
+        assert process.code in (
+            -signal.SIGKILL,
+            -signal.SIGTERM,
+        )  # both signals are pending when the kernel lets it go on
 
 
 def test_an_orderly_end_is_waited_for(tmp_path: Path) -> None:
@@ -282,8 +285,8 @@ def test_an_orderly_end_is_waited_for(tmp_path: Path) -> None:
         blocking(process.line("up", PATIENCE_S))
         blocking(process.end(PATIENCE_S))
         assert process.code == 7
-        blocking(process.end(PATIENCE_S))  # a second time nothing happens
-        process.signal(signal.SIGKILL)  # nor here: its number may be another's by now
+        blocking(process.end(PATIENCE_S))  # a second time does nothing
+        process.signal(signal.SIGKILL)  # nor does this: its number may belong to another process by now
         assert process.code == 7
 
 
@@ -314,7 +317,7 @@ def _until_over(process: psutil.Process) -> Steps[bool]:
 
 
 def test_it_does_not_outlive_the_one_that_started_it(tmp_path: Path) -> None:
-    """Even where that is killed, and ends nothing any more."""
+    """This holds even if the starter is killed and can end nothing."""
     wants.linux()
     code = f"""
 import pathlib, signal, sys

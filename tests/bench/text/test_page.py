@@ -1,4 +1,4 @@
-"""Tables in pages: their content, the repository's pages from its result sets, and refusals."""
+"""Tables in pages: their content, that the repository's pages match its sets, and the errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests import wants
 from tests.bench import digests
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-#: Pages with tables of a result set.
+#: The pages with tables of a set.
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "<!-- table: " in path.read_text("utf-8"))
 
 
@@ -28,7 +28,7 @@ def test_the_tables_of_the_pages_are_those_of_the_sets(path: Path) -> None:
 
 
 def test_the_figures_of_the_readme_are_those_of_the_comparison() -> None:
-    """Each figure stands there in a row of its system, with the same unit; the test ignores ratios to ours."""
+    """Each figure is in its system's row there, with the same unit; the text leaves out the ratio to ours."""
     readme = (DOCS.parent / "README.md").read_text("utf-8")
     (table,) = re.findall(r"^\| \| Ingeborg \|.*\n(?:\|.*\n)+", readme, re.MULTILINE)
     header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())

@@ -24,15 +24,15 @@ from ingeborg.bench.starting import Child, blocking
 from ingeborg.bench.starting.steps import Steps, pauses
 from tests import wants
 
-#: A small server is up in well under a second; a machine that is busy with the rest of the tests takes its time.
+#: A small server is up in well under a second; a machine that is busy with the other tests takes longer.
 PATIENCE_S = 60.0
 
-#: A server of Java's runs for some seconds here: its second compiler takes half of the processor's time until it is up.
+#: Java servers run for only some seconds here: until they are up, the second compiler takes half of the CPU time.
 BRIEF = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], uvloop.Loop]]:
-    """The tests run on the loop that the generator runs on."""
+    """Run the tests on the loop that the generator uses."""
     return {"uvloop": uvloop.new_event_loop}
 
 
@@ -44,24 +44,24 @@ class Server:
         self._identity = identity
 
     def kill(self) -> None:
-        """As if the machine had lost it: no farewell. Idempotent."""
+        """Kill it as if the machine had lost it, without a close. Idempotent."""
         if (process := processes.find(self._identity)) is not None:
             process.kill()
             process.wait(PATIENCE_S)
 
     def pause(self) -> None:
-        """It keeps its connections and answers nothing more, until ``resume``."""
+        """Let it keep its connections and answer nothing more, until ``resume``."""
         process = processes.find(self._identity)
         assert process is not None
         process.suspend()
-        # One thread takes the signal and stops the others: on a busy machine these go on for a while.
+        # One thread takes the signal and stops the others: on a busy machine these run on for a while.
         deadline = time.monotonic() + PATIENCE_S
         while any(psutil.Process(thread.id).status() != psutil.STATUS_STOPPED for thread in process.threads()):
             assert time.monotonic() < deadline, f"{process} does not stop"
             time.sleep(0.001)
 
     def resume(self) -> None:
-        """It goes on."""
+        """Let it go on."""
         process = processes.find(self._identity)
         assert process is not None
         process.resume()
@@ -69,7 +69,8 @@ class Server:
 
 @contextmanager
 def started(arguments: list[str], port: int, url: str, directory: Path) -> Iterator[str]:
-    """A server with settings of a test's own: its URL, once it accepts connections on ``port``; killed at the end."""
+    """Start a server with a test's own settings; yield its URL once it accepts connections on ``port``; kill it at the
+    end."""
     server = Child("the server", arguments, directory / "server.log", directory=directory)
     try:
         blocking(_accepts(server, port))
@@ -107,14 +108,14 @@ def start(system: str, directory: Path) -> Iterator[Server]:
 
 
 class Servers:
-    """Servers that tests share, by system: each is started when it is first asked for."""
+    """Servers that tests share, by system: each starts on first use."""
 
     def __init__(self, stack: ExitStack, directory: Callable[[str], Path]) -> None:
         self._stack, self._directory = stack, directory
         self._running: dict[str, Server] = {}
 
     def __call__(self, system: str) -> Server:
-        """Nobody may kill it. A test may pause it, if it lets it go on."""
+        """Return the shared server. No test may kill it; a test may pause it, if it lets it go on."""
         if system not in self._running:
             self._running[system] = self._stack.enter_context(start(system, self._directory(system)))
         return self._running[system]

@@ -63,7 +63,7 @@ class Member:
         self._news.set()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until it is true after something came."""
+        """Wait until the condition is true after a message came."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while not condition():
@@ -92,17 +92,17 @@ class Contract:
     """Subclass, name ``Test…``."""
 
     system: ClassVar[str]
-    #: The server's name in `bench rivals`, where it is another one.
+    #: The server's name in `bench rivals`, if it is another one.
     rival: ClassVar[str] = ""
-    #: How long to wait for what must not come, where a fence proves nothing.
+    #: How long to wait for messages that must not come, in seconds, if a fence proves nothing.
     linger_s: ClassVar[float] = 0.0
-    #: Constants of the adapter's module, in seconds: of connecting, and of a call that makes no progress.
+    #: Constants of the adapter's module, in seconds: for connecting, and for a call that makes no progress.
     connect_timeout: ClassVar[str] = "_CONNECT_TIMEOUT_S"
     progress_timeout: ClassVar[str] = "_PROGRESS_TIMEOUT_S"
 
     @pytest.fixture
     def shared(self, servers: Callable[[str], Servers]) -> Server:
-        """Tests share it. Nobody may kill it."""
+        """Return the server that tests share. No test may kill it."""
         return servers(self.system)(self.rival or self.system)
 
     @pytest.fixture
@@ -112,20 +112,20 @@ class Contract:
 
     @pytest.fixture
     def mortal(self, servers: Callable[[str], Servers]) -> Iterator[Server]:
-        """A server that the test may kill: the shared one, whose tests are over."""
+        """Yield a server that the test may kill: the shared one, whose tests are over."""
         server = servers(self.system).mortal(self.rival or self.system)
         yield server
         server.kill()
 
     @pytest.fixture
     def pausable(self, shared: Server) -> Iterator[Server]:
-        """The shared one; it goes on when the test has paused it, and closed its connections."""
+        """Yield the shared server; it goes on when the test has paused it, and closed its connections."""
         yield shared
         shared.resume()
 
     @pytest.fixture
     async def join(self) -> AsyncIterator[Callable[[str], Awaitable[Member]]]:
-        """Makes a connection to a URL; all are closed at the end."""
+        """Yield a function that connects to a URL; all connections are closed at the end."""
         backends: dict[str, Backend] = {}
         members: list[Member] = []
 
@@ -149,7 +149,7 @@ class Contract:
         monkeypatch.setattr(sys.modules[f"ingeborg.loadgen.backends.{package}"], name, seconds)
 
     def nowhere(self) -> str:
-        """A URL that nothing listens on."""
+        """Return a URL without a listener."""
         return f"{SYSTEMS[self.system].schemes[0]}://127.0.0.1:{free_port()}"
 
     async def test_own_and_others_publishes_come_once(self, url: str, join: Callable[[str], Awaitable[Member]]) -> None:
@@ -329,7 +329,7 @@ class Contract:
 
     @contextlib.asynccontextmanager
     async def running(self, server: Server, log: Path) -> AsyncIterator[Generator]:
-        """A run that has delivered something, and would take ten minutes."""
+        """Start a run that has delivered something, and would take ten minutes."""
         few = ("--connections", "4", "--topics", "20", "--fanout", "2", "--rate", "200", "--duration-s", "600")
         arguments = ("traffic", "--system", self.system, *few, "--stall-s", "4")
         async with Generator(server.url, log, *arguments) as generator:
@@ -337,7 +337,7 @@ class Contract:
             yield generator
 
     async def fails(self, generator: Generator) -> None:
-        """It says so while it waits, and at its end."""
+        """Check that the run reports the failure while it waits, and at its end."""
         await generator.says("nothing was delivered for .* is the server there?")
         code, last = await generator.ended()
         assert code == 1, generator.said
@@ -346,7 +346,7 @@ class Contract:
         assert generator.facts["complete"] is False
         assert str(generator.facts["failed"]) in last
 
-    @pytest.mark.parametrize("count", [1, 8000])  # 8 MB, 24 MB where % is encoded: more than fits into the sockets
+    @pytest.mark.parametrize("count", [1, 8000])  # 8 MB, 24 MB if % is encoded: more than fits into the sockets
     async def test_a_server_that_stops_answering(
         self, count: int, pausable: Server, join: Callable[[str], Awaitable[Member]], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -1,5 +1,5 @@
-"""The Centrifuge adapter, against the program around the library, and against a server of the test's own for what the
-program never says."""
+"""The Centrifuge adapter, against the program around the library, and against the test's own server for messages that
+the program never sends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFUSED = {"code": 103, "message": "permission denied"}
 
 
 class Alike:
-    """A server that refuses what has `shut` in its channel; ``frames``: each that came, as its commands."""
+    """A server that refuses a channel with `shut` in its name; ``frames``: the commands of each incoming frame."""
 
     def __init__(self) -> None:
         self.frames: list[list[dict[str, Any]]] = []
@@ -118,7 +118,7 @@ async def test_refusals_go_to_the_call_that_waits_or_are_told(alike: Alike) -> N
         with pytest.raises(BackendError, match="permission denied") as caught:
             await member.connection.subscribe(["open", "shut"])
         assert caught.value.code == "permission denied"
-        # A call that waits takes its own replies alone: those of publishes came before them.
+        # A waiting call takes only its own replies: those of publishes came before.
         await member.until(lambda: len(member.errors) == 2)
         await member.connection.subscribe(["open too"])
         assert member.errors == ["permission denied"] * 2
@@ -134,7 +134,7 @@ async def test_pings_are_answered_and_what_is_no_publication_is_none(alike: Alik
         await member.has(1)
         await connection.send('{"push":{"channel":"a","unsubscribe":{"code":2500,"reason":"gone"}}}')
         await member.until(lambda: member.errors)
-        await member.connection.subscribe(["b"])  # whose reply says that what went before has been read
+        await member.connection.subscribe(["b"])  # its reply says that the server has read everything before
         assert member.received == [("a", "")]
         assert member.errors == ["unsubscribed"]
     assert alike.frames[1] == [{}]

@@ -1,4 +1,4 @@
-"""Kafka's adapter against a real Kafka, and its names by themselves."""
+"""Kafka's adapter against a real Kafka, and its names alone."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class TestKafka(Contract):
         await of_one_publisher(tmp_path / "log", self.system, url)  # it promises no order between topics
 
     async def test_many_topics_at_once(self, url: str, join: Join) -> None:
-        """Fewer than elsewhere: Kafka makes files for each, a hundred topics per second on a slow disk. More than the
-        adapter asks for at once is what matters."""
+        """Fewer topics than elsewhere: Kafka makes files for each, a hundred topics per second on a slow disk. It only
+        matters that there are more than the adapter creates at once."""
         names = [f"one of many {n}" for n in range(300)]
         member = await join(url)
         with pytest.MonkeyPatch.context() as patch:
@@ -63,7 +63,7 @@ class TestKafka(Contract):
         async def publish() -> None:
             for n in range(100):
                 await publisher.connection.publish([("kept", f"{n} {m}") for m in range(20)])
-                await asyncio.sleep(0.005)  # so that there is something to read at any time
+                await asyncio.sleep(0.005)  # so that there is always something to read
 
         publishing = asyncio.ensure_future(publish())
         changes = 0
@@ -77,7 +77,7 @@ class TestKafka(Contract):
         assert changes > 1
 
     async def test_nothing_is_left_on_the_server(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(kafka_module, "_CLOSE_TIMEOUT_S", PATIENCE_S)  # it is there, and may be busy
+        monkeypatch.setattr(kafka_module, "_CLOSE_TIMEOUT_S", PATIENCE_S)  # the server is up, and may be busy
         one, other, member = Kafka([url], "clean"), Kafka([url], "clean"), Member()
         first = await one.connect(0, member.on_message, member.on_error)
         second = await other.connect(1, member.on_message, member.on_error)
@@ -95,8 +95,8 @@ class TestKafka(Contract):
 
 
 async def left(url: str, prefix: str, expected: set[str]) -> None:
-    """These topics are what is left, at once or a moment later: that a topic is removed is confirmed by the controller,
-    and a busy broker lists it for some time still."""
+    """Check that only these topics are left, at once or a moment later: the controller confirms the removal of a topic,
+    and a busy broker still lists it for some time."""
     deadline = time.monotonic() + PATIENCE_S
     while (there := await topics(url, prefix)) != expected:
         assert time.monotonic() < deadline, there

@@ -67,7 +67,7 @@ async def test_a_call_without_progress_times_out_and_ends_the_connection(lifelin
     assert caught.value.code == "timeout"
     with pytest.raises(BackendError, match="subscribe"):
         lifeline.check()
-    assert errors == []  # the call has said so
+    assert errors == []  # the call has raised it
 
 
 async def test_progress_gives_the_whole_time_again(lifeline: Lifeline) -> None:

@@ -31,7 +31,7 @@ def test_a_name_is_one_level_and_goes_back() -> None:
 
 
 async def _packet(reader: asyncio.StreamReader) -> bytes:
-    """The body of the next packet; all here are shorter than 128 bytes."""
+    """Return the body of the next packet; all here are shorter than 128 bytes."""
     _, length = await reader.readexactly(2)
     return await reader.readexactly(length)
 
@@ -40,7 +40,7 @@ class TestMqtt(Contract):
     system = "mqtt"
 
     async def test_a_topic_that_the_server_refuses(self, join: Callable[[str], Awaitable[Member]]) -> None:
-        # Mosquitto refuses none by itself: this one greets, and grants the first filter but not the second.
+        # Mosquitto itself refuses none: this server greets, and grants the first filter but not the second.
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await _packet(reader)
             writer.write(bytes([0x20, 2, 0, 0]))
@@ -77,7 +77,7 @@ class TestMqtt(Contract):
         await member.connection.publish([("counted", "x")] * 10)
         await member.has(10)
         received = "publish/messages/received_total"
-        while True:  # the server tells each second; the test's own time-out ends this
+        while True:  # the server publishes them each second; the test's own time-out ends this
             (after,) = await backend.counters()
             if after.values[received] - before.values[received] >= 10:
                 break

@@ -41,7 +41,7 @@ class TestNats(Contract):
 
     @pytest.fixture
     def strict(self, tmp_path: Path) -> Iterator[str]:
-        """A server where a guest may use only one subject."""
+        """Start a server where a guest may use only one subject."""
         path, port = wants.tool("nats-server"), free_port()
         config = tmp_path / "nats.conf"
         config.write_text(_PERMISSIONS.format(port=port))
@@ -62,7 +62,7 @@ class TestNats(Contract):
         assert member.errors == ["permissions violation"] * 2
 
     async def test_a_password_that_is_wrong(self, strict: str, join: Callable[[str], Awaitable[Member]]) -> None:
-        with pytest.raises(BackendError) as caught:  # whose words are the server's, if they arrive before its reset
+        with pytest.raises(BackendError) as caught:  # with the server's text, if that arrives before its reset
             await join(strict.replace("guest:guest", "guest:guess"))
         assert caught.value.code == "connect"
         assert "guess" not in str(caught.value)

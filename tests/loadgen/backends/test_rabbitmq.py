@@ -1,4 +1,4 @@
-"""RabbitMQ's adapter against a real RabbitMQ, and its routing keys by themselves."""
+"""RabbitMQ's adapter against a real RabbitMQ, and its routing keys alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TestRabbitMq(Contract):
         await clients[0].subscribe(["topic"])
         await clients[0].unsubscribe(["topic"])
         for number, client in enumerate(clients):
-            await client.publish([("unheard", "")])  # the exchange lives as long as anyone does
+            await client.publish([("unheard", "")])  # the exchange lives as long as any client
             assert await exists(url, f"loadgen.clean.{number}")
             await client.close()
         assert not any([await exists(url, f"loadgen.clean.{number}") for number in range(3)])
@@ -70,7 +70,7 @@ class TestRabbitMq(Contract):
 
 
 async def exists(url: str, queue: str = "", exchange: str = "") -> bool:
-    """Is there such a queue, or exchange? One that is another connection's own is there."""
+    """Say whether the queue, or exchange, exists. An exclusive one of another connection exists."""
     async with asyncio.timeout(PATIENCE_S), aiormq.connect(url) as connection:
         channel = await connection.channel()
         try:

@@ -67,7 +67,7 @@ class TestRedis(Contract):
         mortal.pause()
         call = asyncio.create_task(member.connection.publish([("topic", "x" * 65536)] * 1024))  # more than fits
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(call, 0.2)  # it is in the middle of writing
+            await asyncio.wait_for(call, 0.2)  # it is still writing
         with pytest.raises(BackendError) as caught:
             async with asyncio.timeout(PATIENCE_S):
                 await member.connection.publish([("topic", "payload")])

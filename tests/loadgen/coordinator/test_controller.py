@@ -103,7 +103,7 @@ def test_a_noisy_system_is_found(seed: int) -> None:
 
 
 def test_a_machine_that_is_disturbed_for_a_while_does_not_have_the_last_word() -> None:
-    """Another program runs for the first half minute of the search and is gone later."""
+    """Another program disturbs the first half minute of the search only."""
     system = System(12_000)
     ran_s = 0.0
 
@@ -121,7 +121,7 @@ def test_a_machine_that_is_disturbed_for_a_while_does_not_have_the_last_word() -
 @pytest.mark.parametrize("start", [0.0, 0.3, 0.61])
 @pytest.mark.parametrize("limit_ms", [60, 500])
 def test_short_stalls_within_the_limit_are_no_breach(start: float, limit_ms: int) -> None:
-    """A garbage collection of 30 ms, every 0.7 s: the capacity is what remains of the time."""
+    """A garbage collection of 30 ms, every 0.7 s: the rest of the time is the capacity."""
     stalling = System(10_000, stalled=lambda now: (now + start) % 0.7 < 0.030 - 1e-9)
     assert_found(search(stalling.run, Controller(Limit(limit_ms * 1_000_000))), 10_000 * (1 - 0.03 / 0.7))
 
@@ -130,7 +130,7 @@ def test_short_stalls_within_the_limit_are_no_breach(start: float, limit_ms: int
     "length_s", [0.2, pytest.param(0.8, marks=pytest.mark.prove), pytest.param(1.4, marks=pytest.mark.prove)]
 )
 def test_a_single_long_stall_does_not_end_the_search(length_s: float) -> None:
-    """Once, at any time: at the beginning, in the middle or at the end of a step, far below the capacity or near it."""
+    """One stall at any time: at the beginning, middle or end of a step, far below the capacity or near it."""
     for began_s in range(50):
         system = System(10_000, stalled=_once(began_s, length_s))
         assert_found(search(system.run), 10_000)
@@ -182,7 +182,7 @@ def test_a_system_that_drops_what_is_beyond_its_capacity_is_found() -> None:
 
 
 def test_losing_less_than_one_in_a_thousand_is_left_to_the_goals() -> None:
-    """Also when all that was ever lost adds up in the backlog."""
+    """This also holds if all losses so far add up in the backlog."""
     assert_found(search(System(8_000, lose=lambda rate: 0.0008).run), 8_000)
 
 
@@ -202,7 +202,7 @@ def test_a_system_that_never_delivers_has_no_rate() -> None:
 
 
 def test_silence_is_no_success() -> None:
-    """Nothing was to be delivered, so nothing is late."""
+    """No deliveries were due, so nothing is late."""
 
     def run(step: Step) -> Seen:
         sent = round(step.rate_per_s * step.duration_s)
@@ -366,7 +366,7 @@ def test_no_step_follows_an_overload_before_it_has_drained() -> None:
 def test_whatever_a_system_does_the_search_ends_in_time(
     seed: int, share_good: float, least: float, start: float, most: float, precision: float
 ) -> None:
-    """Also if what it does has no sense at all. ``search`` asserts the bound."""
+    """This also holds for a system without any sense. ``search`` asserts the bound."""
     controller = Controller(
         LIMIT, least_per_s=least, start_per_s=least * start, most_per_s=least * start * most, precision=precision
     )

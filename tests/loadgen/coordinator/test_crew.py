@@ -1,4 +1,4 @@
-"""The processes of the generator: no signal reaches them but through their coordinator, and none is left."""
+"""The processes of the generator: signals reach them only through their coordinator, and none is left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ingeborg.loadgen.workloads.settings import Traffic
 
 
 def crew_of(path: Path, processes: int = 2) -> Crew:
-    """Its processes start, and do nothing: no server is there."""
+    """Return a crew whose processes start, and do nothing: there is no server."""
     assignment = Assignment(
         clients="c",
         tag="t",
@@ -37,7 +37,7 @@ def crew_of(path: Path, processes: int = 2) -> Crew:
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
-    """On the loop that `loadgen` runs on."""
+    """Run on the loop that `loadgen` uses."""
 
     async def within() -> None:
         async with asyncio.timeout(60):
@@ -103,7 +103,7 @@ def test_who_is_cancelled_while_they_end_leaves_none_of_them(tmp_path: Path) -> 
             processes[0].send_signal(signal.SIGSTOP)
             task = asyncio.current_task()
             assert task is not None
-            # When this block is left: the first step of the orderly end is to wait.
+            # On leaving this block, the first step of the orderly end is to wait.
             asyncio.get_running_loop().call_soon(task.cancel)
 
     with pytest.raises(asyncio.CancelledError):

@@ -1,6 +1,6 @@
-"""A server that dies, hangs or is started again while it is measured: never a success, and told while it happens.
+"""A server that dies, hangs or restarts during the measurement: never a success, and reported while it happens.
 
-Real endpoints, killed and stopped; and the broker of a hundred lines, which loses what a test wants lost.
+Real endpoints, killed and stopped; and the broker of a hundred lines, which loses messages on request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..plain_broker import PlainBroker
 
 LONG = ("--duration-s", "600")
 AIR = ("--clients", "20", "--spread-ms", "50", "--idle-wishes", "3")
-#: Far below the default, so that the tests wait for less; far above what a living server on a busy machine takes.
+#: Far below the default, so that the tests wait less; far above the delay of a living server on a busy machine.
 STALL = ("--stall-s", "4")
 
 
@@ -157,7 +157,7 @@ async def test_a_system_that_loses_while_the_limit_is_looked_for_is_not_dead_eit
 async def test_connections_that_are_lost_and_come_back_are_named_though_nothing_was_lost(
     broker: PlainBroker, tmp_path: Path
 ) -> None:
-    """Between two messages: one at the beginning, and none before the connections are back."""
+    """The loss falls between two messages: one at the beginning, and none before the connections are back."""
     slow = ("traffic", "--topics", "5", "--connections", "5", "--rate", "0.25", "--duration-s", "4")
     async with Generator(broker.url, tmp_path / "log", *slow, "--drain-s", "1") as generator:
         await generator.says("^run .* p50 [0-9]")

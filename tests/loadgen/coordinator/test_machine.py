@@ -1,4 +1,4 @@
-"""Which processes are taken for the servers that a run measures."""
+"""The processes that count as the measured servers of a run."""
 
 from __future__ import annotations
 

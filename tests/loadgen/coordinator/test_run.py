@@ -43,7 +43,7 @@ def output(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
 
 
 async def generate(broker: PlainBroker, out: Path, *arguments: str) -> tuple[int, str]:
-    """The program as a person starts it; its exit code and what it said."""
+    """Run the program as a person starts it; return its exit code and its output."""
     process = await started(broker, out, *arguments)
     said, _ = await asyncio.wait_for(process.communicate(), 100)
     assert process.returncode is not None
@@ -60,7 +60,8 @@ def events_of(log: Path) -> list[dict[str, str]]:
 
 
 def all_is_well(said: str) -> bool:
-    """Nothing lost, twice, or refused. (`--check` judges the latency, too, which is this machine's affair.)"""
+    """Check that nothing was lost, delivered twice, or refused. (`--check` also judges the latency, which depends on
+    this machine.)"""
     table = table_of(said)
     return (table["lost"], table["delivered twice"], table["errors"]) == ("0", "0", "0")
 
@@ -95,7 +96,7 @@ async def test_wish_lists_that_are_in_the_store_are_not_subscribed_to_again(
     assert all_is_well(said)
     assert json.loads((log / "run.json").read_text())["config"]["wish_exponent"] == float(exponent)
     lists = {int(event["value"]) for event in events_of(log) if event["kind"] == "news"}
-    assert (lists == {10}) is (exponent == "0")  # by default half of the clients, here of each song
+    assert (lists == {10}) is (exponent == "0")  # by default half of the clients, here for each song
     assert broker.subscribed == {}
     assert [phase["phase"] for phase in rows_of(log / "phases.csv")] == ["connect", "run", "drain"]
     assert sum(event["kind"] == "received" for event in events_of(log)) > 0
@@ -147,7 +148,7 @@ async def test_a_run_delivers_everything_and_logs_it(broker: PlainBroker, tmp_pa
     machine = rows_of(log / "machine.csv")
     sources = {(row["source"], row["role"]) for row in machine}
     generators = {(f"generator-{number}", "generator") for number in range(processes)}
-    # The broker is this process: found by its port, with its CPU time.
+    # The broker is this process: the run finds it by its port, with its CPU time.
     assert sources == {("host", "host"), ("coordinator", "generator"), (broker.address, "server"), *generators}
     counters = rows_of(log / "counters.csv")
     assert Counter(row["phase"] for row in counters if row["name"].startswith("process_cpu")) == {
@@ -216,11 +217,11 @@ async def test_the_search_finds_a_rate_measures_there_and_at_half_of_it(broker: 
     assert all(row["detail"] for row in searched)
     sustained = float(measured["sustained"]["offered_per_s"])
     held = {float(row["offered_per_s"]): row["detail"].startswith("held") for row in searched}
-    # The most it may; a busy machine may have less, if the run itself has seen that it did not hold more.
+    # The highest rate; a busy machine may reach less, if the run itself has seen that it held no more.
     assert sustained == 200 or any(rate > sustained and not well for rate, well in held.items()), held
     assert float(measured["half"]["offered_per_s"]) == sustained / 2
     sent = Counter(row["phase"] for row in events_of(tmp_path / "log") if row["kind"] == "sent")
-    for kind in ("sustained", "half"):  # for a second each
+    for kind in ("sustained", "half"):  # each lasts a second
         assert sent[measured[kind]["phase"]] == pytest.approx(float(measured[kind]["offered_per_s"]), abs=1)
 
 
@@ -280,7 +281,7 @@ async def test_a_signal_keeps_what_was_measured_and_marks_the_run_incomplete(
     assert json.loads((log / "run.json").read_text())["complete"] is False
     kinds = Counter(row["kind"] for row in events_of(log))
     assert kinds["news"] > 0
-    # Nothing is lost by cutting: no news is announced whose reports were not sent any more.
+    # Cutting loses nothing: the log announces no news whose reports were not sent.
     assert table_of(said)["lost"] == "0"
 
 
@@ -389,7 +390,7 @@ async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker
     ("arguments", "code", "text"),
     [
         ("radio --url ws://127.0.0.1:9", 1, "ws://127.0.0.1:9: "),
-        ("radio --url 127.0.0.1:9", 2, "--url 127.0.0.1:9: ingeborg wants ws://HOST:PORT"),
+        ("radio --url 127.0.0.1:9", 2, "--url 127.0.0.1:9: ingeborg needs ws://HOST:PORT"),
         ("radio --url ws://127.0.0.1:9 --wishes 300", 2, "--wishes"),
         ("radio --system nats --url nats://127.0.0.1:9 --subscribed", 2, "nats's subscriptions do not outlive"),
         ("radio --url ws://127.0.0.1:9 --duration-s 0", 2, "duration_s has to be at least 1"),
@@ -404,7 +405,7 @@ async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker
         (
             "traffic --url ws://127.0.0.1:9 --metrics-url http://127.0.0.1:9",
             2,
-            "--metrics-url http://127.0.0.1:9: ingeborg wants ws://HOST:PORT",
+            "--metrics-url http://127.0.0.1:9: ingeborg needs ws://HOST:PORT",
         ),
         ("traffic --url ws://127.0.0.1:9 --workload absent.toml", 2, "absent.toml: No such file"),
         ("replay absent.csv --url ws://127.0.0.1:9", 2, "absent.csv: No such file"),

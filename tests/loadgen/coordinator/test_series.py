@@ -1,4 +1,4 @@
-"""A topics benchmark that was cut short goes on where it was."""
+"""An interrupted topics benchmark continues where it stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_what_is_done_is_not_done_again_and_what_was_begun_is_removed(tmp_path: 
         if topics == 4:
             break
         series.done(topics, directory)
-    again = Series(tmp_path / "s", TARGET, Topics(last=16), resume=True)  # a longer one goes on from a shorter one
+    again = Series(tmp_path / "s", TARGET, Topics(last=16), resume=True)  # a longer series continues a shorter one
     assert again.id == series.id
     assert numbers(again) == [4, 8, 16]
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["n-00000001", "n-00000002", SERIES_FILE]

@@ -1,4 +1,4 @@
-"""When nothing that comes is a silence, when only a loss, and when a failure; in made-up time."""
+"""When missing deliveries are a silence, when only a loss, and when a failure; in simulated time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_nothing_while_messages_are_due_is_told_and_fails() -> None:
 def test_nothing_while_nothing_is_due_is_no_silence() -> None:
     silence = Silence(1.0)
     for second in range(100):
-        silence.observe(float(second), 100, 100, 50)  # fifty were lost before, and count as behind for ever
+        silence.observe(float(second), 100, 100, 50)  # fifty were lost before, and always count as behind
     assert silence.lasts_s == 0
 
 
@@ -73,7 +73,7 @@ def test_a_process_that_has_told_nothing_stops_its_clock() -> None:
 def test_a_system_that_delivers_something_each_time_is_never_silent(
     steps: list[tuple[float, int, int]], closed_loop: bool
 ) -> None:
-    """However much it loses."""
+    """The amount of its losses does not matter."""
     silence = Silence(3.5, closed_loop=closed_loop)
     now_s, received, news = 0.0, 0, 0
     for passed_s, more, came in steps:

@@ -61,7 +61,7 @@ class Clock:
 
 
 class Terminal:
-    """A pseudo-terminal: ``out`` writes to it, ``shown()`` is what has come since the last time."""
+    """A pseudo-terminal: ``out`` writes to it, ``shown()`` returns the text since the last call."""
 
     def __init__(self, columns: int) -> None:
         self._master, slave = os.openpty()
@@ -141,7 +141,7 @@ def test_plain_lines_come_once_a_second_and_for_every_phase(clock: Clock) -> Non
     before = out.getvalue().count("\n")
     progress.update(SUSTAINED._replace(phase="half"))
     progress.ended("half", "held")
-    progress.update(SUSTAINED._replace(phase="half"))  # one more of the same name
+    progress.update(SUSTAINED._replace(phase="half"))  # another phase with the same name
     assert out.getvalue().count("\n") == before + 3
 
 

@@ -28,8 +28,8 @@ Messages = Sequence[tuple[str, str]]
 
 
 class Sink:
-    """A backend and its only connection: keeps what is published. ``fails``: it raises that instead. ``gate``: it waits
-    for it first."""
+    """A backend and its only connection: it keeps the published messages. ``fails``: an error to raise instead.
+    ``gate``: it waits for this first."""
 
     deduplicates = False
 
@@ -43,10 +43,10 @@ class Sink:
         return self
 
     async def subscribe(self, topics: Sequence[str]) -> None:
-        """Nobody listens."""
+        """Do nothing: there are no subscribers."""
 
     async def unsubscribe(self, topics: Sequence[str]) -> None:
-        """Nobody listens."""
+        """Do nothing: there are no subscribers."""
 
     async def publish(self, messages: Messages) -> None:
         self.called.set()
@@ -60,11 +60,11 @@ class Sink:
         return [Counters(0, "sink", {"published": float(len(self.published))})]
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class Clock:
-    """Milliseconds, by hand."""
+    """A clock in milliseconds, set by hand."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -91,7 +91,7 @@ def rabbitmq_url(servers: Servers) -> str:
 
 @pytest.fixture
 async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    """An empty one."""
+    """Return an empty Redis."""
     async with open_redis(redis_url) as client:
         await client.flushall()
         yield client
@@ -99,7 +99,7 @@ async def redis(redis_url: str) -> AsyncIterator[Redis]:
 
 @pytest.fixture
 async def front(redis: Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Deduplicated]:
-    """The publishers' side, in front of nothing."""
+    """Return the publishers' side, with no deduplicators behind it."""
     monkeypatch.setattr(layer, "_COUNTERS_TIMEOUT_S", PATIENCE_S)
     backend = Deduplicated(Sink(), redis_url, QUEUE)
     yield backend
@@ -116,7 +116,7 @@ async def counted(backend: Backend) -> dict[str, float]:
 
 
 async def drain(deduplicator: Deduplicator) -> None:
-    """Until the queue is empty."""
+    """Wait until the queue is empty."""
     async with asyncio.timeout(PATIENCE_S):
         while await deduplicator.step(wait_s=0.01):
             pass
@@ -220,7 +220,7 @@ async def test_deduplicators_share_what_they_know_and_remember_it(redis: Redis) 
     await drain(two)
     assert (first.published, second.published) == ([("song", "x")], [])
 
-    # The time runs from the first sighting; until it is over, the second one need not ask again.
+    # The time runs from the first sighting; until it is over, the second deduplicator need not ask again.
     (key,) = await redis.keys(f"{QUEUE}:seen:*")
     assert await redis.getdel(key) == b"1010000"
     clock.now_ms += 5_999
@@ -300,8 +300,8 @@ async def test_publishers_wait_while_the_queue_is_long(
 async def test_closing_ends_although_redis_py_swallows_a_cancellation(
     redis: Redis, front: Deduplicated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Up to Python 3.11 `asyncio.wait_for`, which redis-py sends commands with, does so where the command has been sent
-    at that instant."""
+    """Up to Python 3.11 `asyncio.wait_for`, with which redis-py sends commands, swallows a cancellation if the command
+    has been sent at that instant."""
     asked = asyncio.Event()
 
     async def llen(_: str) -> int:
@@ -492,7 +492,7 @@ async def test_a_deduplicator_ends_with_its_parent(redis: Redis, redis_url: str,
 
 
 async def test_a_system_that_is_lost_ends_its_deduplicators(redis_url: str, servers: Servers) -> None:
-    """The last test with this RabbitMQ."""
+    """This is the last test with this RabbitMQ."""
     server = servers.mortal("rabbitmq")
     async with Front(redis_url, server.url, processes=1) as front:
         server.kill()

@@ -83,7 +83,7 @@ def test_a_run_is_incomplete_until_it_is_closed_complete(tmp_path: Path) -> None
     directory.phase("search-01", "search", 2, 3, measured=False, offered_per_s=500.0, detail='p99, "late"')
     directory.machine(5, "generator-0", "generator", (0.5, 100, 90, None, None, 1, 2))
     directory.counters(6, "run", "e,1", {'drops{reason="a",b="c"}': 3.0})
-    # Readable before it is closed: what a crash would leave.
+    # It is readable before it is closed, as after a crash.
     assert rows(tmp_path / "run" / "phases.csv") == [
         ["phase", "kind", "start_ns", "end_ns", "measured", "offered_per_s", "amount", "detail"],
         ["connect", "connect", "1", "2", "0", "", "20", ""],

@@ -23,7 +23,7 @@ class Recording:
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, str]] = []
-        self.hear: dict[int, Callable[[str, str], None]] = {}  # by connection: it receives
+        self.hear: dict[int, Callable[[str, str], None]] = {}  # by connection, for received messages
         self._took = asyncio.Event()
 
     async def connect(self, number: int, on_message: Any, on_error: Any) -> Any:
@@ -87,8 +87,8 @@ async def test_the_work_before_the_first_send_is_done_before_the_time_runs(tmp_p
 
 
 async def overtaken(path: Path, *, processes: int, repeats: bool) -> dict[str, Any]:
-    """The stats of process 0, after each of its connections got its messages of each topic in the order sent, but first
-    those that another connection repeats; or, without repetitions, the last one of each topic."""
+    """Return the stats of process 0, after each of its connections got its messages of each topic in the order sent,
+    but first those that another connection repeats; or, without repetitions, the last one of each topic."""
     settings = Traffic(connections=4, topics=3, fanout=4, seed=3)
     plan, recording = TrafficPlan(settings, duplicates=0.3 if repeats else 0.0), Recording()
     driver = Driver(
@@ -125,7 +125,7 @@ async def overtaken(path: Path, *, processes: int, repeats: bool) -> dict[str, A
 
 @pytest.mark.parametrize("processes", [1, 2])
 async def test_what_a_repetition_overtakes_is_no_message_out_of_order(tmp_path: Path, processes: int) -> None:
-    """Also where another process of the generator sends the repetition."""
+    """This also holds if another process of the generator sends the repetition."""
     stats = await overtaken(tmp_path, processes=processes, repeats=True)
     assert (stats["reordered"], stats["overtaken"]) == (0, stats["late"])
     assert stats["late"] > 20
@@ -138,7 +138,7 @@ async def test_what_one_connection_publishes_alone_has_an_order(tmp_path: Path) 
 
 
 async def asked(path: Path, **options: Any) -> tuple[Driver, Recording, int]:
-    """One question, which one connection is to answer: this one."""
+    """Ask one question, which one connection is to answer: this one."""
     few: dict[str, Any] = {"clients": 2, "rooms": 1, "members": 2, "speakers": 2, "answers": 1, "chain": 0, "rate": 1.0}
     plan, recording = CausalPlan(Causal(**{**few, "duration_s": 1.0, "partial": 0.0, **options})), Recording()
     driver = driver_of(plan, recording, path)
@@ -157,7 +157,7 @@ async def test_what_is_received_is_answered_once_and_the_log_says_causal(tmp_pat
         recording.hear[connection](*question)
     await recording.has_taken(2)
     recording.hear[answerer](question[0], question[1].replace(" 0 1 ", " 0 2 ").replace(" 0 question", " 7 question"))
-    assert driver.errors == {"unexpected message": 1}  # it is none of the plan
+    assert driver.errors == {"unexpected message": 1}  # the plan does not have it
     await driver.close()
     rows = [line.split(",") for line in (tmp_path / "events-000-0000.csv").read_text().splitlines()[1:]]
     assert [row[0] for row in rows[:7]] == ["news", "sent", "received", "received", "received", "news", "sent"]

@@ -1,4 +1,4 @@
-"""The tally: percentiles within their buckets, and repetitions told from reorderings."""
+"""The tally: percentiles within their buckets, and repetitions separated from reorderings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_repetitions_and_reorderings_as_a_naive_model_finds_them(
         first, others_ns = meant.get((topic, seq), (0, 1000))
         return first if others_ns > by_ns else None
 
-    before, tally._DENSE_MAX = tally._DENSE_MAX, dense_max  # both ways of keeping them
+    before, tally._DENSE_MAX = tally._DENSE_MAX, dense_max  # both ways of storing them
     try:
         sequences = Sequences(3, 4)
     finally:

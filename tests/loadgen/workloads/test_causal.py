@@ -24,7 +24,7 @@ def plan(**options: Any) -> CausalPlan:
 
 
 def said(send: Send) -> str:
-    """As its receivers have it."""
+    """Return the payload as its receivers have it."""
     return content(payload("tag", send.topic, send.seq, send.news_ns, send.content, send.size))
 
 
@@ -86,7 +86,7 @@ def test_a_reply_is_due_once_its_connection_has_heard_and_thought() -> None:
 
 @pytest.mark.parametrize("lost", [0.0, 0.2])
 def test_a_run_says_all_that_is_planned_but_replies_to_what_was_lost(lost: float) -> None:
-    """A system of random latencies, in simulated time."""
+    """The system has random latencies, in simulated time."""
     made, random = plan(duration_s=2), Random(1)
     coming: list[tuple[int, int, Send]] = []  # when, to whom
     sent: list[Send] = []

@@ -1,4 +1,4 @@
-"""A recorded log is read as it is, or one line says what is wrong with it and where."""
+"""A recorded log is read as it is, or one line gives the fault and its place."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_subscribers_follow_zipf_with_the_mean_that_was_asked_for() -> None:
     plan = traffic()
     counts = sorted((plan.expected(topic) for topic in range(1000)), reverse=True)
     assert sum(counts) == 5000
-    assert counts[0] == 20  # one per connection at most
+    assert counts[0] == 20  # at most one per connection
     assert counts[100] > counts[900]
     held = Counter(topic for connection in range(20) for topic in plan.receives(connection))
     assert [held[topic] for topic in range(1000)] == [plan.expected(topic) for topic in range(1000)]
@@ -67,7 +67,7 @@ def test_what_holds_in_every_segment(
         connections=connections, topics=topics, fanout=1, duplicates=share, repeat_within_s=within_s, skew=skew
     )
     seqs: Counter[int] = Counter()
-    for _ in range(2):  # sequence numbers go on in the second segment
+    for _ in range(2):  # sequence numbers continue in the second segment
         first: dict[tuple[int, int], tuple[int, int]] = {}
         last_ns = 0
         for send in plan.sends(rate, 1.0):
@@ -79,7 +79,7 @@ def test_what_holds_in_every_segment(
                 assert send.seq == seqs[send.topic]
                 assert send.news_ns == send.at_ns
                 first[send.topic, send.seq] = send.at_ns, send.connection
-            else:  # another connection says the same again, soon
+            else:  # soon, another connection repeats the message
                 at_ns, connection = first[send.topic, send.seq]
                 assert send.news_ns == at_ns
                 assert send.connection != connection

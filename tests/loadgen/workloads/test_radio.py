@@ -1,4 +1,4 @@
-"""The radio world, the recorded log, and their schedules: pure, so everything is checked by value."""
+"""The radio world, the recorded log, and their schedules: pure, so the tests check everything by value."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_holds_in_every_world(crowd: Crowd, wishes_share: float, stations: 
     # Every client listens to this many stations, so reports of a station come from that many clients.
     assert sum(map(len, plan.reports)) == sum(news.reports for news in plan.news)
 
-    # Wishes: as many subscribers as said, no topic twice, idle ones never played.
+    # Wishes: the given number of subscribers, no topic twice, idle ones never played.
     subscribers = Counter(topic for mine in world.wishes for topic in mine)
     assert [subscribers[topic] for topic in range(len(plan.topics))] == world.subscribers
     assert all(len(mine) == len(set(mine)) for mine in world.wishes)
@@ -100,7 +100,7 @@ def test_what_holds_in_every_world(crowd: Crowd, wishes_share: float, stations: 
     assert all(not set(mine) & set(plan.topics) for mine in world.idle)
     assert world.expected == sum(world.subscribers[news.topic] for news in plan.news)
 
-    # No two news are one message to the broker.
+    # To the broker, no two news are one message.
     assert len({(plan.topics[news.topic], news.station, news.start_ms) for news in plan.news}) == len(plan.news)
 
 
@@ -135,7 +135,7 @@ def test_a_larger_exponent_gives_the_top_songs_more_lists_and_0_gives_each_as_ma
     assert 12 == tops[0] < tops[1] < tops[2]
     even = small_radio(changed(CROWD, wish_exponent=0.0))
     assert set(even.subscribers) == {12}
-    assert even.expected == 12 * len(even.schedule.news)  # however often a song is played
+    assert even.expected == 12 * len(even.schedule.news)  # the same for rare and frequent songs
     uneven = small_radio(changed(CROWD, wishes=2.5, wish_exponent=0.0))
     assert set(uneven.subscribers) == {2, 3}
 

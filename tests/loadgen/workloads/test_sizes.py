@@ -1,4 +1,4 @@
-"""Payload sizes: what each text means, and what is refused."""
+"""Payload sizes: the meaning of each text, and the errors."""
 
 from __future__ import annotations
 
