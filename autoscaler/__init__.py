@@ -1,4 +1,4 @@
-"""The autoscaler of a consumer group of Kafka. Its import name is ``ingeborg.autoscaler``."""
+"""The autoscaler for a Kafka consumer group. Its import name is ``ingeborg.autoscaler``."""
 
-if __name__ != "ingeborg.autoscaler":  # a second copy of every class, equal to none of the first
+if __name__ != "ingeborg.autoscaler":  # a second import would create every class twice
     raise ImportError(f"{__name__}: import it as ingeborg.autoscaler")

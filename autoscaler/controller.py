@@ -1,17 +1,17 @@
-"""The controller: from what members, monitor and scaler say to orders for members and scaler.
+"""The controller turns reports from members, monitor and scaler into orders for members and scaler.
 
-Owns: who is a member, the controller's term, and the order of its steps. Must never: read a clock, wait, or know Kafka:
-time comes in, effects go out.
+Owns: the list of members, the controller's term, and the order of its steps. Must never: read a clock, wait, or know
+Kafka: time comes in, effects go out.
 
-The document's state machine (arXiv 2402.06085, section V-C, figure 4) is here as *levels*, not as a script. There are
-owners as they are (``owners``) and owners as they are to be (``sentinel``), and at each event the controller does what
-the difference asks for. So a crash at any point is harmless: the next controller asks members what they own, and goes
-on from there. The document's states are what this looks like from outside:
+This module implements the document's state machine (arXiv 2402.06085, section V-C, figure 4) as *levels*, not as a
+script. It compares the current owners (``owners``) with the planned owners (``sentinel``), and at each event it acts on
+the difference. So a crash at any point is harmless: the next controller asks members what they own, and goes on from
+there. From outside, this looks like the document's states:
 
-- *Synchronize* (``synchronizing``): members have not all said yet what they own.
+- *Synchronize* (``synchronizing``): not every member has reported yet what it owns.
 - *Sentinel* (``watching``): no difference.
-- *Reassign*: a decision. It is made at once, so nobody sees this state.
-- *Group Management* (``managing``): a difference, or a member that is to come or to go.
+- *Reassign*: a decision. The controller makes it at once, so nobody sees this state.
+- *Group Management* (``managing``): a difference, or a member that is about to join or leave.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ SYNCHRONIZING: Final = "synchronizing"
 WATCHING: Final = "watching"
 MANAGING: Final = "managing"
 
-#: If two ticks are farther apart, the controller itself was paused, and silence in that time is no member's fault.
+#: If two ticks are farther apart, the controller itself was paused. No member is to blame for silence in that time.
 PAUSE_S: Final = 2.0
-#: Without a measurement for so long sizes are old, seconds.
+#: Sizes are stale after this many seconds without a measurement.
 STALE_S: Final = 60.0
-#: If nothing at all is heard for so many seconds, not even of the monitor, it is Kafka that is silent, and no member.
-#: Where a member is lost sooner, after half of that time: else it would be lost before.
+#: After this many seconds without any message, even from the monitor, the fault is Kafka's and not a member's.
+#: At most half of ``lost_s`` applies: otherwise members would be lost first.
 DEAF_S: Final = 5.0
-#: Nonces and names that are remembered.
+#: Nonces and names that the controller remembers.
 REPLACED_MAX: Final = 1_000
-#: Seconds between two signs of life to members.
+#: Seconds between two of the controller's heartbeats to members.
 AGAIN_S: Final = 20.0
 
 
 @dataclass
 class Member:
-    """One that has a number. ``is_ready``: it has said what it owns since this controller began."""
+    """A program that has a number. ``is_ready``: it has reported what it owns since this controller began."""
 
     name: str
     nonce: str
@@ -76,9 +76,9 @@ class Member:
 
 
 class Controller:
-    """Of one group. Each method takes the time in seconds, of a clock that never goes back. What there is to do then is
-    in ``take``. ``numbers_max``: the highest number of a member. ``name``: of this start of the program. ``sink``: see
-    ``model.Hello``; ``""``: any will do."""
+    """Controls one group. Each method takes the time in seconds, from a clock that never goes back. Fetch the resulting
+    effects with ``take``. ``numbers_max``: the highest number of a member. ``name``: the name of this start of the
+    program. ``sink``: see ``model.Hello``; ``""`` accepts any sink."""
 
     def __init__(self, settings: GroupSettings, numbers_max: int, name: str, sink: str = "") -> None:
         self._settings = settings
@@ -106,29 +106,30 @@ class Controller:
         self._is_full = False
         self._is_over = False
         self._has_other_topics = False
-        #: Of programs whose name another one has taken, the newest last; and names that two have had.
+        #: Nonces of programs whose name another one has taken, the newest last; and names that two programs have had.
         self._replaced: deque[str] = deque(maxlen=REPLACED_MAX)
         self._same_names: deque[str] = deque(maxlen=REPLACED_MAX)
-        #: Monitors that have been heard of late: since when, and when last.
+        #: Monitors heard recently: since when, and when last.
         self._monitors: dict[str, tuple[float, float]] = {}
         self.lost = 0
-        #: Messages that came too late to mean anything.
+        #: Messages that came too late to count.
         self.stale = 0
 
     def take(self) -> list[Effect]:
-        """What there is to do since the last call."""
+        """Return the effects since the last call."""
         return self._notes.take()
 
     def _is_known(self, now_s: float, epoch: int) -> None:
-        """Somebody knows this epoch. If it is one that this controller has still to give, another one had its term."""
+        """Take note of an epoch that somebody knows. If this controller has yet to assign it, another one had the same
+        term."""
         if epoch > self.term * EPOCHS_PER_TERM + self._epochs:
             self._above(now_s, epoch // EPOCHS_PER_TERM)
 
     # Events
 
     def begin(self, now_s: float, place: int) -> None:
-        """This controller's ``Reign`` has this place among the messages for controllers, from 0. Its term is greater
-        than that of each one before."""
+        """Begin the term. ``place``: offset of this controller's ``Reign`` among the messages for controllers, from 0.
+        The term is greater than that of every earlier controller."""
         self._place = place
         self._reign(now_s, place + 1)
         self._notes.note("synchronizing", f"term {self.term}: asking members what they own")
@@ -140,14 +141,14 @@ class Controller:
             self._notes.add(Tell(number, Reign(self._name, term)))
 
     def _above(self, now_s: float, term: int) -> None:
-        """Somebody knows this term, and it is not below this controller's: places began anew, as they do in a topic
-        that was deleted and made again. Terms have to grow all the same."""
+        """Move to a higher term: somebody knows this one already, and it is not below this controller's. Offsets
+        restarted, as they do in a topic that was deleted and recreated. Terms must still grow."""
         self._notes.trouble("term", f"term {term} is known already: going on with {term + 1}")
         self._reign(now_s, term + 1)
 
     def heard(self, now_s: float, *messages: tuple[Message, int]) -> None:
-        """Messages for the controller that have come together, each with its place among all of them (0: it has none).
-        What follows is asked once, for it may take some milliseconds."""
+        """Process a batch of messages for the controller, each with its offset (0: it has none). Decide only once,
+        after the batch, because a decision can take some milliseconds."""
         for message, place in messages:
             self._take_in(now_s, message, place)
         self._turn(now_s)
@@ -173,7 +174,7 @@ class Controller:
                     self._resign(f"a newer controller has begun: {message.controller}")
             case Speeds():
                 self._speeds(now_s, message)
-            case _:  # this one's own
+            case _:  # its own
                 pass
 
     def _resign(self, why: str) -> None:
@@ -181,27 +182,27 @@ class Controller:
         self._notes.add(Resign(why))
 
     def running(self, now_s: float, running: Running) -> None:
-        """What the scaler says."""
+        """Take note of the members that the scaler reports."""
         self.staff.listed(now_s, running, self._members.keys())
         self._turn(now_s)
 
     def scaler_failed(self, now_s: float, words: str) -> None:
-        """The scaler could not say or do it. It is asked again."""
+        """Take note that a call to the scaler failed. The controller tries again."""
         self.staff.failed(words)
         self._turn(now_s)
 
     def tick(self, now_s: float) -> None:
-        """Time has passed: several times in ``PAUSE_S``."""
+        """Act on the time. Call this several times in ``PAUSE_S``."""
         gap_s = now_s - self._ticked_s
         self._ticked_s = now_s
         if gap_s > PAUSE_S:
             self._heard_s += gap_s
-        # Without members nobody can be lost, and a scaler that gives no names is not waited for.
+        # Without members nobody can be lost, and the controller does not wait for a scaler that gives no names.
         is_deaf = now_s - self._heard_s > self._deaf_s and bool(self._members)
         if is_deaf and not self._is_deaf:
             self._is_deaf = True
             self._notes.trouble(
-                "deaf", f"nothing is heard for {self._deaf_s:g} s, of no member and no monitor: is Kafka there?"
+                "deaf", f"no message from any member or monitor for {self._deaf_s:g} s: is Kafka running?"
             )
         if gap_s > PAUSE_S or is_deaf:
             for member in self._members.values():
@@ -219,13 +220,13 @@ class Controller:
             self.lost += 1
             self._notes.trouble(
                 "lost",
-                f"{member.name}, member {member.number}, has said nothing for {self._settings.lost_s:g} s: its "
+                f"{member.name}, member {member.number}, has been silent for {self._settings.lost_s:g} s: its "
                 f"{held:,} queues go to others",
             )
         if self._measured_s is not None and now_s - self._measured_s > STALE_S and not self._is_stale:
             self._is_stale = True
             self._notes.trouble(
-                "stale", f"no measurement for {STALE_S:g} s: does a monitor run? Sizes stay as they were"
+                "stale", f"no measurement for {STALE_S:g} s: is a monitor running? Sizes stay as they were"
             )
         self._turn(now_s)
 
@@ -238,7 +239,7 @@ class Controller:
                 self._same_name(hello.name)
                 return
             self._replaced.append(member.nonce)
-            self._gone(member)  # a program that has been started again under its name owns nothing
+            self._gone(member)  # a program that was restarted under the same name owns nothing
             member = None
         if member is None:
             member = self._join(now_s, hello, 0)
@@ -247,13 +248,13 @@ class Controller:
             self._notes.add(Tell(0, Welcome(member.name, member.nonce, member.number, self.term)))
 
     def _same_name(self, name: str) -> None:
-        """A program that has been replaced lives, and says hello again: it is passed over."""
+        """Ignore the hello of a program that was replaced and is still alive."""
         self.stale += 1
         if name not in self._same_names:
             self._same_names.append(name)
             self._notes.trouble(
                 "same_name",
-                f"two programs are called {name}: the one that began first gets nothing to do. End it, or start it "
+                f"two programs are called {name}: the controller gives the first one no work. Stop it, or start it "
                 "with another --name",
             )
 
@@ -274,14 +275,15 @@ class Controller:
         if message.sink and self._sink and message.sink != self._sink:
             self._notes.trouble(
                 "other_sink",
-                f"{name} hands on to another sink than the one in this controller's file: what it reads is not where "
-                "the others' is. Start it again with the same file",
+                f"{name} writes to another sink than the one in this controller's file: its records do not go where "
+                "the others' go. Restart it with the same file",
             )
         self.staff.joined(name)
         return member
 
     def _free_number(self, taken: set[int]) -> int:
-        """One that a decision has meant for a new member, else the lowest; 0 if there is none."""
+        """Return a number that a decision has planned for a new member, else the lowest free one; 0 if all are
+        taken."""
         numbers = range(1, self._numbers_max + 1)
         meant = {*numbers}.intersection(self.sentinel.targets.values()) - taken
         return min(meant, default=0) or next((number for number in numbers if number not in taken), 0)
@@ -292,13 +294,13 @@ class Controller:
             return
         member = self._members.get(beat.name)
         if member is not None and member.nonce != beat.nonce:
-            self.stale += 1  # of a program of that name that was before: the newer one has said hello
+            self.stale += 1  # from an earlier program of that name: the newer one has said hello
             return
         if member is not None:
             member.heard_s = now_s
         if beat.term < self.term:
-            # It lives. What it owns counts when it has heard of this controller, for an order of the one before may
-            # still be on its way.
+            # It is alive. Its report counts once it has heard of this controller: an order from the previous one may
+            # still be under way.
             if beat.number <= self._numbers_max:
                 self._notes.add(Tell(beat.number, Reign(self._name, self.term)))
             return
@@ -306,7 +308,7 @@ class Controller:
             member = self._join(now_s, beat, beat.number)
             if member is None:
                 return
-        if member.number != beat.number <= self._numbers_max:  # there it listens
+        if member.number != beat.number <= self._numbers_max:  # it listens there
             self._notes.add(Tell(beat.number, Welcome(member.name, member.nonce, member.number, self.term)))
         if beat.part != len(member.beats):
             member.beats.clear()
@@ -318,7 +320,7 @@ class Controller:
             self._holds(now_s, member, held)
 
     def _holds(self, now_s: float, member: Member, held: list[Held]) -> None:
-        """A whole beat: what the member owns, and nothing else."""
+        """Process a complete beat: exactly what the member owns."""
         if not member.is_ready:
             member.is_ready = True
             self._notes.note(
@@ -368,10 +370,12 @@ class Controller:
             return
         self._gone(member)
         was_to = self.staff.left(member.name)
-        self._notes.note("left", f"{member.name}, member {member.number}, has ended{'' if was_to else ' by itself'}")
+        self._notes.note(
+            "left", f"{member.name}, member {member.number}, has ended{'' if was_to else ' without an order'}"
+        )
 
     def _gone(self, member: Member) -> int:
-        """It owns nothing any more; it has owned so many queues."""
+        """Release all that the member owned, and return the number of its queues."""
         del self._members[member.name]
         self.sentinel.gone(member.number)
         return self.owners.gone(member.name)
@@ -380,13 +384,13 @@ class Controller:
 
     def _speeds(self, now_s: float, speeds: Speeds) -> None:
         if speeds.topics and speeds.topics != self._settings.fingerprint:
-            # What it does not know would look as if it had vanished.
+            # Topics that this monitor does not know would look as if they had vanished.
             self.stale += 1
             if not self._has_other_topics:
                 self._notes.trouble(
                     "other_topics",
-                    "a monitor with another file measures other topics than this controller's file names: what it says "
-                    "does not count. End it, or start it again with the same file",
+                    "a monitor with another file measures other topics than this controller's file names, so its "
+                    "measurements do not count. Stop it, or restart it with the same file",
                 )
             self._has_other_topics = True
             return
@@ -411,19 +415,20 @@ class Controller:
             return
         self.sentinel.measured(now_s, flows)
         for topic in sorted({*speeds.missing} - {*self._missing}):
-            self._notes.trouble("missing", f"there is no topic {topic}: members let go of what they own of it")
+            self._notes.trouble("missing", f"there is no topic {topic}: members release its queues")
         for topic in sorted({*self._missing} - {*speeds.missing}):
-            self._notes.note("found", f"topic {topic} is there again")
+            self._notes.note("found", f"topic {topic} exists again")
         self._missing = speeds.missing
 
     def _is_young(self, now_s: float, monitor: str) -> bool:
-        """Another monitor has begun, and its first figures are means of a second or two: there are better ones."""
+        """Return whether this monitor began recently while an older one still sends. The first figures of a monitor are
+        means over a second or two; the older one's are better."""
         known = {name: times for name, times in self._monitors.items() if now_s - times[1] <= STALE_S}
         began_s, _ = known.get(monitor, (now_s if known else now_s - SETTLE_S, now_s))
         self._monitors = {**known, monitor: (began_s, now_s)}
         return now_s - began_s < SETTLE_S
 
-    # What is, and what is to be
+    # Current state and plan
 
     def _turn(self, now_s: float) -> None:
         if self._is_over:
@@ -454,7 +459,8 @@ class Controller:
         self._settle(now_s, present)
 
     def _is_synchronized(self, now_s: float) -> bool:
-        """Every member that the scaler knows has answered. At the latest those are lost that have not by then."""
+        """Return whether every member that the scaler knows has answered. A member that never answers is lost in the
+        end."""
         if not self.term:
             return False
         if now_s - self._began_s > self._settings.lost_s:
@@ -464,7 +470,7 @@ class Controller:
         return running is not None and running.names is not None and running.names <= ready
 
     def _adopt(self, now_s: float) -> None:
-        """What is is what is to be, until the first decision."""
+        """Take the current owners as the plan, until the first decision."""
         self.state = WATCHING
         present = self._present()
         numbers = {member.name: number for number, member in present.items()}
@@ -473,12 +479,12 @@ class Controller:
         self._notes.note("synchronized", f"{len(present):,} members own {len(owned):,} queues")
 
     def _present(self) -> dict[int, Member]:
-        """Members that may own something, by number."""
+        """Return the members that may own something, by number."""
         leaving = self.staff.leaving
         return {each.number: each for each in self._members.values() if each.is_ready and each.name not in leaving}
 
     def _reconcile(self, now_s: float, present: dict[int, Member]) -> None:
-        if self._epochs + 1 >= EPOCHS_PER_TERM:  # orders that are given together have one
+        if self._epochs + 1 >= EPOCHS_PER_TERM:  # orders that are given together share one epoch
             self._reign(now_s, self.term + 1)
         targets = {
             queue: present[number].name if number in present else None
@@ -514,10 +520,10 @@ class Controller:
             since_s = now_s if self._managing_s is None else self._managing_s
             self._notes.note("settled", f"{len(present)} members own {len(owned):,} queues", now_s - since_s)
 
-    # To look at
+    # Display
 
     def picture(self) -> Picture:
-        """The group as it is now."""
+        """Return the group's current state."""
         sizes, flows = self.sentinel.sizes.now, self.sentinel.flows
         mine: dict[str, list[Share]] = {}
         for queue, owner in self.owners.of.items():

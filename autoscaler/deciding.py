@@ -1,9 +1,9 @@
-"""Which member reads which queue, and how many members that takes: the step "Reassign" of the document.
+"""Decides which member reads which queue, and how many members that takes: the document's step "Reassign".
 
-Owns: a decision, from sizes and owners. Must never: know a clock, or what has been decided before.
+Owns: a decision, from sizes and owners. Must never: know a clock, or earlier decisions.
 
-The packing itself is ``autoscaler.groups``'s. Here its bins become members by their numbers, and the bounds of the
-file are kept: at least ``least`` members, at most ``most``.
+``autoscaler.groups`` does the packing. This module maps its bins to members by their numbers, and keeps the bounds of
+the file: at least ``least`` members, at most ``most``.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "bfd": packing.best_fit_decreasing,
     "wfd": packing.worst_fit_decreasing,
 }
-"""Those that pack anew; ``mend`` takes a price, too."""
+"""The algorithms that pack from scratch; ``mend`` also takes a price."""
 
-#: With few bytes to share out among ``least`` members, each gets up to so many times its part: equal parts would be
-#: mended at every change.
+#: When ``least`` members share few bytes, each gets up to this many times its equal share: exactly equal shares would
+#: need a change at every measurement.
 EVEN = 1.25
 
 
 class Group(NamedTuple):
-    """As it is. ``sizes``: bytes a second of each queue. ``owners``: the number of the member that has it. ``members``:
-    what each that is there can take, in bytes a second, by its number. ``reserved``: numbers that a new member cannot
-    have."""
+    """A group's current state. ``sizes``: bytes a second of each queue. ``owners``: the number of the member that owns
+    each queue. ``members``: the capacity of each present member, in bytes a second, by its number. ``reserved``:
+    numbers that a new member cannot have."""
 
     sizes: Mapping[Queue, float]
     owners: Mapping[Queue, int]
@@ -51,8 +51,8 @@ class Group(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """``capacity``: of a member that has said nothing else, in bytes a second. ``fill``: so much of a capacity is given
-    to a member. ``price``: see ``mend``. ``least``, ``most``: members."""
+    """Limits of a decision. ``capacity``: bytes a second, for a member that has reported no other. ``fill``: the part
+    of a member's capacity that a decision uses. ``price``: see ``mend``. ``least``, ``most``: numbers of members."""
 
     algorithm: str
     price: float
@@ -63,9 +63,9 @@ class Rules(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """``where``: the number of the member that is to have each queue. ``members``: how many that takes, ``least`` not
-    counted in. ``hot``: queues that are more than a member of their own can take. ``capped``: more than ``most`` would
-    be needed, so members have more than they can take."""
+    """The result of a decision. ``where``: the number of the planned owner of each queue. ``members``: how many members
+    that takes, without regard to ``least``. ``hot``: queues that exceed the capacity of a whole member. ``capped``: the
+    group needs more than ``most`` members, so members get more than they can take."""
 
     where: dict[Queue, int]
     members: int
@@ -74,7 +74,7 @@ class Decision(NamedTuple):
 
 
 def decide(group: Group, rules: Rules) -> Decision:
-    """A packing of the group."""
+    """Pack the group."""
     queues = sorted(group.sizes)
     sizes = [group.sizes[queue] for queue in queues]
     capacity = rules.capacity * rules.fill
@@ -82,7 +82,7 @@ def decide(group: Group, rules: Rules) -> Decision:
         capacity = min(capacity, max(EVEN * math.fsum(sizes) / rules.least, *sizes, 0.0) or capacity)
     packed = sizes
     if queues and not any(sizes):
-        # Nothing is known of them yet: by their number.
+        # Their sizes are not known yet: share them out by their count.
         packed = [capacity / math.ceil(len(queues) / max(rules.least, 1))] * len(queues)
     own = {
         number - 1: min(each * rules.fill, capacity) if capacity < rules.capacity * rules.fill else each * rules.fill
@@ -113,7 +113,7 @@ def _mended(instance: Instance, price: float) -> list[int]:
 
 
 def _evened(instance: Instance, bins: list[int]) -> list[int]:
-    """Items that had no bin go where least is, the greatest first, among the bins that are used."""
+    """Put items without a bin into the used bins, the largest item first, always into the bin with the least load."""
     filled = dict.fromkeys(bins, 0.0)
     for item, bin in enumerate(bins):
         if instance.former[item] != NOWHERE:
@@ -129,8 +129,8 @@ def _evened(instance: Instance, bins: list[int]) -> list[int]:
 
 
 def _numbered(bins: list[int], sizes: list[float], group: Group, rules: Rules) -> list[int]:
-    """The number of the member that each bin is. A bin that is no member yet becomes one that is there and has nothing
-    to do, and only else a new one."""
+    """Return the member number for each bin. A bin without a member gets a present member that is idle; only if none is
+    idle does it get a new one."""
     used = {bin + 1 for bin in bins}
     names = {number: number for number in used if number in group.members}
     free = sorted(number for number, each in group.members.items() if number not in used and each == rules.capacity)
@@ -147,13 +147,13 @@ def _numbered(bins: list[int], sizes: list[float], group: Group, rules: Rules) -
 
 
 def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: Group, rules: Rules) -> list[int]:
-    """For ``most`` members where more were wanted: those that are there stay, then those with the most load. What the
-    others were to have goes to the member that is filled least, the greatest first; but back to its former owner, where
-    that is not filled much more."""
+    """Reduce a decision to ``most`` members. Present members stay first, then those with the most load. The items of
+    the others go, the largest first, to the member that is filled least, or back to their former owner if that one is
+    not much fuller."""
     loads: dict[int, float] = {}
     for number, size in zip(numbers, sizes, strict=True):
         loads[number] = loads.get(number, 0.0) + size
-    for number in group.members:  # those that a decision would have left empty
+    for number in group.members:  # members that the decision would have left empty
         loads.setdefault(number, 0.0)
     kept = sorted(loads, key=lambda number: (number not in group.members, -loads[number], number))[: rules.most]
     filled = {number: loads[number] for number in kept}
@@ -175,8 +175,8 @@ def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: 
 
 
 def _relieve(numbers: list[int], filled: dict[int, float], sizes: list[float], group: Group, rules: Rules) -> None:
-    """As long as the fullest has more than it can take, it gives the least full what makes the fuller of both least
-    full. At most as many moves as there are items."""
+    """While the fullest member has more than it can take, move one of its items to the emptiest: the item that leaves
+    the fuller of the two least full. Make at most as many moves as there are items."""
 
     def share(number: int, more: float = 0.0) -> float:
         return (filled[number] + more) / group.members.get(number, rules.capacity)

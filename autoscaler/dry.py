@@ -1,6 +1,6 @@
-"""What the autoscaler would do, if it did anything: a group of members that are not there.
+"""Shows what the autoscaler would do, with a group of simulated members.
 
-Owns: members that come, take and leave at once. Must never: give an order.
+Owns: simulated members, which join, take queues and leave at once. Must never: give an order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .settings import GroupSettings
 
 
 class DryRun:
-    """Decides as the controller does, for measurements as they come. Each decision counts as carried out."""
+    """Decides as the controller does, for each measurement. Each decision counts as carried out."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
@@ -21,7 +21,7 @@ class DryRun:
         self._parts: list[Speeds] = []
 
     def heard(self, now_s: float, speeds: Speeds) -> list[Note]:
-        """A part of a measurement. What would be done, if anything."""
+        """Process a part of a measurement, and return the effects that would follow, if any."""
         if self._parts and self._parts[0].serial != speeds.serial:
             self._parts.clear()
         if speeds.part != len(self._parts):

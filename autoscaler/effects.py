@@ -1,6 +1,6 @@
-"""What the controller wants done, and what it looks like.
+"""The controller's effects and its picture for display.
 
-Owns: the words between the controller and what carries out its orders or shows it. Must never: decide.
+Owns: the types between the controller and the code that carries out its orders or displays it. Must never: decide.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from .model import Message, Queue
 
 
 class Tell(NamedTuple):
-    """A message for the member with this number; 0: among those for the controller, where one that joins reads it."""
+    """A message for the member with this number. 0: into the controller's own partition, where a joining member reads
+    it."""
 
     number: int
     message: Message
@@ -20,21 +21,21 @@ class Tell(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """An order for the scaler: so many are to run, and these are to end where that is fewer."""
+    """An order for the scaler: run ``count`` members, and end those in ``leaving`` if that is fewer than now."""
 
     count: int
     leaving: tuple[str, ...]
 
 
 class Resign(NamedTuple):
-    """This controller has nothing to say any more. ``why``: for people."""
+    """This controller gives up its role. ``why``: text for people."""
 
     why: str
 
 
 class Note(NamedTuple):
-    """Something to tell people. ``event``: its name, for programs; ``words``: for people; ``is_trouble``: somebody has
-    to do something about it; ``seconds``: how long it took, where that is known."""
+    """A note for people. ``event``: its name, for programs; ``words``: text for people; ``is_trouble``: somebody must
+    act; ``seconds``: the duration, if known."""
 
     event: str
     words: str
@@ -46,32 +47,32 @@ Effect = Tell | Scale | Resign | Note
 
 
 class Notes:
-    """Notes that come up while something else is done, and effects in their order."""
+    """Collects notes and effects in their order."""
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
 
     def add(self, effect: Effect) -> None:
-        """One more."""
+        """Add an effect."""
         self._effects.append(effect)
 
     def note(self, event: str, words: str, seconds: float | None = None) -> None:
-        """Something has happened."""
+        """Add a note that something has happened."""
         self._effects.append(Note(event, words, seconds=seconds))
 
     def trouble(self, event: str, words: str) -> None:
-        """Something has happened, and somebody has to do something about it."""
+        """Add a note that something has happened and somebody must act."""
         self._effects.append(Note(event, words, True))
 
     def take(self) -> list[Effect]:
-        """All since the last call."""
+        """Return all effects since the last call."""
         effects, self._effects = self._effects, []
         return effects
 
 
 class Share(NamedTuple):
-    """A queue that a member owns, as it is looked at. ``bytes_per_s``: its size; ``state``: see ``owners``;
-    ``problem``: why it is not read, or ``""``."""
+    """A queue that a member owns, for display. ``bytes_per_s``: its size; ``state``: see ``owners``; ``problem``: why
+    the member does not read it, or ``""``."""
 
     queue: Queue
     bytes_per_s: float
@@ -80,8 +81,8 @@ class Share(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A member as it is looked at. ``load``: the sizes of what it owns, bytes a second; ``rate``: what it says that it
-    reads. ``shares``: the greatest first."""
+    """A member, for display. ``load``: the total size of its queues, bytes a second; ``rate``: bytes a second that it
+    reports reading. ``shares``: the largest first."""
 
     number: int
     name: str
@@ -94,7 +95,7 @@ class Bar(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """The group as it is looked at. ``running``: what the scaler says, if it does. ``stock``: bytes not read yet."""
+    """The group, for display. ``running``: the scaler's count, if it reports one. ``stock``: bytes not read yet."""
 
     state: str
     term: int

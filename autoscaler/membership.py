@@ -1,9 +1,10 @@
-"""A member's side of the group: its number, what it owns, and what it answers.
+"""A member's side of the group: its number, its queues, and its answers.
 
-Owns: what the member has been told, and has not let go of. Must never: read a queue, or know a sink.
+Owns: the queues that the member was given and has not released. Must never: read a queue, or know a sink.
 
-The member does what it is told between two of its cycles (arXiv 2402.06085, section V-B), and answers only then: what
-it says that it has let go of is handed to no sink any more. Without a controller it goes on with what it owns.
+The member carries out orders between two of its cycles (arXiv 2402.06085, section V-B), and answers only then. So once
+it reports a queue as released, it hands no record from that queue to a sink. Without a controller it goes on with its
+queues.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from .model import (
     Welcome,
 )
 
-#: Queues in one beat, and characters of what is said of one: a beat with names of 249 characters fits a message.
+#: Queues in one beat, and characters of a queue's problem: a beat with names of 249 characters fits a message.
 BEAT_QUEUES, PROBLEM_CHARS = 1_500, 300
 
 
 @dataclass(slots=True)
 class Holding:
-    """``next``: the offset behind what is in the sink; -1: not known yet. ``is_open``: the sink knows this epoch.
-    ``problem``: why it is not read, or ``""``."""
+    """A queue that the member owns. ``next``: the offset after the last record in the sink; -1: not known yet.
+    ``is_open``: the sink knows this epoch. ``problem``: why the member does not read it, or ``""``."""
 
     epoch: int
     next: int = -1
@@ -45,11 +46,11 @@ class Holding:
 
 
 class Membership:
-    """``name``: of the member, in the scaler's list, too. ``nonce``: of this start of the program. ``capacity``: bytes
-    a second; 0: as the group's file says. ``sink``: see ``model.Hello``.
+    """One member's state. ``name``: the member's name, also in the scaler's list. ``nonce``: identifies this start of
+    the program. ``capacity``: bytes a second; 0: as the group's file says. ``sink``: see ``model.Hello``.
 
-    After each call there may be something in ``opening`` (queues that the sink has to be told of), ``closing`` (queues
-    to let go of) and ``answers`` (what to say, to the controller).
+    After each call, look at ``opening`` (queues to open at the sink), ``closing`` (queues to release) and ``answers``
+    (messages for the controller).
     """
 
     def __init__(self, name: str, nonce: str, capacity: float = 0.0, sink: str = "") -> None:
@@ -65,10 +66,10 @@ class Membership:
         self.answers: list[Message] = []
         self.stale = 0
 
-    # What is heard
+    # Messages in
 
     def welcomed(self, message: Message) -> bool:
-        """A message among those for the controller. True: the member has another number now."""
+        """Process a message from the controller's own partition. Return True if the member's number has changed."""
         match message:
             case Welcome() if message.name == self.name and message.nonce == self.nonce:
                 if message.term < self.term:
@@ -81,7 +82,7 @@ class Membership:
         return False
 
     def told(self, message: Message) -> None:
-        """A message to the member's number."""
+        """Process a message to the member's number."""
         match message:
             case Reign():
                 if message.term > self.term:
@@ -91,12 +92,12 @@ class Membership:
                 self.welcomed(message)
             case Start() | Stop():
                 if message.term < self.term:
-                    self.stale += 1  # of a controller that has been replaced
+                    self.stale += 1  # from a replaced controller
                     return
                 self.term = message.term
                 if message.name != self.name or message.nonce not in ("", self.nonce):
-                    # The number is another's: this member was silent for too long, or its name is another's, too. It
-                    # asks for a new one.
+                    # The number belongs to another member now: this one was silent for too long, or shares its name
+                    # with another program. It asks for a new number.
                     self.number = 0
                     return
                 if isinstance(message, Start):
@@ -135,10 +136,10 @@ class Membership:
             part = some[first : first + QUEUES_SENT]
             self.answers.append(Stopped(self.name, self.number, self.term, part))
 
-    # What has been done
+    # Results of the work
 
     def opened(self, queue: Queue, epoch: int, next: int) -> None:
-        """The sink knows the epoch; the queue is read from this offset on."""
+        """Take note that the sink knows the epoch, and that reading starts at this offset."""
         holding = self.held.get(queue)
         if holding is None or holding.epoch != epoch:
             return
@@ -147,7 +148,7 @@ class Membership:
         self.answers.append(Started(self.name, self.number, self.term, epoch, (queue,)))
 
     def refused(self, queue: Queue, newer: int) -> None:
-        """The sink knows an owner with a newer epoch: the queue is not this member's any more."""
+        """Drop the queue: the sink knows an owner with a newer epoch."""
         holding = self.held.pop(queue, None)
         self.opening.discard(queue)
         self.closing.discard(queue)
@@ -155,21 +156,21 @@ class Membership:
             self.answers.append(Refused(self.name, self.number, self.term, holding.epoch, newer, (queue,)))
 
     def closed(self) -> None:
-        """No call to the sink is under way for what is to be let go of."""
+        """Release the queues in ``closing``: no call to the sink is under way for them."""
         for queue in self.closing:
             self.held.pop(queue, None)
             self.opening.discard(queue)
         self._stopped(sorted(self.closing))
         self.closing.clear()
 
-    # What is said
+    # Messages out
 
     def hello(self) -> Hello:
-        """To be said again until there is a number."""
+        """Return the hello, which the member repeats until it has a number."""
         return Hello(self.name, self.nonce, self.capacity, self.sink)
 
     def beat(self) -> None:
-        """Say what is owned, if there is a number."""
+        """Report the owned queues, if the member has a number."""
         if not self.number:
             return
         held = [
@@ -184,14 +185,15 @@ class Membership:
             )
 
     def bye(self) -> Bye:
-        """The last word: nothing is owned any more."""
+        """Release everything, and return the last message."""
         self.held.clear()
         self.opening.clear()
         self.closing.clear()
         return Bye(self.name, self.nonce, self.number)
 
     def take(self) -> list[Message]:
-        """What to say to the controller since the last call. ``Started`` of one epoch are one message."""
+        """Return the messages for the controller since the last call. ``Started`` with the same epoch become one
+        message."""
         answers, self.answers = self.answers, []
         found: list[Message] = []
         for answer in answers:

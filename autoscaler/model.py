@@ -1,11 +1,10 @@
-"""What members, monitor and controller say to each other.
+"""The messages between members, monitor and controller.
 
-Owns: the messages, their JSON, and how each is checked. Must never: know how a message travels, or what follows from
-one.
+Owns: the messages, their JSON, and their validation. Must never: know how a message travels, or its consequences.
 
-The document is Landau et al., arXiv 2402.06085, sections V-A to V-C. A *queue* is what has one reader at a time; on
-Kafka it is a partition. A *member* is a consumer of the group. It has a name, which is its own, and a number, which the
-controller gives it. An *epoch* belongs to one ownership of one queue. A *term* belongs to a controller. Both grow.
+The document is Landau et al., arXiv 2402.06085, sections V-A to V-C. A *queue* has one reader at a time; on Kafka it is
+a partition. A *member* is a consumer of the group. It has a unique name, and a number that the controller assigns. An
+*epoch* identifies one ownership of one queue, and a *term* one controller. Both grow.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-#: Characters of a member's name: Kubernetes' names of pods have up to 253.
+#: Characters of a member's name: Kubernetes pod names have up to 253.
 NAME_CHARS_MAX = 253
-#: Queues in one message that is read; and in one that is sent, so that names of 249 characters fit it. More go into
-#: several.
+#: Queues in one received message; and in one sent message, so that names of 249 characters fit. More queues go into
+#: several messages.
 QUEUES_MAX, QUEUES_SENT = 10_000, 3_000
-#: Of a message in bytes: Kafka takes 1 MiB.
+#: Size of a message in bytes: Kafka accepts 1 MiB.
 MESSAGE_BYTES_MAX = 1_000_000
-#: Epochs of one term. A controller that has given so many begins another term. A term is an offset, so this many leave
-#: room for a thousand members' messages of decades below ``NUMBER_MAX``.
+#: Epochs in one term. A controller that has used them all begins another term. A term is an offset, so this number
+#: leaves room below ``NUMBER_MAX`` for decades of a thousand members' messages.
 EPOCHS_PER_TERM = 10_000
-#: JSON's numbers are exact to here.
+#: JSON numbers are exact up to this value.
 NUMBER_MAX = 2**53 - 1
 
 
 class MessageError(ValueError):
-    """Bytes that are no message; the text says what is wrong with them."""
+    """The bytes are not a valid message; the text says why."""
 
 
 class Queue(NamedTuple):
@@ -44,8 +43,8 @@ class Queue(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A queue that a member owns. ``next``: the offset behind what it has handed to the sink; -1: it has not begun.
-    ``bytes_per_s``: what it has read of late. ``problem``: why it does not read, or ``""``."""
+    """A queue that a member owns. ``next``: the offset after the last record that it handed to the sink; -1: it has not
+    begun. ``bytes_per_s``: its recent reading rate. ``problem``: why it does not read, or ``""``."""
 
     queue: Queue
     epoch: int
@@ -58,9 +57,9 @@ class Held(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """I am here, and have no number. ``nonce``: of this start of the program. ``capacity``: bytes a second that it can
-    take; 0: as the group's file says. ``sink``: a fingerprint of where it hands on what it reads; ``""``: it does not
-    say."""
+    """The member is here, and has no number. ``nonce``: identifies this start of the program. ``capacity``: bytes a
+    second that it can take; 0: as the group's file says. ``sink``: a fingerprint of its sink; ``""``: the member does
+    not report one."""
 
     name: str
     nonce: str
@@ -69,8 +68,8 @@ class Hello(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """I am alive, and hold this. ``term``: of the newest controller heard of. Several make one where it holds much:
-    ``part`` of ``parts``, from 0. ``sink``: as in ``Hello``."""
+    """The member is alive, and owns these queues. ``term``: the newest controller's that the member knows. A long
+    report takes several messages: ``part`` of ``parts``, from 0. ``sink``: as in ``Hello``."""
 
     name: str
     nonce: str
@@ -84,7 +83,8 @@ class Beat(NamedTuple):
 
 
 class Started(NamedTuple):
-    """These are mine now, and the sink knows. ``number``: 0 in this and the next two, where I have lost it."""
+    """The member owns these queues now, and the sink knows. ``number``: 0 if the member has lost its number, as in the
+    next two messages."""
 
     name: str
     number: int
@@ -94,8 +94,8 @@ class Started(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """These are not mine any more: no call to the sink is under way for them. What was read and the sink does not have
-    is forgotten, and the next owner reads it."""
+    """The member has released these queues: no call to the sink is under way for them. It drops records that it has
+    read and the sink lacks; the next owner reads them."""
 
     name: str
     number: int
@@ -104,8 +104,8 @@ class Stopped(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The sink does not take these from me with this epoch: it knows an owner with a newer one, ``newer``. I have let
-    go of them."""
+    """The sink refuses the member's epoch for these queues: it knows an owner with a newer one, ``newer``. The member
+    has released them."""
 
     name: str
     number: int
@@ -116,7 +116,7 @@ class Refused(NamedTuple):
 
 
 class Bye(NamedTuple):
-    """I end, and hold nothing any more."""
+    """The member ends, and owns nothing."""
 
     name: str
     nonce: str
@@ -127,15 +127,15 @@ class Bye(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """A controller has begun. Among those to the controller it stands without a term, for its place there makes one:
-    ``term`` is 0. To members it goes with the term."""
+    """A controller has begun. In the controller's own partition ``term`` is 0, because the message's offset there makes
+    the term. Messages to members carry the term."""
 
     controller: str
     term: int
 
 
 class Welcome(NamedTuple):
-    """Your number."""
+    """The controller gives the member this number."""
 
     name: str
     nonce: str
@@ -144,7 +144,8 @@ class Welcome(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Read these from now on. ``nonce``: of the start of the program that is meant; ``""``: any of that name."""
+    """The member is to read these from now on. ``nonce``: the start of the program that this addresses; ``""``: any
+    program of that name."""
 
     name: str
     term: int
@@ -154,7 +155,8 @@ class Start(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Let go of these, when the sink has answered for what it was handed. ``nonce``: as in ``Start``."""
+    """The member is to release these once the sink has answered for everything it was handed. ``nonce``: as in
+    ``Start``."""
 
     name: str
     term: int
@@ -166,7 +168,7 @@ class Stop(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Of a queue: ``bytes_per_s`` written into it of late; ``stock``: bytes in it that the group has not read yet."""
+    """A queue's flow. ``bytes_per_s``: recent rate of writes; ``stock``: bytes that the group has not read yet."""
 
     queue: Queue
     bytes_per_s: float
@@ -174,9 +176,10 @@ class Flow(NamedTuple):
 
 
 class Speeds(NamedTuple):
-    """What is written. ``serial``: of this monitor's measurements; ``monitor``: this start of it. ``missing``: topics
-    that are not there. Several make one measurement: ``part`` of ``parts``, from 0. ``topics``: a fingerprint of those
-    that are looked at, there or not; ``""``: the monitor does not say."""
+    """A measurement of all queues. ``serial``: its number within this monitor; ``monitor``: identifies this start of
+    the monitor. ``missing``: topics that do not exist. One measurement can take several messages: ``part`` of
+    ``parts``, from 0. ``topics``: a fingerprint of the monitored topics, whether they exist or not; ``""``: the monitor
+    does not report one."""
 
     monitor: str
     serial: int
@@ -192,12 +195,13 @@ Message = Hello | Beat | Started | Stopped | Refused | Bye | Reign | Welcome | S
 
 
 def encode(message: Message) -> bytes:
-    """One line of JSON: the kind, and the fields by their names. A queue is ``[topic, partition]``."""
+    """Encode a message as one line of JSON: the kind, and the fields by their names. A queue is ``[topic,
+    partition]``."""
     return orjson.dumps({"kind": type(message).__name__.lower(), **message._asdict()}, default=tuple)
 
 
 def decode(data: bytes | None) -> Message:
-    """The message. Raises ``MessageError``; fields that this version does not know are passed over."""
+    """Decode a message, and ignore unknown fields. Raises ``MessageError``."""
     try:
         found = orjson.loads(data or b"")
     except orjson.JSONDecodeError as error:
@@ -283,7 +287,7 @@ def _part(found: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _fingerprint(found: Mapping[str, Any], key: str) -> str:
-    return _text(found, key, least=0) if key in found else ""  # programs of before do not say
+    return _text(found, key, least=0) if key in found else ""  # earlier versions do not send it
 
 
 def _hello(found: Mapping[str, Any]) -> Hello:

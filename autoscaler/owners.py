@@ -1,11 +1,11 @@
-"""Who owns which queue, and the orders that take it to who is to own it.
+"""The owner of each queue, and the orders that move a queue to its planned owner.
 
-Owns: the owner of each queue, as far as it is known, and its epoch. Must never: choose an owner.
+Owns: the known owner of each queue, and its epoch. Must never: choose an owner.
 
-For each queue by itself: its owner is told to stop, says that it has, and only then the next one is told to start
-(arXiv 2402.06085, section V-C: no more than one consumer of a group reads a queue). Once a start has been sent, its
-receiver counts as owner. An owner that lives and does not let go in time loses the queue all the same: the next epoch
-is newer, and the sink refuses the old one.
+Each queue moves on its own: the controller orders the owner to stop, the owner confirms, and only then the controller
+orders the next owner to start (arXiv 2402.06085, section V-C: no more than one consumer of a group reads a queue). A
+member counts as owner as soon as a start has been sent to it. A live owner that does not release a queue in time still
+loses it: the next epoch is newer, and the sink refuses the old one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STOPPING: Final = "stopping"
 
 @dataclass(slots=True)
 class Owner:
-    """``since_s``: of the state; ``sent_s``: when it was told last."""
+    """The owner of a queue. ``since_s``: when its state began; ``sent_s``: when the last order to it left."""
 
     name: str
     epoch: int
@@ -34,41 +34,42 @@ class Owner:
 
 
 class Owners:
-    """``answer_s``: after so long an order is sent again; ``stop_s``: after so long nobody waits for it."""
+    """The owners of all queues. ``answer_s``: seconds until an order is sent again; ``stop_s``: seconds until a stop is
+    not awaited any longer."""
 
     def __init__(self, answer_s: float, stop_s: float, notes: Notes) -> None:
         self._answer_s = answer_s
         self._stop_s = stop_s
         self._notes = notes
         self.of: dict[Queue, Owner] = {}
-        #: The newest epoch of each queue that is known here.
+        #: The newest known epoch of each queue.
         self._newest: dict[Queue, int] = {}
-        #: Of queues that are between two owners, or without any: when the first order for that was given.
+        #: When the first order left, for each queue that is between two owners or has none.
         self._since_s: dict[Queue, float] = {}
         self.forced = 0
         self.repeats = 0
 
     def holders(self) -> set[str]:
-        """Members that own something, or may."""
+        """Return the members that own something, or may."""
         return {owner.name for owner in self.of.values()}
 
     def moving(self, now_s: float) -> int:
-        """Queues between two owners, but for those that nobody waits for any more."""
+        """Return the queues between two owners, except those whose stop is overdue."""
         return sum(owner.state != OWNED and now_s - owner.since_s <= self._stop_s for owner in self.of.values())
 
     def paused(self, gap_s: float) -> None:
-        """The controller has not looked for so long: nobody has been late in that time."""
+        """Shift all deadlines by a pause of the controller: nobody was late in that time."""
         for owner in self.of.values():
             owner.since_s += gap_s
             owner.sent_s += gap_s
         for queue in self._since_s:
             self._since_s[queue] += gap_s
 
-    # What members say
+    # Reports from members
 
     def holds(self, now_s: float, name: str, held: Iterable[Held]) -> list[Queue]:
-        """All that the member owns, by its own word. What it should not own is returned: it has missed something, and
-        the sink refuses what it has of that."""
+        """Take over a member's full report. Return the queues that it should not own: it has missed an order, and the
+        sink refuses its records from them."""
         listed = {each.queue: each.epoch for each in held}
         wrong = []
         for queue, epoch in listed.items():
@@ -94,8 +95,8 @@ class Owners:
         return wrong
 
     def started(self, now_s: float, name: str, epoch: int, queue: Queue) -> float | None:
-        """The member has it now, so many seconds after the first order that led to it. ``None``: it was not told so;
-        0: it has been known."""
+        """Take note that the member owns the queue. Return the seconds since the first order that led to it. ``None``:
+        the member had no such order; 0: this was known already."""
         owner = self.of.get(queue)
         if owner is None or (owner.name, owner.epoch) != (name, epoch):
             return None
@@ -104,7 +105,7 @@ class Owners:
         return now_s - self._since_s.pop(queue, now_s)
 
     def stopped(self, name: str, queue: Queue) -> bool:
-        """The member does not have it any more. False: it was not told so."""
+        """Take note that the member has released the queue. Return False if it had no such order."""
         owner = self.of.get(queue)
         if owner is None or owner.name != name or owner.state != STOPPING:
             return False
@@ -112,13 +113,13 @@ class Owners:
         return True
 
     def refused(self, name: str, epoch: int, queue: Queue) -> None:
-        """The sink does not take it from the member: it needs an epoch that is newer."""
+        """Take note that the sink refuses the member's epoch: the queue needs a newer one."""
         owner = self.of.get(queue)
         if owner is not None and (owner.name, owner.epoch) == (name, epoch):
             del self.of[queue]
 
     def gone(self, name: str) -> int:
-        """The member is no more; it owned so many."""
+        """Remove the member, and return the number of queues that it owned."""
         mine = [queue for queue, owner in self.of.items() if owner.name == name]
         for queue in mine:
             del self.of[queue]
@@ -129,8 +130,8 @@ class Owners:
     def orders(
         self, now_s: float, targets: Mapping[Queue, str | None], term: int, next_epoch: Callable[[], int]
     ) -> dict[str, list[Start | Stop]]:
-        """What to tell whom, by name. ``targets``: who is to own each queue; ``None``: one that is still to come, until
-        then all stays as it is. A queue that is not there is to be owned by nobody."""
+        """Return the orders by member name. ``targets``: the planned owner of each queue; ``None``: a member that has
+        yet to join, so the queue stays where it is. A queue that is missing in ``targets`` is released."""
         stops: dict[str, list[Queue]] = {}
         starts: dict[tuple[str, int], list[Queue]] = {}
         epoch = 0
@@ -173,14 +174,14 @@ class Owners:
         return found
 
     def _is_over(self, now_s: float, owner: Owner, queue: Queue) -> bool:
-        """It lives, and has not let go in time."""
+        """Return whether a live owner has failed to release the queue in time."""
         if owner.state != STOPPING or now_s - owner.since_s <= self._stop_s:
             return False
         self.forced += 1
         self._notes.trouble(
             "forced",
-            f"{owner.name} has not let go of {queue} in {self._stop_s:g} s: it is taken away, and the sink refuses "
-            "what comes of it",
+            f"{owner.name} has not released {queue} in {self._stop_s:g} s: the controller reassigns it, and the sink "
+            "refuses the old owner's batches",
         )
         return True
 

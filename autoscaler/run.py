@@ -1,7 +1,7 @@
 """The programs of a group: controller, monitor, member, or controller and monitor together.
 
-Owns: what each is made of, signals, and exit codes. Must never: decide, measure or read anything itself, or give
-log lines their form: whoever calls ``main`` does.
+Owns: the parts of each program, signals, and exit codes. Must never: decide, measure or read anything itself, or format
+log lines: the caller of ``main`` does.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ DONE, FAILED, USAGE, RESIGNED = 0, 1, 2, 3
 
 _log = logging.getLogger("ingeborg.autoscale")
 
-#: Seconds between two drawings of the terminal.
+#: Seconds between two refreshes of the terminal.
 _DRAWN_EVERY_S: Final = 0.5
-#: Seconds that Kafka may be gone before a member gives up, and is started again by whoever started it.
+#: Seconds without Kafka before a member gives up; its supervisor restarts it.
 _AGAIN_S: Final = 1.0
 _AGAIN_S_MAX: Final = 30.0
 
@@ -65,14 +65,14 @@ def main(
     watch: bool,
     journal: Path | None,
 ) -> int:
-    """`ingeborg autoscale`, once it has set the log up. Returns the exit code."""
-    # What it logs it also raises.
+    """Run `ingeborg autoscale`, once the log is set up. Returns the exit code."""
+    # It also raises the errors that it logs.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     logging.getLogger("aiokafka").propagate = False
     try:
         settings = read(file)
         if journal is not None and part not in ("all", "controller"):
-            raise SettingsError(f"--journal is of the controller: --part {part} has none")
+            raise SettingsError(f"--journal needs the controller: --part {part} has none")
         if not 0 <= len(name) <= NAME_CHARS_MAX or not name.isprintable():
             raise SettingsError(f"--name has to be 1 to {NAME_CHARS_MAX} printable characters")
         return uvloop.run(_main(settings, part, name, dry_run=dry_run, watch=watch, journal=journal))
@@ -100,18 +100,18 @@ async def _main(settings: Settings, part: str, name: str, *, dry_run: bool, watc
         if part == "all":
             works.append(Monitor(settings).run)
         code = await _until(ending, *works)
-    _log.info("ended; members go on with what they own")
+    _log.info("ended; members keep reading their queues")
     return code
 
 
 def member_name() -> str:
-    """Of a member that was not given one."""
-    # Containers may share a host's name, and each has a process 1.
+    """Return a name for a member without --name."""
+    # Containers can share a host name, and each has a process 1.
     return os.environ.get(NAME_VARIABLE) or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 async def _until(ending: asyncio.Event, *works: Callable[[], Awaitable[None]]) -> int:
-    """Run these until one fails, or all are to end. Returns the exit code."""
+    """Run these until one fails, or until a signal ends them. Returns the exit code."""
     code = DONE
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -120,7 +120,7 @@ async def _until(ending: asyncio.Event, *works: Callable[[], Awaitable[None]]) -
             for task in running:
                 task.cancel()
     except* Resigned as group:
-        _log.warning("%s: this one ends", _first(group))
+        _log.warning("%s: this program ends", _first(group))
         code = RESIGNED
     except* SettingsError as group:
         _log.error("%s", _first(group))
@@ -132,7 +132,7 @@ async def _until(ending: asyncio.Event, *works: Callable[[], Awaitable[None]]) -
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Of those in it, and in what is in it."""
+    """Return the first error of a group, or of a group inside it."""
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
@@ -145,7 +145,7 @@ async def _work(work: Callable[[], Awaitable[None]]) -> None:
 
 @asynccontextmanager
 async def _journal(path: Path | None) -> AsyncIterator[Callable[[float, Note], None]]:
-    """Takes seconds of the monotonic clock, and a note."""
+    """Yield a function that writes a note to the journal; its first argument is the monotonic time in seconds."""
     if path is None:
         yield lambda at_s, note: None
         return
@@ -158,9 +158,9 @@ async def _journal(path: Path | None) -> AsyncIterator[Callable[[float, Note], N
             line["seconds"] = note.seconds
         try:
             opened.write(orjson.dumps(line) + b"\n")
-        except OSError as error:  # a full disk is no reason to leave the group alone
+        except OSError as error:  # the controller goes on with a full disk
             if not is_said:
-                _log.warning("the journal %s lacks lines: %s; the group is scaled on", path, error.strerror)
+                _log.warning("the journal %s lacks lines: %s; scaling goes on", path, error.strerror)
             is_said = True
 
     with path.open("ab", buffering=0) as opened:
@@ -179,7 +179,7 @@ async def _control(settings: Settings, write: Callable[[float, Note], None], wat
         enter = stack.enter_async_context
         scaler = scalers.make(settings)
         stack.push_async_callback(scaler.close)
-        # Before Kafka, which may take long to answer: whoever asks whether this lives is told.
+        # Start the pages before Kafka, which can take long to answer: then the health check works early.
         if settings.web.port >= 0:
             metrics = Metrics(group.name, controller)
             url = await enter(serving(settings.web.host, settings.web.port, group.name, metrics, controller.picture))
@@ -195,7 +195,7 @@ async def _control(settings: Settings, write: Callable[[float, Note], None], wat
 
 @asynccontextmanager
 async def _shown(group: str, picture: Callable[[], Picture], watch: bool) -> AsyncIterator[None]:
-    """On the terminal, if somebody wants to see it."""
+    """Show the group on the terminal, if the user asked for it."""
     if not watch:
         yield
         return
@@ -207,7 +207,7 @@ async def _shown(group: str, picture: Callable[[], Picture], watch: bool) -> Asy
 
     try:
         with Terminal(group, Console(file=sys.stdout)) as terminal:
-            _log_to(sys.stderr)  # which is the display's now: lines go above it
+            _log_to(sys.stderr)  # now the display's stream: log lines appear above it
             drawing = asyncio.create_task(draw(terminal))
             try:
                 yield
@@ -224,7 +224,7 @@ def _log_to(stream: TextIO) -> None:
 
 
 async def _dry_run(settings: Settings) -> None:
-    """Measures by itself, and says what it would do."""
+    """Measure in this process, and show what the controller would do."""
     dry = DryRun(settings.group)
     monitor = Monitor(settings)
 
@@ -242,7 +242,8 @@ async def _dry_run(settings: Settings) -> None:
 
 
 async def _member(settings: Settings, name: str, ending: asyncio.Event) -> int:
-    """Kafka may go and come back: the member begins anew, and what it owned is given to it again, or to others."""
+    """Run a member. If Kafka goes away and comes back, the member restarts, and the controller assigns its queues
+    again, to it or to others."""
     pause_s = _AGAIN_S
     nonce = secrets.token_hex(8)
     while not ending.is_set():
@@ -289,5 +290,5 @@ async def _member_once(settings: Settings, membership: Membership, ending: async
 
 async def _end(member: Member, ending: asyncio.Event) -> None:
     await ending.wait()
-    _log.info("told to end: what was read goes to the sink first")
+    _log.info("ending: the sink gets all that was read first")
     member.end()

@@ -1,14 +1,14 @@
-"""When the group is packed anew, and how many members there are to be.
+"""Decides when to repack the group, and how many members it needs.
 
-Owns: sizes, the owner that each queue is to have, the number of members. Must never: know who owns a queue now, or what
-a scaler is.
+Owns: sizes, the planned owner of each queue, the number of members. Must never: know the current owner of a queue, or a
+scaler.
 
-The document (arXiv 2402.06085, section V-C and its program) leaves its state Sentinel when a consumer has more than it
-can take, when a queue has no consumer, and after some time. Here time alone never adds a member:
+The document (arXiv 2402.06085, section V-C and its program) leaves its state Sentinel when a consumer is overloaded,
+when a queue has no consumer, and after some time. In this module time alone never adds a member:
 
 - A queue without an owner, or a member with more than its capacity: pack, to ``fill`` of the capacity. Between ``fill``
-  and the capacity nothing happens; that is the hysteresis.
-- Each ``look_s``: would fewer members have done for the greatest sizes of the last ``down_cooldown_s``?
+  and the capacity nothing happens: this is the hysteresis.
+- Each ``look_s``: would fewer members have sufficed for the largest sizes in the last ``down_cooldown_s``?
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from .model import Flow, Queue
 from .settings import GroupSettings
 from .sizes import Sizes
 
-#: Between two decisions, seconds: measurements come each second, and a window is many of them.
+#: Seconds between two decisions: measurements come each second, and a window covers many.
 SETTLE_S: Final = 5.0
 
 
 class Sentinel:
-    """``present``: capacities of the members that may own something, by number, in bytes a second."""
+    """Plans owners and the number of members.
+    ``present``: capacities of the members that may own something, by number, in bytes a second."""
 
     def __init__(self, settings: GroupSettings, notes: Notes) -> None:
         self._settings = settings
@@ -47,20 +48,20 @@ class Sentinel:
         self._grown_s: float | None = None
 
     def adopt(self, now_s: float, targets: dict[Queue, int], members: int) -> None:
-        """What is is what is to be, until the first decision."""
+        """Take the current owners as the plan, until the first decision."""
         self.targets = targets
         self.wanted = self._bounded(members)
         self._looked_s = self._changed_s = now_s
 
     def measured(self, now_s: float, flows: list[Flow]) -> None:
-        """All queues that there are."""
+        """Take over a measurement of all existing queues."""
         self.sizes.measured(now_s, flows)
         self.flows = {flow.queue: flow for flow in flows}
         for queue in [queue for queue in self.targets if queue not in self.flows]:
             del self.targets[queue]
 
     def gone(self, number: int) -> None:
-        """The member with this number is no more: what it was to own has no owner."""
+        """Remove the member with this number from the plan: its queues have no owner."""
         for queue in [queue for queue, each in self.targets.items() if each == number]:
             del self.targets[queue]
 
@@ -70,16 +71,17 @@ class Sentinel:
     def look(
         self, now_s: float, present: Mapping[int, float], reserved: frozenset[int], *, is_moving: bool, is_short: bool
     ) -> set[int]:
-        """Is there a reason for a decision? Makes it, and returns the numbers of members that are to go.
+        """Make a decision if there is a reason, and return the numbers of the members to end.
 
-        ``reserved``: numbers that nobody else can have. ``is_moving``: queues are between two owners; then only a queue
-        without any is a reason. ``is_short``: members that were ordered do not come, so those that are there get all.
+        ``reserved``: numbers that a new member cannot have. ``is_moving``: queues are between two owners; then only a
+        queue without an owner is a reason. ``is_short``: ordered members have not come, so the present ones get all
+        queues.
         """
         settings = self._settings
         self._bind(present, reserved)
         if not self.flows or min(now_s - self._decided_s, self.sizes.known_s(now_s)) < self._settle_s:
-            return set()  # the first measurements of a monitor are of a second, and say little
-        # A number that nobody has is that of a member that is to come.
+            return set()  # a monitor's first measurements cover a second, and say little
+        # A number without a member is planned for one that has yet to join.
         homeless = [
             queue
             for queue in self.flows
@@ -100,7 +102,7 @@ class Sentinel:
         return set()
 
     def _bind(self, present: Mapping[int, float], reserved: frozenset[int]) -> None:
-        """What waits for a member that is to come gets one that is there and has nothing to do: it may have come with
+        """Give queues that wait for a new member to a present member that is idle: the new member may have joined with
         another number."""
         used = set(self.targets.values())
         idle = [number for number in sorted(present) if number not in used]
@@ -112,7 +114,7 @@ class Sentinel:
             self.targets = {queue: names.get(number, number) for queue, number in self.targets.items()}
 
     def loads(self) -> dict[int, tuple[float, int]]:
-        """Bytes a second, and queues, that each number is to have."""
+        """Return the planned load of each number: bytes a second, and queues."""
         loads: dict[int, tuple[float, int]] = {}
         for queue, number in self.targets.items():
             load, count = loads.get(number, (0.0, 0))
@@ -120,7 +122,7 @@ class Sentinel:
         return loads
 
     def _over(self, present: Mapping[int, float]) -> list[int]:
-        """Members with more than they can take. One whose single queue is too much is none: no decision helps it."""
+        """Return the overloaded members. A member with a single queue never counts, because no decision helps it."""
         loads = sorted(self.loads().items())
         return [n for n, (load, count) in loads if n in present and count > 1 and load > present[n]]
 
@@ -148,7 +150,7 @@ class Sentinel:
         most = settings.members_max
         if is_short or not may_grow:
             most = min(most, max(len(present), 1))
-        # A price of 0: to do with fewer members is no reason to move anything now.
+        # A price of 0: moving queues to save a member is for `_shrink`.
         decision = self._packed(self.sizes.now, present, reserved, most, 0.0)
         needed = self._bounded(decision.members + settings.spare)
         wanted = max(self.wanted, needed) if may_grow else self.wanted
@@ -165,7 +167,7 @@ class Sentinel:
         needed = self._bounded(decision.members + settings.spare)
         if needed >= max(len(present), self.wanted):
             return set()
-        return self._apply(now_s, present, decision, needed, f"{needed} members would have done")
+        return self._apply(now_s, present, decision, needed, f"{needed} members would have sufficed")
 
     def _apply(
         self, now_s: float, present: Mapping[int, float], decision: Decision, wanted: int, reason: str
@@ -177,7 +179,7 @@ class Sentinel:
         self.moves += moves
         if decision.hot and decision.hot != self.hot:
             names = ", ".join(str(queue) for queue in decision.hot[:5])
-            self._notes.trouble("hot", f"more than one member can take comes in on {names}: it needs more partitions")
+            self._notes.trouble("hot", f"more than one member can take arrives on {names}: add partitions")
         self.hot = decision.hot
         used = set(decision.where.values())
         idle = sorted(number for number in present if number not in used)
@@ -200,7 +202,7 @@ class Sentinel:
         if is_capped and not self.is_capped:
             self._notes.trouble(
                 "capped",
-                f"{decision.members} members are needed, and members_max is {self._settings.members_max}: they have "
-                "more than they can take",
+                f"{decision.members} members are needed, and members_max is {self._settings.members_max}: "
+                "members are overloaded",
             )
         self.is_capped = is_capped

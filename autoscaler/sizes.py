@@ -1,6 +1,6 @@
-"""How large a queue is, as the packing sees it: what is written into it, and what has not been read.
+"""The size of a queue for the packing: its rate of writes, plus its unread bytes.
 
-Owns: the size now, and the greatest of late. Must never: read a clock.
+Owns: the current size, and the recent maximum. Must never: read a clock.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ from collections import deque
 
 from .model import Flow, Queue
 
-#: The time that is looked back is kept in so many parts.
+#: The time window is divided into this many parts.
 PARTS = 30
 
 
 class Sizes:
-    """Of all queues. ``look_back_s``: of the greatest; ``catch_up_s``: what has not been read counts as if it came in
-    so many seconds; 0: it does not count."""
+    """The sizes of all queues. ``look_back_s``: window of the maximum, in seconds; ``catch_up_s``: unread bytes count
+    as if they arrived within this many seconds; 0: they do not count."""
 
     def __init__(self, look_back_s: float, catch_up_s: float) -> None:
         self._part_s = look_back_s / PARTS
         self._catch_up_s = catch_up_s
         self.now: dict[Queue, float] = {}
         self._since_s = self._measured_s = 0.0
-        #: The greatest size of each queue, by part of the time; the latest last.
+        #: The largest size of each queue, by part of the window; the latest last.
         self._parts: deque[dict[Queue, float]] = deque([{}], maxlen=PARTS + 1)
         self._first_s: float | None = None
 
     def measured(self, now_s: float, flows: list[Flow]) -> None:
-        """All queues that there are."""
+        """Take over a measurement of all existing queues."""
         if self._first_s is None or now_s - self._measured_s > self._part_s * PARTS > 0:
-            # The first, or the first after so long that nothing of before is looked back to.
+            # The first measurement, or the first after a pause longer than the window.
             self._first_s = self._since_s = now_s
             self._parts.clear()
             self._parts.append({})
         self._measured_s = now_s
         self.now = {flow.queue: self._size(flow) for flow in flows}
         if self._part_s and now_s - self._since_s >= self._part_s:
-            # A pause longer than what is looked back leaves nothing of before.
+            # A pause longer than the window leaves no earlier part.
             for _ in range(min(int((now_s - self._since_s) / self._part_s), PARTS + 1)):
                 self._parts.append({})
             self._since_s = now_s
@@ -49,11 +49,11 @@ class Sizes:
         return flow.bytes_per_s + (flow.stock / self._catch_up_s if self._catch_up_s else 0.0)
 
     def peaks(self) -> dict[Queue, float]:
-        """The greatest size of each queue that there is, in the time that is looked back."""
+        """Return the largest size of each existing queue within the window."""
         if not self._part_s:
             return dict(self.now)
         return {queue: max(part.get(queue, 0.0) for part in self._parts) for queue in self.now}
 
     def known_s(self, now_s: float) -> float:
-        """For so long it has been measured."""
+        """Return the seconds since the first measurement."""
         return 0.0 if self._first_s is None else now_s - self._first_s

@@ -1,11 +1,11 @@
-"""How fast queues grow: from amounts that are looked at again and again to bytes a second (arXiv 2402.06085, V-A).
+"""How fast queues grow: turns repeated readings into bytes a second (arXiv 2402.06085, V-A).
 
-Owns: the window of time that is looked back, the size of a record, and what has not been read. Must never: read a
-clock, or know how an amount was found out.
+Owns: the time window, the size of a record, and the unread bytes. Must never: read a clock, or know the source of an
+amount.
 
-The document takes the sizes of logs and divides their growth over 30 s by the time (``log_sizes`` here). Retention
-makes logs shorter, so that this is too little. ``offsets``, the default, takes the growth of the offsets, which
-retention leaves alone, times the mean size of a record. Where nothing is deleted both give the same.
+The document divides the growth of the logs' sizes over 30 s by the time (``log_sizes`` here). Retention makes logs
+shorter, so this result is too low. ``offsets``, the default, multiplies the growth of the offsets, which retention
+leaves alone, by the mean size of a record. If nothing is deleted, both results agree.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Final, NamedTuple
 
 from .model import Flow, Queue
 
-#: A window is kept in so many steps: at most two points lie within one. The document's 30 s at one a second are 30
-#: points; more than twice as many would be memory for no better figure.
+#: A window has this many steps, with at most two points in each. The document's 30 s at one point a second are 30
+#: points; more than twice that would cost memory and improve nothing.
 STEPS: Final = 60
 
 
 class Reading(NamedTuple):
-    """A queue at one moment. ``begin``: offset of the first record that is there; ``end``: behind the last one;
-    ``size``: bytes of its log; ``committed``: where the group is, ``None``: nobody knows."""
+    """A queue at one moment. ``begin``: offset of the first existing record; ``end``: offset after the last one;
+    ``size``: bytes of its log; ``committed``: the group's position, ``None``: unknown."""
 
     begin: int
     end: int
@@ -33,31 +33,31 @@ class Reading(NamedTuple):
 
 
 class Windows:
-    """The speed of each queue over the last ``window_s`` seconds, from an amount that grows. ``shrunk``: so often an
-    amount was found less than before."""
+    """Computes the speed of each queue over the last ``window_s`` seconds, from a growing amount. ``shrunk``: times an
+    amount was smaller than before."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
-        #: Time, and by how much each queue has grown since it was first seen. The time of the first is the window's.
+        #: Time, and growth of each queue since it was first seen. The window begins at the first point.
         self._points: deque[tuple[float, dict[Queue, float]]] = deque()
         self._amounts: dict[Queue, float] = {}
         self.shrunk = 0
 
     @property
     def span_s(self) -> float:
-        """The seconds that speeds are of. 0: there is one measurement, or none, and no speed yet."""
+        """The seconds that the speeds cover. 0: no speed is known, with one measurement or none."""
         return self._points[-1][0] - self._points[0][0] if self._points else 0.0
 
     def add(self, time_s: float, amounts: Mapping[Queue, float]) -> None:
-        """One more measurement. ``amounts``: of all queues that there are. Times do not go back.
+        """Add a measurement. ``amounts``: those of all existing queues. Times do not go back.
 
-        An amount that is less than before is that of a topic made anew, or of a log that retention has cut. What was
-        written in between is unknown, and counts as nothing.
+        An amount shrinks if the topic was recreated, or if retention has cut the log. The writes in between are
+        unknown, and count as nothing.
         """
         points, before = self._points, self._amounts
         grown: dict[Queue, float] = points[-1][1] if points else {}
         for queue in before.keys() - amounts.keys():
-            for _, each in points:  # if it comes back, it is another one
+            for _, each in points:  # if it comes back, it is a new queue
                 each.pop(queue, None)
         now = {}
         for queue, amount in amounts.items():
@@ -68,14 +68,14 @@ class Windows:
         if len(points) >= 2 and time_s - points[-2][0] < self._window_s / STEPS:
             points.pop()
         points.append((time_s, now))
-        # A window that a pause of this process has emptied keeps the point before the pause: the mean over the pause is
-        # known, and no other speed is.
+        # After a pause of this process the window keeps the point before the pause: only the mean over the pause is
+        # known.
         while len(points) > 2 and time_s - points[0][0] > self._window_s:
             points.popleft()
 
     def speeds(self) -> dict[Queue, float]:
-        """By queue, in a second: (last - first) / time, over the part of the window in which the queue was there. 0
-        for one that was seen once only."""
+        """Return the speed of each queue, in amounts a second: (last - first) / time, over the part of the window in
+        which the queue existed. 0 for a queue that was seen only once."""
         if not self._points:
             return {}
         now_s, last = self._points[-1]
@@ -88,19 +88,19 @@ class Windows:
 
 @dataclass(slots=True)
 class _Written:
-    """Bytes and records that a log has grown by; what is long ago counts less."""
+    """A log's growth in bytes and records; older growth counts less."""
 
     bytes: float = 0.0
     records: float = 0.0
 
 
 class RecordSizes:
-    """The mean size of a record of each queue, bytes in the log.
+    """The mean record size of each queue, in bytes in the log.
 
-    Between two readings with nothing deleted the log grows by exactly the records that were written, so their mean size
-    is known. Until such are seen it is that of the whole log. This would be far too large where records were deleted
-    one by one: their bytes stay in the log until all of their segment are gone. A queue that has no records is taken to
-    be like the others of its topic, or else like those of the group.
+    Between two readings without deletion, the log grows by exactly the written records, so their mean size is known.
+    Until then the mean of the whole log applies. It would be far too large where records were deleted one by one: their
+    bytes stay in the log until their whole segment is gone. A queue without records gets the mean of its topic, or else
+    that of the group.
     """
 
     def __init__(self, half_life_s: float) -> None:
@@ -110,7 +110,7 @@ class RecordSizes:
         self._written: dict[Queue, _Written] = {}
 
     def means(self, time_s: float, readings: Mapping[Queue, Reading]) -> dict[Queue, float]:
-        """By queue, for all that there are. 0: nothing is known of any queue."""
+        """Return the mean record size for every existing queue. 0: no queue has a known size."""
         kept = 0.5 ** ((time_s - self._time_s) / self._half_life_s) if self._readings else 0.0
         written: dict[Queue, _Written] = {}
         own: dict[Queue, float] = {}
@@ -130,8 +130,8 @@ class RecordSizes:
         return {queue: own.get(queue, by_topic.get(queue.topic, of_all)) for queue in readings}
 
     def _grown(self, written: _Written, before: Reading, now: Reading, kept: float) -> _Written:
-        """Offsets and sizes are not read at the same instant. What one has of an interval the other has of the next, so
-        an interval counts although only one of the two has grown."""
+        """Add the growth between two readings. Offsets and sizes are not read at the same instant, so growth can appear
+        in one before the other. Therefore an interval counts even if only one has grown."""
         records, size = now.end - before.end, now.size - before.size
         if now.begin != before.begin or size < 0 or not (records or size):
             return written
@@ -150,8 +150,8 @@ def _mean(values: Iterable[float]) -> float:
 
 
 class Meter:
-    """From readings to flows. ``by_offsets``: speeds are those of offsets, times the size of a record; else those of
-    the logs' sizes. ``earliest``: what the group has never read will be read from its beginning."""
+    """Turns readings into flows. ``by_offsets``: compute speeds from offsets times the record size; else from the logs'
+    sizes. ``earliest``: the group reads new queues from their beginning."""
 
     def __init__(self, *, by_offsets: bool, window_s: float, earliest: bool) -> None:
         self._by_offsets = by_offsets
@@ -161,17 +161,17 @@ class Meter:
 
     @property
     def span_s(self) -> float:
-        """The seconds that flows are of; 0: no speed is known yet."""
+        """The seconds that the flows cover; 0: no speed is known yet."""
         return self._windows.span_s
 
     @property
     def shrunk(self) -> int:
-        """So often a queue was found shorter than before."""
+        """Times a queue was shorter than before."""
         return self._windows.shrunk
 
     def flows(self, time_s: float, readings: Mapping[Queue, Reading]) -> tuple[Flow, ...]:
-        """What is written into each of these queues, and what the group has not read. Sorted. ``readings``: of all that
-        there are; times do not go back."""
+        """Return each queue's rate of writes and unread bytes, sorted by queue. ``readings``: those of all existing
+        queues; times do not go back."""
         means = self._sizes.means(time_s, readings)
         self._windows.add(time_s, {queue: self._amount(reading) for queue, reading in readings.items()})
         speeds = self._windows.speeds()
@@ -188,7 +188,7 @@ class Meter:
         return reading.end if self._by_offsets else reading.size
 
     def _unread(self, reading: Reading) -> int:
-        """Records. Those that retention has taken are not there to be read."""
+        """Return the number of unread records, without those that retention has deleted."""
         if reading.committed is None:
             return reading.end - reading.begin if self._earliest else 0
         return max(0, reading.end - max(reading.committed, reading.begin))

@@ -1,9 +1,9 @@
-"""How many members the scaler is to run, and which are to end.
+"""How many members the scaler should run, and which should end.
 
-Owns: what the scaler was told and has said, and who is missing. Must never: choose an owner of a queue.
+Owns: the scaler's orders and reports, and the missing members. Must never: choose an owner of a queue.
 
-A scaler is believed when its members say hello, and not before. What it says itself only helps: whom it lists and
-nobody hears is to end, and what it lists beyond that is not ordered again.
+The controller believes a scaler only when its members say hello. The scaler's own reports only help: a listed member
+that stays silent must end, and other listed members are not ordered again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .effects import Notes, Scale
 from .scalers.base import Running
 from .settings import GroupSettings
 
-#: Seconds after which the scaler gets the same order again, if it has not been carried out.
+#: Seconds until the controller repeats an order that the scaler has not carried out.
 AGAIN_S: Final = 10.0
 
 
 class Staff:
-    """``present``: names of the members that may own something."""
+    """Tracks the scaler and its members. ``present``: names of the members that may own something."""
 
     def __init__(self, settings: GroupSettings, notes: Notes) -> None:
         self._settings = settings
@@ -32,21 +32,21 @@ class Staff:
         self.absences = 0
         self.is_short = False
         self._silent: set[str] = set()
-        #: Whom the scaler lists and nobody hears, and since when.
+        #: Members that the scaler lists but that stay silent, and since when.
         self._unheard: dict[str, float] = {}
-        #: Who is heard and is none of the scaler's, and since when.
+        #: Members that report but are not the scaler's, and since when.
         self._others: dict[str, float] = {}
         self._short_since_s: float | None = None
-        #: When each member that has not come was ordered, the oldest first.
+        #: Times of the orders for members that have not come, the oldest first.
         self._ordered_s: deque[float] = deque()
         self._trouble = ""
         self._sent: tuple[Scale, float] | None = None
         self._stays: set[str] = set()
 
-    # What is said
+    # Reports
 
     def listed(self, now_s: float, running: Running, heard: Collection[str]) -> None:
-        """The scaler says who runs. ``heard``: names of those that have said something."""
+        """Take over the scaler's list of members. ``heard``: names of the members that have reported."""
         if self._trouble:
             self._notes.note("scaler_works", "the scaler answers again")
             self._trouble = ""
@@ -63,59 +63,60 @@ class Staff:
                 self._silent.add(name)
                 self._notes.trouble(
                     "never_heard",
-                    f"the scaler runs {name}, which has said nothing in {self._settings.start_s:g} s: it is to end. "
-                    "Its own log may say why",
+                    f"the scaler runs {name}, which has been silent for {self._settings.start_s:g} s: the scaler "
+                    "is to end it. Its log may say why",
                 )
         self._silent &= running.names
         self._others = {name: self._others.get(name, now_s) for name in heard if name not in running.names}
 
     def failed(self, words: str) -> None:
-        """The scaler could not say or do it. It is asked again."""
+        """Take note that a call to the scaler failed. The controller tries again."""
         self.failures += 1
         if words != self._trouble:
             self._notes.trouble("scaler_failed", f"the scaler: {words}")
         self._trouble = words
 
     def joined(self, name: str) -> None:
-        """A member is there, or there again."""
+        """Take note that a member is present, for the first time or again."""
         self._silent.discard(name)
         self._unheard.pop(name, None)
         self.leaving.pop(name, None)
 
     def came(self, now_s: float) -> float | None:
-        """A member can be given queues, so many seconds after one was ordered. ``None``: none was."""
+        """Return the seconds between the order for a member and its readiness. ``None``: no member was ordered."""
         return now_s - self._ordered_s.popleft() if self._ordered_s else None
 
     def lost(self, name: str) -> None:
-        """A member is silent, and may run for all that is known."""
+        """Take note that a member is silent; it may still be running."""
         self.leaving.pop(name, None)
         if self.running is not None and self.running.names is not None:
             self._silent.add(name)
 
     def left(self, name: str) -> bool:
-        """A member has ended. Was it to?"""
+        """Take note that a member has ended. Return whether it had an order to."""
         self._stays.discard(name)
         return self.leaving.pop(name, None) is not None
 
     def call_back(self) -> str:
-        """One that is to leave stays after all: the last that was told. If the scaler has ended it already, it says so
-        itself."""
+        """Keep a member that was leaving: the last to be chosen. If the scaler has ended it already, the member reports
+        that itself."""
         name, _ = self.leaving.popitem()
         self._stays.discard(name)
         return name
 
     def paused(self, gap_s: float) -> None:
-        """The controller has not looked for so long: nobody has been late in that time."""
+        """Shift all deadlines by a pause of the controller: nobody was late in that time."""
         if self._short_since_s is not None:
             self._short_since_s += gap_s
         self._ordered_s = deque(ordered_s + gap_s for ordered_s in self._ordered_s)
         self._unheard = {name: since_s + gap_s for name, since_s in self._unheard.items()}
         self._others = {name: since_s + gap_s for name, since_s in self._others.items()}
 
-    # What follows
+    # Decisions
 
     def count(self, now_s: float, wanted: int, present: Collection[str]) -> None:
-        """Are those there that are wanted? Notes if they are not in time, and when they are."""
+        """Compare the present members with the wanted number. Note when they are overdue, and when they are
+        complete."""
         if len(present) >= wanted:
             if self.is_short:
                 self._notes.note("complete", f"all {wanted} members have come")
@@ -131,26 +132,26 @@ class Staff:
             self._notes.trouble(
                 "absent",
                 f"{wanted} members were ordered, and {len(present)} have come in {self._settings.start_s:g} s; the "
-                f"scaler {says}. The others get all queues so long. Look at the members' logs, and at the scaler's",
+                f"scaler {says}. The others get all queues meanwhile. See the logs of members and scaler",
             )
 
     def order(self, now_s: float, wanted: int, present: Collection[str], holders: Collection[str]) -> Scale | None:
-        """What to tell the scaler, if it is something new, or has not been carried out. ``holders``: names of members
-        that own something: none of them is ended."""
+        """Return an order for the scaler if it is new, or was not carried out. ``holders``: names of the members that
+        own something; the order ends none."""
         running = self.running
         done = sorted(name for name in self.leaving if name not in holders)
         self._look_for_stays(now_s, done)
         listed = running.names if running is not None else None
         silent = sorted(self._silent & listed) if listed is not None else []
         most = self._settings.members_max
-        # Those that have still to let go of something run on until they have.
+        # Leaving members that still own queues keep running until they have released them.
         count = min(wanted + len(self.leaving) - len(done), most)
-        # Somebody else runs these, and has for so long that the scaler's word is no older.
+        # Somebody else runs these, for longer than any delay of the scaler's list.
         lost_s = self._settings.lost_s
         others = sum(name in self._others and now_s - self._others[name] > lost_s for name in present)
         count = max(count - others, 0)
         if silent and len(present) < wanted:
-            # Another one for each that is silent; where no more may run, after that has gone.
+            # Order a replacement for each silent member; at the limit, only after that one has gone.
             count = count + len(silent) if count + len(silent) <= most else max(count - len(silent), 0)
         order = Scale(count, tuple(sorted([*done, *silent])))
         is_so = running is not None and running.count == count and (listed is None or not listed & set(order.leaving))
@@ -168,5 +169,5 @@ class Staff:
                 self._stays.add(name)
                 self._notes.trouble(
                     "stays",
-                    f"{name} has nothing to do any more, and the scaler has not ended it in {now_s - since_s:.0f} s",
+                    f"{name} owns nothing, and the scaler has not ended it in {now_s - since_s:.0f} s",
                 )

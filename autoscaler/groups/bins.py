@@ -1,7 +1,7 @@
-"""The bins of a packing while it is made, by what they have room for.
+"""The bins of a packing in progress, indexed by their room.
 
-Owns: which bins are open, and the search for one that an item fits into, in as many steps as a number of them has
-digits. Must never: know what is in a bin.
+Owns: the open bins, and a search for one with room for an item, in logarithmic time. Must never: know the contents of a
+bin.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Final
 
 from .instance import NOWHERE, Instance
 
-#: How a bin is chosen among those that are open (the document, section II-B).
+#: How to choose among the open bins (the document, section II-B).
 FIRST: Final = "first"
 BEST: Final = "best"
 WORST: Final = "worst"
 
 
 class Bins:
-    """Of one packing. ``row``: ``best`` and ``worst`` will be asked; ``tree``: ``first`` will."""
+    """The bins of one packing. ``row``: build the index for ``best`` and ``worst``; ``tree``: build that for
+    ``first``."""
 
     def __init__(self, instance: Instance, *, row: bool = True, tree: bool = False) -> None:
         self._instance = instance
@@ -27,8 +28,8 @@ class Bins:
         self._has_row = row
         #: (room, bin), ascending.
         self.row: list[tuple[float, int]] = []
-        self._lowest = 0  # those below are open
-        # A tree over all bins in their order: each node has the most room below it.
+        self._lowest = 0  # all lower ones are open
+        # A tree over all bins in their order: each node holds the largest room below it.
         self._leaves = 1
         self._tree: list[float] = []
         if tree:
@@ -41,7 +42,7 @@ class Bins:
         return len(self.room)
 
     def find(self, fit: str, size: float) -> int:
-        """An open bin that has room for the size, or ``NOWHERE``."""
+        """Return an open bin with room for the size, or ``NOWHERE``."""
         if fit == BEST:
             return self.best(size)
         if fit == WORST:
@@ -49,20 +50,20 @@ class Bins:
         return self.first(size)
 
     def best(self, size: float) -> int:
-        """The one with least room, of those that have enough."""
+        """Return the open bin with the least room that suffices."""
         row = self.row
         index = bisect_left(row, (size, NOWHERE))
         return row[index][1] if index < len(row) else NOWHERE
 
     def worst(self, size: float) -> int:
-        """The one with most room."""
+        """Return the open bin with the most room."""
         row = self.row
         if not row or row[-1][0] < size:
             return NOWHERE
         return row[bisect_left(row, (row[-1][0], NOWHERE))][1]
 
     def first(self, size: float) -> int:
-        """The one with the lowest number."""
+        """Return the open bin with the lowest number that has room."""
         tree = self._tree
         if tree[1] < size:
             return NOWHERE
@@ -74,8 +75,8 @@ class Bins:
         return node - self._leaves
 
     def open(self, former: int, size: float) -> int:
-        """A bin that is not open yet, for an item of this size: the item's former one, or else the one with the lowest
-        number (the document, equations 12 to 14), as far as it suits the item."""
+        """Open a bin for an item of this size: the item's former bin, or else the lowest number (the document,
+        equations 12 to 14), provided that it suits the item."""
         bin = former
         if former == NOWHERE or former in self.room or not self._instance.suits(former, size):
             bin = self._lowest_for(size)
@@ -89,7 +90,7 @@ class Bins:
         bin = self._lowest
         if instance.suits(bin, size):
             return bin
-        if size > instance.capacity:  # which only some that are known have room for
+        if size > instance.capacity:  # only some bins in ``capacities`` have room for it
             wide = [bin for bin, each in instance.capacities.items() if size <= each and bin not in room]
             return min(wide, default=bin)
         while bin in room or not instance.suits(bin, size):
@@ -97,11 +98,11 @@ class Bins:
         return bin
 
     def start(self, bin: int, load: float = 0.0) -> None:
-        """Open this one, with so much in it."""
+        """Open this bin with a load."""
         self._set(bin, self._instance.capacity_of(bin) - load)
 
     def put(self, bin: int, size: float) -> None:
-        """Something of this size goes into it; of a negative size: out of it."""
+        """Add something of this size to the bin; a negative size removes it."""
         room = self.room[bin]
         if self._has_row:
             row = self.row
@@ -109,7 +110,7 @@ class Bins:
         self._set(bin, room - size)
 
     def close(self, bin: int) -> None:
-        """It is not used, and cannot be found any more."""
+        """Close the bin: no search finds it afterwards."""
         self.put(bin, math.inf)
         del self.room[bin]
         if self._has_row:

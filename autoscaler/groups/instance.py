@@ -1,9 +1,9 @@
-"""The problem that is solved each time a group's load is looked at, and what a solution costs.
+"""The packing problem at one moment, and the cost of a solution.
 
-Owns: the instance, the load of bins, what moves, the fewest bins that can do, and the names of bins. Must never: decide
+Owns: the instance, the load of bins, what moves, the lower bound on bins, and the numbers of bins. Must never: decide
 where an item goes.
 
-An item is a number from 0 on and has a size, in bytes a second; a bin is a consumer, which has a number, too, and a
+An item is a number from 0 on and has a size, in bytes a second; a bin is a consumer, which also has a number, and a
 capacity in the same unit (arXiv 2402.06085, "the document" in this package, section III).
 """
 
@@ -12,16 +12,19 @@ from __future__ import annotations
 import math
 from typing import Final
 
-#: The bin of an item that has none.
+#: The bin of an item without a bin.
 NOWHERE: Final = -1
 
-#: Of a capacity: sums of sizes are not exact, and a bin that is exactly full is not over.
+#: Tolerance, as a part of a capacity: sums of floats are not exact, and a bin that is exactly full is not over.
 ROUNDING: Final = 1e-9
 
 
 class Instance:
-    """One instance of the problem. ``sizes``: of the items. ``former``: the bin of each so far, or ``NOWHERE``.
-    ``capacity``: of every bin that is not in ``capacities``."""
+    """One instance of the packing problem. Args: sizes: size of each item, by item number, in bytes a second; finite
+    and not negative. former: current bin of each item, by item number, or ``NOWHERE``; as long as ``sizes``. capacity:
+    capacity in bytes a second of every bin that ``capacities`` does not list; finite and positive. capacities: capacity
+    in bytes a second by bin number, for bins that differ. Raises: ValueError: lengths differ, a size or capacity is out
+    of range, or a bin number is negative."""
 
     __slots__ = ("capacities", "capacity", "former", "sizes", "widest")
 
@@ -37,35 +40,37 @@ class Instance:
         self.capacity = capacity
         self.capacities: dict[int, float] = {} if capacities is None else capacities
         if len(self.former) != len(sizes):
-            raise ValueError(f"{len(sizes)} items have sizes, and {len(self.former)} a former bin: give one for each")
+            raise ValueError(
+                f"{len(sizes)} items have sizes, but {len(self.former)} have a former bin: give one for each"
+            )
         for size in sizes:
             if not 0.0 <= size < math.inf:
-                raise ValueError(f"{size!r} is no size of an item: 0 or more, and finite")
+                raise ValueError(f"{size!r} is not a size: give a finite number of at least 0")
         for each in (capacity, *self.capacities.values()):
             if not 0.0 < each < math.inf:
-                raise ValueError(f"{each!r} is no capacity: more than 0, and finite")
+                raise ValueError(f"{each!r} is not a capacity: give a finite number above 0")
         for bin in (*self.former, *self.capacities):
             if bin < NOWHERE or (bin == NOWHERE and bin in self.capacities):
-                raise ValueError(f"{bin} is no bin: 0 or more")
+                raise ValueError(f"{bin} is not a bin: give a number of at least 0")
 
         self.widest = max(capacity, *self.capacities.values()) if self.capacities else capacity
 
     def capacity_of(self, bin: int) -> float:
-        """Of this bin."""
+        """Return the capacity of this bin, in bytes a second."""
         return self.capacities.get(bin, self.capacity)
 
     def suits(self, bin: int, size: float) -> bool:
-        """Has the bin room for an item of this size, if for nothing else? True for one that no bin has room for."""
+        """Return whether the empty bin has room for an item of this size. True for an item too large for every bin."""
         return size <= self.capacity_of(bin) or size > self.widest
 
 
 def by_size(sizes: list[float]) -> list[int]:
-    """The items, the greatest first."""
-    return sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True)  # which keeps the order of equal ones
+    """Return the item numbers, the largest item first; equal sizes keep their order."""
+    return sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True)
 
 
 def loads(instance: Instance, where: list[int]) -> dict[int, float]:
-    """What each bin that is used gets, in bytes a second."""
+    """Return the load of each used bin, in bytes a second."""
     found: dict[int, list[float]] = {}
     for item, bin in enumerate(where):
         found.setdefault(bin, []).append(instance.sizes[item])
@@ -73,20 +78,20 @@ def loads(instance: Instance, where: list[int]) -> dict[int, float]:
 
 
 def moved(instance: Instance, where: list[int]) -> list[int]:
-    """The items that go from one bin to another: those whose column of equation 9 has a 1 and a -1. One that arrives,
-    or departs, does not."""
+    """Return the items that move from one bin to another: those whose column in equation 9 has a 1 and a -1. Items that
+    arrive or depart do not count."""
     former = instance.former
     return [item for item, bin in enumerate(where) if former[item] != NOWHERE != bin and bin != former[item]]
 
 
 def rscore(instance: Instance, where: list[int]) -> float:
-    """What moves, in capacities (equation 11): the seconds of work that a consumer has for each second of the pause."""
+    """Return the moved load in capacities (equation 11): seconds of work for a consumer per second of the pause."""
     return math.fsum(instance.sizes[item] for item in moved(instance, where)) / instance.capacity
 
 
 def lower_bound(instance: Instance) -> int:
-    """Fewer bins will not do: the bound L2 of Martello and Toth (Knapsack Problems, 1990, section 8.3). Of unequal
-    capacities with the greatest of them for all."""
+    """Return a lower bound on the number of bins: L2 by Martello and Toth (Knapsack Problems, 1990, section 8.3). If
+    capacities differ, it uses the largest for all bins."""
     capacity = instance.widest
     sizes = sorted((min(size / capacity, 1.0) for size in instance.sizes if size > 0.0), reverse=True)
     if not sizes:
@@ -94,13 +99,13 @@ def lower_bound(instance: Instance) -> int:
     sums = [0.0]
     for size in sizes:
         sums.append(sums[-1] + size)
-    # Descending sizes: those over a half come first, and no two of them share a bin.
+    # Sizes descend: items over a half come first, and no two such items share a bin.
     halves = 0
     while halves < len(sizes) and sizes[halves] > 0.5:
         halves += 1
     bound = max(halves, math.ceil(sums[-1] - ROUNDING * len(sizes)))
-    # Items smaller than `least` are left out. Those over 1 - least are alone then; what the others over a half leave
-    # free is filled with the smaller ones, as if these were liquid.
+    # Leave out items smaller than `least`. Then items over 1 - least are alone in a bin. Fill the space that the other
+    # items over a half leave with the smaller ones, as if these were liquid.
     alone = halves
     for index in range(halves, len(sizes)):
         least = sizes[index]
@@ -113,8 +118,8 @@ def lower_bound(instance: Instance) -> int:
 
 
 def relabel(instance: Instance, where: list[int]) -> list[int]:
-    """The same packing with other numbers of bins: each bin gets that of the former bin with which it has most in
-    common, the greatest common load first. What is packed together stays so; less of it moves."""
+    """Renumber the bins of a packing so that less moves. Each bin gets the number of the former bin with which it
+    shares the most load, the largest shared load first. Items that share a bin still do."""
     together: dict[tuple[int, int], float] = {}
     for item, bin in enumerate(where):
         former = instance.former[item]
@@ -142,5 +147,5 @@ def relabel(instance: Instance, where: list[int]) -> list[int]:
 
 
 def _alike(instance: Instance, one: int, other: int) -> bool:
-    """Have the two bins the same capacity?"""
+    """Return whether the two bins have the same capacity."""
     return instance.capacity_of(one) == instance.capacity_of(other)

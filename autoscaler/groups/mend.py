@@ -1,14 +1,14 @@
-"""Mend: a packing is kept, but for what has to change; and what few moves can save is saved.
+"""Mend: keeps a packing except where it must change, and saves bins that a few moves can save.
 
-Owns: the product's own algorithm, beside the document's twelve. Must never: move an item that may stay, for more than
-``price``.
+Owns: the project's own algorithm, in addition to the document's twelve. Must never: move an item that may stay, at a
+cost above ``price``.
 
 1. Everything stays where it is.
-2. A bin over its capacity gives up what suffices, as little as possible.
-3. What has no bin is placed, the greatest first: where it fits best; else in place of something lighter, which moves
+2. A bin over its capacity gives up enough items, and as little load as possible.
+3. Items without a bin are placed, the largest first: where they fit best; else in place of a lighter item, which moves
    on; else in a new bin.
-4. As long as more bins are used than the lower bound, one of the lightest is emptied into the others, if what has to
-   move for that is at most ``price`` capacities.
+4. While more bins are used than the lower bound, one of the lightest is emptied into the others, if that moves at most
+   ``price`` capacities.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from .bins import Bins
 from .instance import NOWHERE, ROUNDING, Instance, lower_bound
 from .packing import SLICE, Work
 
-#: For one bin less so much may move, in capacities.
+#: Load that may move to save one bin, in capacities.
 PRICE: Final = 1.0
 
-#: Of a bin over its capacity so many items, the smallest, and so many of their sums are looked at.
+#: For a bin over its capacity, the search considers this many of its smallest items, and this many of their sums.
 GIVEN_UP_OF: Final = 12
 SUMS_MAX: Final = 128
 
-#: So many bins, those with most room, may give up something lighter for something that has no bin; of each so many
-#: items are looked at, the lightest that make room enough.
+#: This many bins, those with the most room, may give up a lighter item for one without a bin. In each, the search
+#: considers this many items, the lightest that free enough room.
 EJECT_FROM: Final = 64
 EJECT_OF: Final = 8
 
-#: So many bins, the lightest, are tried for one that can be emptied.
+#: The search tries this many of the lightest bins for one that it can empty.
 EMPTY_OF: Final = 8
 
-#: So many items stay where they are before others go on.
+#: The algorithm yields after it has kept this many items in place.
 STAY_SLICE: Final = 512
 
 Move = tuple[int, int, int]
-"""An item, from where, to where."""
+"""(item, source bin, target bin)."""
 
 
 class _Packing:
-    """As it is while it is mended."""
+    """The packing in progress."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.sizes = instance.sizes
         self.bins = Bins(instance)
-        #: (size, item) of each bin, ascending.
+        #: (size, item) pairs of each bin, ascending.
         self.items: dict[int, list[tuple[float, int]]] = {}
         self.load: dict[int, float] = {}
         self.where = [NOWHERE] * len(instance.sizes)
 
     def stay(self, items: list[int]) -> None:
-        """These where they have been, the lightest first."""
+        """Keep these items in their bin, the lightest first."""
         former = self.instance.former
         for item in items:
             bin, size = former[item], self.sizes[item]
@@ -69,20 +69,20 @@ class _Packing:
             self.where[item] = bin
 
     def lightest(self) -> list[int]:
-        """The bins that are tried for one to empty, that with the least load first."""
+        """Return the bins to try to empty, the one with the least load first."""
         if self.instance.capacities:
             return heapq.nsmallest(EMPTY_OF, self.items, key=lambda bin: (self.load[bin], bin))
         return [bin for _, bin in self.bins.row[: -EMPTY_OF - 1 : -1]]
 
     def open(self, size: float) -> int:
-        """A new bin, for an item of this size."""
+        """Open a new bin for an item of this size."""
         bin = self.bins.open(NOWHERE, size)
         self.items[bin] = []
         self.load[bin] = 0.0
         return bin
 
     def put(self, item: int, bin: int) -> None:
-        """It has no bin; it goes into this one."""
+        """Put an item without a bin into this one."""
         size = self.sizes[item]
         self.bins.put(bin, size)
         insort(self.items[bin], (size, item))
@@ -90,7 +90,7 @@ class _Packing:
         self.where[item] = bin
 
     def take(self, item: int) -> None:
-        """Out of its bin."""
+        """Take the item out of its bin."""
         bin, size = self.where[item], self.sizes[item]
         self.bins.put(bin, -size)
         items = self.items[bin]
@@ -99,12 +99,13 @@ class _Packing:
         self.where[item] = NOWHERE
 
     def move(self, item: int, bin: int) -> None:
-        """From its bin to this one."""
+        """Move the item from its bin to this one."""
         self.take(item)
         self.put(item, bin)
 
     def cost(self, item: int, bin: int) -> float:
-        """What moves more, if it goes there: an item that comes home costs less than nothing."""
+        """Return the extra load that moves if the item goes there. An item that returns to its former bin has a
+        negative cost."""
         former = self.instance.former[item]
         if former == NOWHERE:
             return 0.0
@@ -112,7 +113,7 @@ class _Packing:
         return (size if bin != former else 0.0) - (size if self.where[item] != former else 0.0)
 
     def best(self, size: float, but: int, nor: int = NOWHERE) -> int:
-        """The bin with least room of those that have enough, without these two; or ``NOWHERE``."""
+        """Return the bin with the least room that suffices, except these two; or ``NOWHERE``."""
         row = self.bins.row
         for index in range(bisect_left(row, (size, NOWHERE)), len(row)):
             bin = row[index][1]
@@ -121,8 +122,8 @@ class _Packing:
         return NOWHERE
 
     def eject(self, size: float, but: int, budget: float) -> list[int]:
-        """``[bin, item, target]``: the bin has room for the size once the item, a lighter one, has gone to the target;
-        the one that costs least, and at most the budget. Empty: there is none."""
+        """Return the cheapest ``[bin, item, target]`` within the budget, or an empty list. The bin has room for the
+        size once the item, a lighter one, has moved to the target."""
         found: list[int] = []
         row = self.bins.row
         for index in range(len(row) - 1, max(-1, len(row) - 1 - EJECT_FROM), -1):
@@ -134,11 +135,11 @@ class _Packing:
             for each, item in items[enough : enough + EJECT_OF]:
                 if each >= size:
                     break
-                if room + each < size:  # by rounding
+                if room + each < size:  # rounding
                     continue
                 target = self.best(each, but, bin)
                 if target == NOWHERE:
-                    break  # nor for heavier ones
+                    break  # heavier items fail as well
                 cost = self.cost(item, target)
                 if cost < budget or (cost == budget and (not found or item < found[1])):
                     found = [bin, item, target]
@@ -146,7 +147,7 @@ class _Packing:
         return found
 
     def empty(self, bin: int, budget: float) -> Generator[None, None, bool]:
-        """Move everything out of the bin and close it, if that costs at most the budget; or leave all as it was."""
+        """Move everything out of the bin and close it if that costs at most the budget; otherwise change nothing."""
         moves: list[Move] = []
         items = self.items[bin]
         while items:
@@ -180,7 +181,9 @@ class _Packing:
 
 
 def mend(instance: Instance, price: float = PRICE) -> Work:
-    """The packing, mended. Takes as long as there is to do: an instance that has not changed costs one look at it."""
+    """Mend the current packing. The time depends on the changes: an unchanged instance costs one pass over its items.
+    Args: instance: the problem; sizes and capacities in bytes a second. price: most load that may move to save one bin,
+    in capacities. Returns: See ``packing.Algorithm``."""
     sizes, former = instance.sizes, instance.former
     packing = _Packing(instance)
     loose = [item for item, bin in enumerate(former) if bin == NOWHERE]
@@ -229,9 +232,10 @@ def mend(instance: Instance, price: float = PRICE) -> Work:
 
 
 def _given_up(packing: _Packing, bin: int) -> list[int]:
-    """Items of a bin that is over its capacity; without them it is not, or has a single item, the greatest. The least
-    load of three choices: all but the greatest; again and again the smallest that suffices for what is left, or else
-    the greatest; and the best of the sums of small ones that are looked at."""
+    """Return the items that a bin over its capacity gives up. Without them it fits, or holds a single item, the
+    largest. The function takes the choice with the least load of three: all but the largest item; repeatedly the
+    smallest item that covers the excess, or else the largest; and the best sum of small items that the search
+    considers."""
     excess = -packing.bins.room[bin]
     ascending = packing.items[bin]
     chosen = [item for _, item in ascending[:-1]]

@@ -1,11 +1,11 @@
-"""Packing: which consumer reads which items, so that few consumers are needed, and little has to move.
+"""Packing: assigns items to consumers so that few consumers are needed and little moves.
 
-Owns: the twelve algorithms of the document (arXiv 2402.06085), and how an algorithm is run. Must never: read a clock,
-draw a number, or know what an item or a bin stands for.
+Owns: the twelve algorithms of the document (arXiv 2402.06085), and how an algorithm runs. Must never: read a clock,
+draw a random number, or know what an item or a bin stands for.
 
-Every algorithm gets where the items have been so far, and gives each a bin, so that no bin is over its capacity, except
-by one item that is greater than that alone. Where sizes are equal the item with the lower number comes first, and where
-bins fit equally well the bin with the lower number: the same instance gives the same packing.
+Every algorithm gets the current bin of each item, and gives each item a bin. No bin is over its capacity, except with a
+single item that alone is larger. Ties are deterministic: among equal sizes the lower item number comes first, among
+equally good bins the lower bin number. So the same instance gives the same packing.
 """
 
 from __future__ import annotations
@@ -17,24 +17,37 @@ from typing import Final
 from .bins import BEST, FIRST, WORST, Bins
 from .instance import NOWHERE, Instance, by_size
 
-#: An algorithm lets others go on after so many items.
+#: An algorithm yields after this many items.
 SLICE: Final = 64
 
 #: Next fit: only the bin that was opened last is open.
 NEXT: Final = "next"
 
-#: By what the document's own algorithms sort consumers (table II): what they read in all, or their greatest item.
+#: Sort keys for consumers in the document's own algorithms (table II): their total load, or their largest item.
 CUMULATIVE: Final = "cumulative"
 GREATEST: Final = "greatest"
 
 Work = Generator[None, None, list[int]]
-"""An algorithm at work: lets others go on now and then, and returns the bin of each item."""
+"""A running algorithm: yields now and then so that other work can proceed, and returns the bin of each item."""
 
 Algorithm = Callable[[Instance], Work]
+"""The interface of a packing algorithm: a generator function over an instance.
+Args:
+    instance: item sizes and bin capacities in bytes a second, and the current bin of each item. Do not change it.
+Yields:
+    ``None``, at least every ``SLICE`` items or a comparable amount of work.
+Returns:
+    The bin number of each item, by item number (the generator's return value). Every item gets a bin. A bin exceeds its
+    capacity only if it holds a single item that is larger than the capacity. The same instance gives the same list.
+Raises:
+    Nothing: ``Instance`` has checked its values.
+"""
 
 
 def pack(algorithm: Algorithm, instance: Instance) -> list[int]:
-    """The bin of each item, all at once."""
+    """Run the algorithm without pauses. Args: algorithm: see ``Algorithm``. instance: the problem; sizes and capacities
+    in bytes a second. Returns: The bin number of each item, by item number. Raises: Exception: any exception of the
+    algorithm; the algorithms here raise none for a valid ``Instance``."""
     work = algorithm(instance)
     while True:
         try:
@@ -45,8 +58,8 @@ def pack(algorithm: Algorithm, instance: Instance) -> list[int]:
 
 
 def any_fit(instance: Instance, fit: str, decreasing: bool) -> Work:
-    """Next, first, best and worst fit (section II-B) with the document's choice of a new bin (section VI-A), in the
-    order of the items' numbers or of decreasing sizes."""
+    """Pack with next, first, best or worst fit (section II-B), in the order of item numbers or of decreasing sizes.
+    Open new bins as the document does (section VI-A)."""
     sizes, former = instance.sizes, instance.former
     bins = Bins(instance, row=fit in (BEST, WORST), tree=fit == FIRST)
     where = [NOWHERE] * len(sizes)
@@ -66,9 +79,9 @@ def any_fit(instance: Instance, fit: str, decreasing: bool) -> Work:
 
 
 def modified(instance: Instance, fit: str, order: str, open_fit: str) -> Work:
-    """Algorithm 1 (section IV-B). The consumers one after the other, the greatest first (``order``, table II): their
-    items go into bins that are open (``open_fit``), the smallest first; what is left stays, the greatest first, as far
-    as it fits. What does not is placed last (``fit``)."""
+    """Pack with algorithm 1 (section IV-B). It visits the consumers one after the other, the largest first (``order``,
+    table II). Their items go into open bins (``open_fit``), the smallest first. The rest stays as far as it fits, the
+    largest first. Items that fit nowhere are placed last (``fit``)."""
     sizes, former = instance.sizes, instance.former
     bins = Bins(instance)
     where = [NOWHERE] * len(sizes)
@@ -126,62 +139,62 @@ def modified(instance: Instance, fit: str, order: str, open_fit: str) -> Work:
 
 
 def next_fit(instance: Instance) -> Work:
-    """NF: only the last bin is open."""
+    """Pack with NF, next fit: only the last bin is open."""
     return any_fit(instance, NEXT, False)
 
 
 def first_fit(instance: Instance) -> Work:
-    """FF."""
+    """Pack with FF, first fit."""
     return any_fit(instance, FIRST, False)
 
 
 def best_fit(instance: Instance) -> Work:
-    """BF."""
+    """Pack with BF, best fit."""
     return any_fit(instance, BEST, False)
 
 
 def worst_fit(instance: Instance) -> Work:
-    """WF."""
+    """Pack with WF, worst fit."""
     return any_fit(instance, WORST, False)
 
 
 def next_fit_decreasing(instance: Instance) -> Work:
-    """NFD."""
+    """Pack with NFD, next fit decreasing."""
     return any_fit(instance, NEXT, True)
 
 
 def first_fit_decreasing(instance: Instance) -> Work:
-    """FFD."""
+    """Pack with FFD, first fit decreasing."""
     return any_fit(instance, FIRST, True)
 
 
 def best_fit_decreasing(instance: Instance) -> Work:
-    """BFD."""
+    """Pack with BFD, best fit decreasing."""
     return any_fit(instance, BEST, True)
 
 
 def worst_fit_decreasing(instance: Instance) -> Work:
-    """WFD."""
+    """Pack with WFD, worst fit decreasing."""
     return any_fit(instance, WORST, True)
 
 
 def modified_worst_fit(instance: Instance) -> Work:
-    """MWF."""
+    """Pack with MWF, modified worst fit."""
     return modified(instance, WORST, CUMULATIVE, WORST)
 
 
 def modified_best_fit(instance: Instance) -> Work:
-    """MBF."""
+    """Pack with MBF, modified best fit."""
     return modified(instance, BEST, CUMULATIVE, BEST)
 
 
 def modified_worst_fit_partition(instance: Instance) -> Work:
-    """MWFP."""
+    """Pack with MWFP, modified worst fit partition."""
     return modified(instance, WORST, GREATEST, WORST)
 
 
 def modified_best_fit_partition(instance: Instance) -> Work:
-    """MBFP."""
+    """Pack with MBFP, modified best fit partition."""
     return modified(instance, BEST, GREATEST, BEST)
 
 
@@ -199,4 +212,4 @@ DOCUMENT: Final[dict[str, Algorithm]] = {
     "MWFP": modified_worst_fit_partition,
     "MBFP": modified_best_fit_partition,
 }
-"""The document's twelve, by the names that it gives them."""
+"""The document's twelve algorithms, by its names for them."""
