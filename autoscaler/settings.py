@@ -1,6 +1,6 @@
-"""What an autoscaler's file says: one TOML file for the controller, the monitor and the members of a group.
+"""The autoscaler's settings: one TOML file for the controller, the monitor and the members of a group.
 
-Owns: the tables of the file, what each row may be, and what rows have to fit together. Must never: act on one.
+Owns: the tables of the file, the allowed values of each row, and the rules between rows. Must never: act on one.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ ALGORITHMS = (
     *("mend", "mwf", "mbf", "mwfp", "mbfp"),
     *("nf", "ff", "bf", "wf", "nfd", "ffd", "bfd", "wfd"),
 )
-"""The project's own, the document's four (section IV-B), and the eight known ones (II-B)."""
+"""The project's own algorithm, the document's four (section IV-B), and the eight classic ones (II-B)."""
 
 SCALERS = ("processes", "kubernetes", "http", "none")
 SINKS = ("files", "http")
 MEASURES = ("offsets", "log_sizes")
 
-#: Kafka's rule for names of topics. A group's name is a part of some.
+#: Kafka's rule for topic names. A group's name is a part of some.
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-#: Of RFC 1123, as Kubernetes has it.
+#: A name by RFC 1123, as Kubernetes requires.
 _DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-#: Lists of texts in the file.
+#: Entries of a list in the file.
 _LISTED_MAX = 1_000
 
 
@@ -40,134 +40,134 @@ def _digest(texts: Sequence[str]) -> str:
 
 
 class SettingsError(Exception):
-    """The file is wrong; the text names it, the row, and what it should be."""
+    """The file is wrong; the text names the file, the row, and its allowed values."""
 
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """``[group]``: what is shared out, and how."""
+    """The table ``[group]``: the topics, and how members share them."""
 
-    name: str = option("", "of the group: in the names of its own topics, in metrics and logs")
+    name: str = option("", "the group's name, used in the names of its own topics, in metrics and logs")
     members_max: int = option(0, "most members to run", least=1, most=1_000)
     members_min: int = option(1, "fewest members to run", least=0, most=1_000)
     capacity_bytes_per_s: float = option(
         0.0, "what one member can take, in bytes a second, as they are in Kafka", least=0.0, above=True
     )
-    fill: float = option(5 / 6, "of the capacity so much is given to a member", least=0.1, most=1.0)
+    fill: float = option(5 / 6, "the part of a member's capacity to use", least=0.1, most=1.0)
     algorithm: str = option("mend", f"that packs: {', '.join(ALGORITHMS)}")
-    price: float = option(1.0, "mend only: so many capacities may move to save one member", least=0.0, most=100.0)
-    spare: int = option(0, "members beyond those that are needed, idle, for a quick start", least=0, most=100)
-    look_s: float = option(30.0, "seconds between two looks whether fewer members would do", least=0.1, most=3_600.0)
+    price: float = option(1.0, "mend only: capacities that may move to save one member", least=0.0, most=100.0)
+    spare: int = option(0, "idle members beyond the needed ones, for a quick start", least=0, most=100)
+    look_s: float = option(30.0, "seconds between two checks whether fewer members suffice", least=0.1, most=3_600.0)
     up_cooldown_s: float = option(0.0, "seconds between two increases", least=0.0, most=86_400.0)
     down_cooldown_s: float = option(
         300.0,
-        "seconds after any change of the number of members before it falls; and it falls only if fewer would have done "
-        "in all of them",
+        "seconds between any change of the number of members and a decrease; the number falls only if fewer members "
+        "would have sufficed all that time",
         least=0.0,
         most=86_400.0,
     )
     catch_up_s: float = option(
-        60.0, "what has not been read yet counts as if it came in so many seconds; 0: it does not", least=0.0
+        60.0, "unread bytes count as if they arrived within this many seconds; 0: they do not count", least=0.0
     )
     start_s: float = option(120.0, "seconds that a member may take to start", least=1.0, most=3_600.0)
     answer_s: float = option(5.0, "seconds after which an order to a member is sent again", least=0.1, most=600.0)
     stop_s: float = option(
         60.0,
-        "seconds that a member may take to let go of a queue; then it goes to its next owner all the same, and the "
-        "sink refuses the old one",
+        "seconds that a member may take to release a queue; then the next owner gets it anyway, and the sink refuses "
+        "the old one",
         least=1.0,
         most=3_600.0,
     )
-    lost_s: float = option(15.0, "seconds without a beat after which a member is lost", least=0.5, most=3_600.0)
+    lost_s: float = option(15.0, "seconds without a beat until a member counts as lost", least=0.5, most=3_600.0)
     topics: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
-        """The same where the topics are the same."""
+        """Return a fingerprint of the topics."""
         return _digest(sorted(self.topics))
 
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """``[kafka]``: the cluster, and the topics that the group itself takes."""
+    """The table ``[kafka]``: the cluster, and the group's own topics."""
 
     metadata_topic: str = option("", "for messages to and from members; empty: NAME.metadata")
-    speeds_topic: str = option("", "for what the monitor measures; empty: NAME.speeds")
-    replication: int = option(-1, "copies of these two topics; -1: as the cluster does by default", least=-1, most=20)
+    speeds_topic: str = option("", "for the monitor's measurements; empty: NAME.speeds")
+    replication: int = option(-1, "replicas of these two topics; -1: the cluster's default", least=-1, most=20)
     security: str = option("plaintext", "plaintext, ssl, sasl_plaintext or sasl_ssl")
-    ca_file: str = option("", "PEM: who signs the brokers' certificates; empty: the system's authorities")
-    cert_file: str = option("", "PEM, the chain included: shown to the brokers")
-    key_file: str = option("", "PEM: that certificate's key")
+    ca_file: str = option("", "PEM: authorities that sign the brokers' certificates; empty: the system's")
+    cert_file: str = option("", "PEM: client certificate, including its chain")
+    key_file: str = option("", "PEM: the client certificate's key")
     sasl_mechanism: str = option("SCRAM-SHA-512", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
     user: str = option("", "of SASL")
-    password_file: str = option("", "its password, alone in a file")
-    timeout_s: float = option(30.0, "seconds without an answer after which a call has failed", least=1.0, most=600.0)
+    password_file: str = option("", "file that holds only the password")
+    timeout_s: float = option(30.0, "seconds without an answer until a call fails", least=1.0, most=600.0)
     servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class MonitorSettings:
-    """``[monitor]``: how it is measured what is written (section V-A)."""
+    """The table ``[monitor]``: how to measure writes (section V-A)."""
 
     measure: str = option(
         "offsets",
-        "offsets: new records, times their mean size in the log; log_sizes: growth of the log, as the document does "
-        "it, which retention makes too small",
+        "offsets: new records, times their mean size in the log; log_sizes: growth of the log, as in the document; "
+        "retention makes it too low",
     )
     every_s: float = option(1.0, "seconds between two measurements", least=0.05, most=4.0)
-    window_s: float = option(30.0, "seconds that a measurement looks back", least=0.1, most=3_600.0)
+    window_s: float = option(30.0, "seconds that a measurement covers", least=0.1, most=3_600.0)
 
 
 @dataclass(frozen=True)
 class MemberSettings:
-    """``[member]``: its cycle (section V-B)."""
+    """The table ``[member]``: a member's cycle (section V-B)."""
 
-    batch_bytes: int = option(5_000_000, "bytes after which what was fetched is sent", least=1, most=1 << 30)
-    wait_s: float = option(1.0, "seconds after which it is sent although it is less", least=0.001, most=600.0)
-    beat_s: float = option(2.0, "seconds between two signs of life", least=0.05, most=60.0)
-    throttle_bytes_per_s: float = option(0.0, "read no more in a second; 0: all there is", least=0.0)
+    batch_bytes: int = option(5_000_000, "size of a batch to the sink, in bytes", least=1, most=1 << 30)
+    wait_s: float = option(1.0, "seconds until a smaller batch is sent as well", least=0.001, most=600.0)
+    beat_s: float = option(2.0, "seconds between two beats", least=0.05, most=60.0)
+    throttle_bytes_per_s: float = option(0.0, "most bytes to read in a second; 0: no limit", least=0.0)
     isolation: str = option(
         "read_committed",
-        "what of a transaction is read: read_committed, what was committed, when it was; read_uncommitted, all at once",
+        "records of transactions: read_committed reads them once committed; read_uncommitted reads all at once",
     )
-    start_from: str = option("earliest", "where to begin with what the group has never read: earliest or latest")
+    start_from: str = option("earliest", "where to start in a queue that the group has never read: earliest or latest")
 
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """``[sink]``: where members put what they read."""
+    """The table ``[sink]``: where members put the records."""
 
     kind: str = option("", f"{' or '.join(SINKS)}")
-    folder: str = option("", "files: of the files")
-    url: str = option("", "http: of the endpoint")
-    token_file: str = option("", "http: a bearer token, alone in a file")
-    timeout_s: float = option(30.0, "seconds after which a call has failed", least=0.1, most=600.0)
+    folder: str = option("", "files: the folder of the files")
+    url: str = option("", "http: the service's URL")
+    token_file: str = option("", "http: file that holds only a bearer token")
+    timeout_s: float = option(30.0, "seconds until a call fails", least=0.1, most=600.0)
     tables: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, topic: str) -> str:
-        """Where records of the topic go (section V-B)."""
+        """Return the table for the topic's records (section V-B)."""
         return self.tables.get(topic, topic)
 
 
 @dataclass(frozen=True)
 class ScalerSettings:
-    """``[scaler]``: who runs members."""
+    """The table ``[scaler]``: how members are run."""
 
     kind: str = option("", f"{', '.join(SCALERS)}")
-    state_folder: str = option("", "processes: of what is remembered of them; empty: beside the file")
+    state_folder: str = option("", "processes: for the records of members; empty: next to the file")
     grace_s: float = option(60.0, "processes: seconds from SIGTERM to SIGKILL", least=1.0, most=3_600.0)
-    namespace: str = option("default", "kubernetes: of the Deployment")
-    deployment: str = option("", "kubernetes: the Deployment whose replicas are set")
-    api_url: str = option("", "kubernetes: of its API; empty: as a pod or ~/.kube/config says")
-    url: str = option("", "http: where GET says who runs, and POST how many should")
-    token_file: str = option("", "http: a bearer token, alone in a file")
-    timeout_s: float = option(10.0, "seconds after which a call has failed", least=0.1, most=600.0)
+    namespace: str = option("default", "kubernetes: the Deployment's namespace")
+    deployment: str = option("", "kubernetes: the Deployment to scale")
+    api_url: str = option("", "kubernetes: the API's URL; empty: from the pod or ~/.kube/config")
+    url: str = option("", "http: GET returns the running members, POST sets the wanted number")
+    token_file: str = option("", "http: file that holds only a bearer token")
+    timeout_s: float = option(10.0, "seconds until a call fails", least=0.1, most=600.0)
     command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class WebSettings:
-    """``[web]``: the page, metrics and health."""
+    """The table ``[web]``: the page, metrics and health."""
 
     host: str = option("127.0.0.1", "address to listen on")
     port: int = option(9090, "port to listen on; 0: any free; -1: none", least=-1, most=65_535)
@@ -185,17 +185,17 @@ TABLES: Mapping[str, type[Any]] = {
 """The tables of a file by their names."""
 
 LISTS: Mapping[str, str] = {
-    "group.topics": 'what the group reads, like `["orders", "refunds"]`',
-    "kafka.servers": 'some of the cluster, like `["kafka-1:9092", "kafka-2:9092"]`',
-    "sink.tables": "topic = table, where that has another name",
-    "scaler.command": "processes: what starts a member, `--name NAME` is added; none: this program",
+    "group.topics": 'the topics to read, like `["orders", "refunds"]`',
+    "kafka.servers": 'servers in the cluster, like `["kafka-1:9092", "kafka-2:9092"]`',
+    "sink.tables": "topic = table, if the table has another name",
+    "scaler.command": "processes: command that starts a member, with `--name NAME` added; none: this program",
 }
-"""Rows that are lists or tables, and what they are for."""
+"""Rows that are lists or tables, with their descriptions."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A whole file. ``file``: its path, absolute; other paths in it are as seen from its folder."""
+    """A complete file. ``file``: its absolute path; the other paths are relative to its folder."""
 
     file: Path
     group: GroupSettings
@@ -207,30 +207,30 @@ class Settings:
     web: WebSettings
 
     def path(self, text: str) -> Path:
-        """A path of the file."""
+        """Return a path that the file names, resolved against the file's folder."""
         return self.file.parent / Path(text).expanduser()
 
     @property
     def sink_fingerprint(self) -> str:
-        """The same where records go to the same place."""
+        """Return a fingerprint of the records' destination."""
         sink = self.sink
         folder = str(self.path(sink.folder)) if sink.folder else ""
         return _digest([sink.kind, folder, sink.url, *map(str, sorted(sink.tables.items()))])
 
     @property
     def metadata_topic(self) -> str:
-        """For messages to and from members (section V-C)."""
+        """Return the topic for messages to and from members (section V-C)."""
         return self.kafka.metadata_topic or f"{self.group.name}.metadata"
 
     @property
     def speeds_topic(self) -> str:
-        """For what the monitor measures (section V-A)."""
+        """Return the topic for the monitor's measurements (section V-A)."""
         return self.kafka.speeds_topic or f"{self.group.name}.speeds"
 
     @property
     def numbers_max(self) -> int:
-        """The highest number that a member gets. Twice as many as may run: those that go, and those that are lost and
-        may come back, have theirs for a while beside new ones."""
+        """Return the highest number of a member: twice ``members_max``. Leaving members, and lost ones that may come
+        back, keep their numbers for a while, next to new members."""
         return 2 * self.group.members_max
 
 
@@ -238,13 +238,13 @@ T = TypeVar("T")
 
 
 def read(file: Path) -> Settings:
-    """The settings of a file. Raises ``SettingsError``."""
+    """Read the settings from a file. Raises ``SettingsError``."""
     try:
         with file.open("rb") as opened:
             document = tomllib.load(opened)
-    # ValueError: not TOML, or not UTF-8; RecursionError: lists in lists, a thousand deep.
+    # ValueError: not TOML, or not UTF-8; RecursionError: lists nested a thousand deep.
     except (OSError, ValueError, RecursionError) as error:
-        why = f"{error.strerror}" if isinstance(error, OSError) else f"{error}; it has to be TOML: name = value"
+        why = f"{error.strerror}" if isinstance(error, OSError) else f"{error}; it must be TOML: name = value"
         raise SettingsError(f"{file}: {why}") from None
     _known(file, "the file", document, [f"[{name}]" for name in TABLES], "[{}]")
     found = {name: _table(file, name, document.get(name, {}), table) for name, table in TABLES.items()}
@@ -264,7 +264,7 @@ def _known(file: Path, where: str, table: Mapping[str, Any], names: list[str], s
 def _table(file: Path, name: str, table: Any, kind: type[T]) -> T:
     where = f"[{name}]"
     if not isinstance(table, dict):
-        raise SettingsError(f"{file}: {name} has to be a table: {where}")
+        raise SettingsError(f"{file}: {name} must be a table: {where}")
     rows = {row.name: row for row in dataclasses.fields(kind)}  # type: ignore[arg-type]
     _known(file, where, table, list(rows))
     values: dict[str, Any] = {}
@@ -287,7 +287,7 @@ def _table(file: Path, name: str, table: Any, kind: type[T]) -> T:
 
 def _texts(file: Path, where: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-        raise SettingsError(f"{file}: {where} has to be a list of texts, none empty, not {shown(value)}")
+        raise SettingsError(f"{file}: {where} must be a list of non-empty strings, not {shown(value)}")
     if len(value) > _LISTED_MAX:
         raise SettingsError(f"{file}: {where} has {len(value):,} entries; at most {_LISTED_MAX:,}")
     return tuple(value)
@@ -295,12 +295,12 @@ def _texts(file: Path, where: str, value: Any) -> tuple[str, ...]:
 
 def _mapping(file: Path, where: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) and each for each in value.values()):
-        raise SettingsError(f"{file}: {where} has to be a table of texts, not {shown(value)}")
+        raise SettingsError(f"{file}: {where} must be a table of strings, not {shown(value)}")
     return dict(value)
 
 
 def _check(settings: Settings) -> None:
-    """What no row can say alone."""
+    """Check the rules that involve several rows."""
     group, kafka, sink, scaler = settings.group, settings.kafka, settings.sink, settings.scaler
 
     def need(is_so: bool, words: str) -> None:
@@ -308,7 +308,7 @@ def _check(settings: Settings) -> None:
             raise SettingsError(f"{settings.file}: {words}")
 
     need(bool(_NAME.fullmatch(group.name)), "[group] name is needed: letters, digits, '.', '_' and '-', at most 200")
-    need(bool(group.topics), '[group] topics is needed: what the group reads, like ["orders"]')
+    need(bool(group.topics), '[group] topics is needed: the topics to read, like ["orders"]')
     need(len(set(group.topics)) == len(group.topics), "[group] topics names one twice")
     need(group.members_max > 0, "[group] members_max is needed: most members to run")
     need(group.capacity_bytes_per_s > 0, "[group] capacity_bytes_per_s is needed: what one member can take")
@@ -316,14 +316,14 @@ def _check(settings: Settings) -> None:
         group.members_min <= group.members_max,
         f"[group] members_min is {group.members_min}, above members_max, {group.members_max}",
     )
-    need(group.algorithm in ALGORITHMS, f"[group] algorithm has to be one of {', '.join(ALGORITHMS)}")
+    need(group.algorithm in ALGORITHMS, f"[group] algorithm must be one of {', '.join(ALGORITHMS)}")
     need(bool(kafka.servers), '[kafka] servers is needed, like ["localhost:9092"]')
     own = {settings.metadata_topic, settings.speeds_topic}
-    need(len(own) == 2, "[kafka] metadata_topic and speeds_topic have to differ")
+    need(len(own) == 2, "[kafka] metadata_topic and speeds_topic must differ")
     need(not own & set(group.topics), "[group] topics has one of the group's own topics")
     need(
         kafka.security in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
-        "[kafka] security has to be plaintext, ssl, sasl_plaintext or sasl_ssl",
+        "[kafka] security must be plaintext, ssl, sasl_plaintext or sasl_ssl",
     )
     need(
         not kafka.security.startswith("sasl") or bool(kafka.user and kafka.password_file),
@@ -331,26 +331,24 @@ def _check(settings: Settings) -> None:
     )
     need(
         kafka.sasl_mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-        "[kafka] sasl_mechanism has to be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+        "[kafka] sasl_mechanism must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
     )
-    need(settings.monitor.measure in MEASURES, f"[monitor] measure has to be one of {', '.join(MEASURES)}")
-    need(settings.monitor.window_s >= settings.monitor.every_s, "[monitor] window_s has to be at least every_s")
+    need(settings.monitor.measure in MEASURES, f"[monitor] measure must be one of {', '.join(MEASURES)}")
+    need(settings.monitor.window_s >= settings.monitor.every_s, "[monitor] window_s must be at least every_s")
     need(
         settings.member.isolation in ("read_committed", "read_uncommitted"),
-        "[member] isolation has to be read_committed or read_uncommitted",
+        "[member] isolation must be read_committed or read_uncommitted",
     )
-    need(settings.member.start_from in ("earliest", "latest"), "[member] start_from has to be earliest or latest")
+    need(settings.member.start_from in ("earliest", "latest"), "[member] start_from must be earliest or latest")
     need(
         2 * settings.member.beat_s < group.lost_s,
-        f"[group] lost_s has to be more than two beats of {settings.member.beat_s:g} s",
+        f"[group] lost_s must be more than two beats of {settings.member.beat_s:g} s",
     )
     need(sink.kind in SINKS, f"[sink] kind is needed: {' or '.join(SINKS)}")
     need(sink.kind != "files" or bool(sink.folder), "[sink] folder is needed for files")
-    need(
-        sink.kind != "http" or sink.url.startswith(("http://", "https://")), "[sink] url has to be http:// or https://"
-    )
+    need(sink.kind != "http" or sink.url.startswith(("http://", "https://")), "[sink] url must be http:// or https://")
     for topic in sink.tables:
-        need(topic in group.topics, f"[sink] tables names {shown(topic)}, which is none of [group] topics")
+        need(topic in group.topics, f"[sink] tables names {shown(topic)}, which is not in [group] topics")
     need(scaler.kind in SCALERS, f"[scaler] kind is needed: {', '.join(SCALERS)}")
     need(
         scaler.kind != "kubernetes" or bool(_DNS_NAME.fullmatch(scaler.deployment)),
@@ -358,5 +356,5 @@ def _check(settings: Settings) -> None:
     )
     need(
         scaler.kind != "http" or scaler.url.startswith(("http://", "https://")),
-        "[scaler] url has to be http:// or https://",
+        "[scaler] url must be http:// or https://",
     )

@@ -1,9 +1,9 @@
-"""Messages of the group's own topics: to members and from them, and what the monitor measures.
+"""Messages in the group's own topics: to and from members, and the monitor's measurements.
 
-Owns: how a message gets into Kafka and out of it, in order and bounded in time. Must never: know what a message means.
+Owns: moving a message into and out of Kafka, in order and within a time limit. Must never: know a message's meaning.
 
-The topic for members has a partition for each (arXiv 2402.06085, section V-C): partition 0 is read by the controller,
-partition N by member N. So each reads what concerns it, and little else.
+In the topic for members each reader has a partition (arXiv 2402.06085, section V-C): the controller reads partition 0,
+and member N reads partition N. So each reads little that does not concern it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from .connecting import asking, client_options, ensure_topic, running, servers_o
 
 _log = logging.getLogger("ingeborg.autoscale")
 
-#: Messages taken at once.
+#: Most messages in one read.
 _TAKE_MAX: Final = 500
-#: Milliseconds: answers of one cycle leave together.
+#: Milliseconds to linger, so that the answers of one cycle leave together.
 _LINGER_MS: Final = 2
-#: Milliseconds that a server holds an idle fetch. A change of what is read waits behind it.
+#: Milliseconds that a server holds an idle fetch. A change of the partitions waits behind it.
 _FETCH_WAIT_MS: Final = 100
 
-#: Of the topics, where they are made here. Nobody reads what is older than a few seconds; an hour is for people. Times
-#: are the broker's: of a client whose clock is more than an hour ahead, Kafka 4 takes nothing otherwise.
+#: Settings for topics that this program creates. Programs read nothing older than a few seconds; the hour is for
+#: people. Timestamps are the broker's: otherwise Kafka 4 accepts nothing from a client whose clock is more than an hour
+#: ahead.
 METADATA_TOPIC: Final = {"retention.ms": "3600000", "segment.ms": "600000", "message.timestamp.type": "LogAppendTime"}
 SPEEDS_TOPIC: Final = METADATA_TOPIC
 
 
 class Received(NamedTuple):
-    """``offset``: its place in the partition."""
+    """A message from a topic. ``offset``: its offset in the partition."""
 
     partition: int
     offset: int
@@ -45,7 +46,7 @@ class Received(NamedTuple):
 
 
 class Outgoing:
-    """Messages into one topic. They are acknowledged by all replicas, in the order of each partition."""
+    """Sends messages to one topic. All replicas acknowledge them, in order within each partition."""
 
     def __init__(self, producer: AIOKafkaProducer, topic: str, servers: str, timeout_s: float) -> None:
         self._producer = producer
@@ -54,15 +55,14 @@ class Outgoing:
         self._timeout_s = timeout_s
 
     async def send(self, partition: int, message: Message) -> int:
-        """Returns its offset, when Kafka has it. Raises ``KafkaProblem``."""
-        async with asking(f"{self._topic} takes no message", self._servers, self._timeout_s):
+        """Send a message, and return its offset once Kafka has it. Raises ``KafkaProblem``."""
+        async with asking(f"cannot write to topic {self._topic}", self._servers, self._timeout_s):
             sent = await self._producer.send_and_wait(self._topic, encode(message), partition=partition)
         return int(sent.offset)
 
     async def put(self, messages: Sequence[tuple[int, Message]]) -> None:
-        """(partition, message): all of them, and they are under way together. Raises ``KafkaProblem``: then some are
-        there and some not."""
-        async with asking(f"{self._topic} takes no messages", self._servers, self._timeout_s):
+        """Send all (partition, message) pairs concurrently. Raises ``KafkaProblem``; some may then have arrived."""
+        async with asking(f"cannot write to topic {self._topic}", self._servers, self._timeout_s):
             waiting = [
                 await self._producer.send(self._topic, encode(message), partition=partition)
                 for partition, message in messages
@@ -71,7 +71,7 @@ class Outgoing:
 
 
 class Incoming:
-    """Messages out of one topic. What is no message is counted and passed over."""
+    """Receives messages from one topic. Invalid messages are counted and skipped."""
 
     def __init__(self, consumer: AIOKafkaConsumer, topic: str, servers: str, timeout_s: float) -> None:
         self._consumer = consumer
@@ -81,7 +81,7 @@ class Incoming:
         self.unreadable = 0
 
     async def read_from(self, places: Mapping[int, int | None]) -> None:
-        """These partitions and no others, from these offsets on; ``None``: from the end. Raises ``KafkaProblem``."""
+        """Read these partitions and no others, from these offsets; ``None``: from the end. Raises ``KafkaProblem``."""
         consumer = self._consumer
         partitions = {number: TopicPartition(self._topic, number) for number in places}
         async with asking(f"{self._topic} cannot be read", self._servers, self._timeout_s):
@@ -93,7 +93,7 @@ class Incoming:
                 consumer.seek(partition, ends[partition] if place is None else place)
 
     async def take(self, wait_s: float) -> list[Received]:
-        """What has come; an empty list if that is nothing within ``wait_s``. Raises ``KafkaProblem``."""
+        """Return new messages; an empty list if none comes within ``wait_s``. Raises ``KafkaProblem``."""
         async with asking(f"{self._topic} cannot be read", self._servers, wait_s + self._timeout_s):
             batches = await self._consumer.getmany(timeout_ms=int(wait_s * 1e3), max_records=_TAKE_MAX)
         found = []
@@ -109,8 +109,8 @@ class Incoming:
 
 @asynccontextmanager
 async def outgoing(options: Mapping[str, Any], topic: str) -> AsyncIterator[Outgoing]:
-    """Connected until the end of the block. ``options``: ``client_options``. Raises ``KafkaProblem``."""
-    # Not idempotent: a message that comes twice does no harm, and aiokafka keeps the order of a partition anyway.
+    """Connect a sender until the end of the block. ``options``: from ``client_options``. Raises ``KafkaProblem``."""
+    # Not idempotent: a duplicate message does no harm, and aiokafka keeps the order of a partition anyway.
     producer = AIOKafkaProducer(**options, acks="all", linger_ms=_LINGER_MS)
     async with running(producer, options):
         yield Outgoing(producer, topic, servers_of(options), timeout_of(options))
@@ -118,7 +118,7 @@ async def outgoing(options: Mapping[str, Any], topic: str) -> AsyncIterator[Outg
 
 @asynccontextmanager
 async def incoming(options: Mapping[str, Any], topic: str) -> AsyncIterator[Incoming]:
-    """Connected until the end of the block. ``options``: ``client_options``. Raises ``KafkaProblem``."""
+    """Connect a receiver until the end of the block. ``options``: from ``client_options``. Raises ``KafkaProblem``."""
     consumer = AIOKafkaConsumer(
         **options, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=_FETCH_WAIT_MS
     )
@@ -127,7 +127,7 @@ async def incoming(options: Mapping[str, Any], topic: str) -> AsyncIterator[Inco
 
 
 async def ensure_topics(settings: Settings) -> None:
-    """The group's own topics are there. Raises ``KafkaProblem``."""
+    """Ensure that the group's own topics exist. Raises ``KafkaProblem``."""
     options = client_options(settings, "topics")
     async with running(AIOKafkaAdminClient(**options), options) as admin:
         for topic, partitions, config in (

@@ -1,7 +1,7 @@
-"""How programs of the autoscaler reach Kafka: what aiokafka's clients are given, how they start and end, their errors.
+"""The autoscaler's connection to Kafka: options of aiokafka's clients, their start and end, their errors.
 
-Owns: the border to aiokafka, where each wait has a limit and each error becomes a ``KafkaProblem``; and that topics of
-the group's own are there. Must never: try again by itself what has failed, or show a password.
+Owns: the border to aiokafka, where each wait has a limit and each error becomes a ``KafkaProblem``; and the existence
+of the group's own topics. Must never: retry a failed call, or show a password.
 """
 
 from __future__ import annotations
@@ -25,47 +25,46 @@ from ingeborg.protocol.options import shown
 from ..settings import Settings, SettingsError
 
 _log = logging.getLogger("ingeborg.autoscale")
-# What aiokafka logs as an error it also raises, or a time-out finds it. Where no server listens any more it tries again
-# without a pause, and logs each time: hundreds of lines a second.
+# aiokafka also raises the errors that it logs, or a timeout catches them. When no server listens any more, it retries
+# without a pause and logs each time: hundreds of lines a second.
 if (_its_log := logging.getLogger("aiokafka")).level == logging.NOTSET:
     _its_log.setLevel(logging.CRITICAL)
 
-#: Seconds of each step of closing. A cluster that is gone is not waited for.
+#: Seconds for each step of closing. Closing does not wait for a cluster that is gone.
 _CLOSE_S: Final = 4.0
-#: Seconds of the look why no server can be used, and servers that are looked at.
+#: Seconds to find out why no server is usable, and servers to check.
 _LOOK_S: Final = 5.0
 _LOOK_AT: Final = 5
-#: Between two looks whether a new topic has its leaders, seconds.
+#: Seconds between two checks whether a new topic has its leaders.
 _LEADER_POLL_S: Final = 0.1
-#: Of a file with a password. Anything longer is another file.
+#: Size of a password file. Anything longer is another file.
 _PASSWORD_BYTES_MAX: Final = 10_000
 
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/,]+)(?::(?P<port>[0-9]{1,5}))?")
 
-#: Any of aiokafka's.
+#: Any aiokafka client.
 Client: TypeAlias = AIOKafkaClient | AIOKafkaAdminClient | AIOKafkaProducer | AIOKafkaConsumer
 
 
 class KafkaProblem(Exception):
-    """Kafka could not do, or say, what it was asked. The text is for the operator: what failed, at which servers, and
-    what to do. Trying again later may help."""
+    """Kafka could not carry out a request. The text is for the operator: what failed, at which servers, and what to do.
+    A later retry may help."""
 
 
-#: What aiokafka lets out. It checks what servers answer with assertions, finds no node with a KeyError or an
-#: AttributeError, and cannot read an answer with a ValueError; a version that it does not know is a
-#: NotImplementedError.
+#: Errors that aiokafka lets through. A failed check of an answer is an AssertionError, a missing node a KeyError or an
+#: AttributeError, an unreadable answer a ValueError, and an unknown version a NotImplementedError.
 FOREIGN: Final = (
     *(errors.KafkaError, OSError, TimeoutError),
     *(AssertionError, AttributeError, KeyError, NotImplementedError, ValueError),
 )
 
-#: What to do about an error, the more telling ones first.
+#: Advice for each error, the more specific ones first.
 _ADVICE: Final[tuple[tuple[tuple[type[BaseException], ...], str], ...]] = (
     (
         (ssl.SSLCertVerificationError,),
-        "its certificate is not trusted: [kafka] ca_file has to name who signed it, and servers the name that is in it",
+        "its certificate is not trusted: [kafka] ca_file must have its signer, and servers the name in it",
     ),
-    ((ssl.SSLError,), "TLS does not work there: is [kafka] security what this port speaks?"),
+    ((ssl.SSLError,), "TLS does not work there: does [kafka] security match this port?"),
     (
         (errors.SaslAuthenticationFailed, errors.AuthenticationFailedError),
         "it does not know the user with this password: check [kafka] user and password_file",
@@ -74,7 +73,7 @@ _ADVICE: Final[tuple[tuple[tuple[type[BaseException], ...], str], ...]] = (
     ((errors.IllegalSaslStateError,), "it expects no SASL: check [kafka] security"),
     ((errors.TopicAuthorizationFailedError,), "grant this user the topic, with kafka-acls.sh"),
     ((errors.GroupAuthorizationFailedError,), "grant this user READ on the group, with kafka-acls.sh"),
-    ((errors.ClusterAuthorizationFailedError,), "grant this user what it needs of the cluster, with kafka-acls.sh"),
+    ((errors.ClusterAuthorizationFailedError,), "grant this user the operation on the cluster, with kafka-acls.sh"),
     (
         (errors.InvalidTimestampError,),
         "this machine's clock is wrong, or Kafka's: set it, or give the topic message.timestamp.type=LogAppendTime",
@@ -99,7 +98,8 @@ def _rank(error: BaseException) -> int:
 
 
 def problem(error: BaseException, what: str, servers: str) -> KafkaProblem:
-    """An error of aiokafka's for the operator. ``what``: what failed, like ``the topics cannot be read``."""
+    """Turn an aiokafka error into a text for the operator. ``what``: the failure, like ``the topics cannot be
+    read``."""
     words = str(error) if isinstance(error, errors.KafkaError | OSError) else f"{type(error).__name__}: {error}"
     advice = _ADVICE[at][1] if (at := _rank(error)) < len(_ADVICE) else ""
     return KafkaProblem(f"{what}, of {servers}: " + "; ".join(filter(None, (words, advice))))
@@ -107,8 +107,8 @@ def problem(error: BaseException, what: str, servers: str) -> KafkaProblem:
 
 @asynccontextmanager
 async def asking(what: str, servers: str, timeout_s: float) -> AsyncIterator[None]:
-    """The border: the block's calls to aiokafka end within ``timeout_s`` together. Raises ``KafkaProblem``. ``what``
-    and ``servers``: for its text."""
+    """Guard calls to aiokafka: together they end within ``timeout_s`` seconds. Raises ``KafkaProblem``. ``what`` and
+    ``servers``: for its text."""
     try:
         async with asyncio.timeout(timeout_s):
             yield
@@ -120,13 +120,13 @@ async def asking(what: str, servers: str, timeout_s: float) -> AsyncIterator[Non
 
 
 def client_options(settings: Settings, part: str) -> dict[str, Any]:
-    """The keyword arguments that each of aiokafka's clients takes. ``part``: of the autoscaler, for what the servers
-    log. Reads the files that the settings name. Raises ``SettingsError``."""
+    """Return the keyword arguments for each aiokafka client. ``part``: the part of the autoscaler, for the servers'
+    logs. Reads the files that the settings name. Raises ``SettingsError``."""
     kafka = settings.kafka
     for server in kafka.servers:
         match = _SERVER.fullmatch(server)
         if match is None or int(match["port"] or 1) not in range(1, 65_536):
-            raise SettingsError(f"{settings.file}: [kafka] servers has {shown(server)}; it has to be HOST:PORT")
+            raise SettingsError(f"{settings.file}: [kafka] servers has {shown(server)}; it must be HOST:PORT")
     options: dict[str, Any] = {
         "bootstrap_servers": list(kafka.servers),
         "client_id": f"{settings.group.name}-{part}",
@@ -143,12 +143,12 @@ def client_options(settings: Settings, part: str) -> dict[str, Any]:
 
 
 def servers_of(options: Mapping[str, Any]) -> str:
-    """For texts, and for ``--bootstrap-server`` of Kafka's commands."""
+    """Return the servers for texts, and for ``--bootstrap-server`` of Kafka's commands."""
     return ",".join(options["bootstrap_servers"])
 
 
 def timeout_of(options: Mapping[str, Any]) -> float:
-    """Seconds that a call may take."""
+    """Return the time limit of a call, in seconds."""
     return float(options["request_timeout_ms"]) / 1e3
 
 
@@ -157,15 +157,15 @@ def _trust(settings: Settings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=_readable(settings, "ca_file") if kafka.ca_file else None)
     except (OSError, ValueError) as error:  # SSLError is an OSError
-        raise _wrong(settings, "ca_file", f"has to be certificates in PEM ({_reason_of(error)})") from None
+        raise _wrong(settings, "ca_file", f"must be certificates in PEM ({_reason_of(error)})") from None
     if kafka.cert_file or kafka.key_file:
         if not kafka.cert_file or not kafka.key_file:
             raise SettingsError(f"{settings.file}: [kafka] cert_file and key_file: give both, or none")
         cert, key = _readable(settings, "cert_file"), _readable(settings, "key_file")
         try:
-            context.load_cert_chain(cert, key, password="")  # an empty one: nobody is there to be asked
+            context.load_cert_chain(cert, key, password="")  # empty, so that OpenSSL never prompts
         except (OSError, ValueError) as error:
-            words = f"with key_file {key} has to be a certificate chain and its key in PEM, not encrypted"
+            words = f"with key_file {key} must be a certificate chain and its key in PEM, not encrypted"
             raise _wrong(settings, "cert_file", f"{words} ({_reason_of(error)})") from None
     return context
 
@@ -173,13 +173,13 @@ def _trust(settings: Settings) -> ssl.SSLContext:
 def _password(settings: Settings) -> str:
     data = _readable(settings, "password_file").read_bytes()
     if len(data) > _PASSWORD_BYTES_MAX:
-        raise _wrong(settings, "password_file", f"has {len(data):,} bytes: it has to hold the password alone")
+        raise _wrong(settings, "password_file", f"has {len(data):,} bytes: it must hold only the password")
     try:
         password = data.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise _wrong(settings, "password_file", "has to be text in UTF-8") from None
+        raise _wrong(settings, "password_file", "must be text in UTF-8") from None
     if not password or "\n" in password:
-        raise _wrong(settings, "password_file", "has to hold the password alone, in one line")
+        raise _wrong(settings, "password_file", "must hold only the password, in one line")
     return password
 
 
@@ -201,10 +201,9 @@ def _reason_of(error: Exception) -> str:
 
 
 async def start(client: Client, options: Mapping[str, Any]) -> None:
-    """Connect a client that was made with these options. Raises ``KafkaProblem``. Whatever it raises, the client is
-    closed then."""
+    """Connect a client with these options. Raises ``KafkaProblem``. On any exception, the client is closed."""
     begin = client.bootstrap() if isinstance(client, AIOKafkaClient) else client.start()
-    # One server after the other is tried; the last one may be the one that answers.
+    # aiokafka tries one server after the other; only the last one may answer.
     limit_s = timeout_of(options) * len(options["bootstrap_servers"])
     try:
         async with asyncio.timeout(limit_s):
@@ -212,14 +211,15 @@ async def start(client: Client, options: Mapping[str, Any]) -> None:
     except FOREIGN as error:
         await close(client)
         reason = await _reason(options) or error
-        raise problem(reason, "no connection can be made", servers_of(options)) from error
+        raise problem(reason, "cannot connect", servers_of(options)) from error
     except BaseException:
         await close(client)
         raise
 
 
 async def _reason(options: Mapping[str, Any]) -> BaseException | None:
-    """Why servers cannot be used, the most telling reason: aiokafka logs it, and raises that there is no connection."""
+    """Find out why no server is usable, and return the most specific error. aiokafka only logs it, and raises that
+    there is no connection."""
     rest = {key: value for key, value in options.items() if key != "bootstrap_servers"}
 
     async def look(host: str, port: int) -> BaseException | None:
@@ -237,10 +237,10 @@ async def _reason(options: Mapping[str, Any]) -> BaseException | None:
 
 
 async def close(client: Client) -> None:
-    """Give back what the client holds, within some seconds, whatever has become of the cluster. Raises nothing."""
-    # What they do themselves is enough with a cluster that answers. Without one, a producer waits for acknowledgements
-    # and cannot be told that none will come, and a consumer is cancelled by what it cancels, with its tasks and sockets
-    # left behind: these are ended here, by their private names, for there are no others.
+    """Close the client within some seconds, in any state of the cluster. Raises nothing."""
+    # With a responsive cluster, the clients' own close is enough. Without one, a producer waits for acknowledgements
+    # that never come, and a consumer's close is cancelled by its own tasks and leaves tasks and sockets behind. End
+    # these here by their private names, since aiokafka offers no others.
     match client:
         case AIOKafkaProducer():
             if not await _ended(client.stop()):
@@ -255,13 +255,14 @@ async def close(client: Client) -> None:
 
 
 async def _ended(closing: Coroutine[Any, Any, None]) -> bool:
-    """Whether it came to its end, in time. In a task of its own, so that no cancellation inside gets out."""
+    """Return whether the work ended in time. It runs in its own task, so that a cancellation inside does not get
+    out."""
     task = asyncio.ensure_future(closing)
     if not (await asyncio.wait([task], timeout=_CLOSE_S))[0]:
         task.cancel()
         await asyncio.wait([task], timeout=_CLOSE_S)
     if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-        _log.debug("a connection to Kafka was not closed in order: %r", error)
+        _log.debug("a connection to Kafka did not close cleanly: %r", error)
         return False
     return task.done() and not task.cancelled()
 
@@ -271,7 +272,7 @@ C = TypeVar("C", bound=Client)
 
 @asynccontextmanager
 async def running(client: C, options: Mapping[str, Any]) -> AsyncIterator[C]:
-    """Connected until the end of the block, and closed then. Raises ``KafkaProblem``."""
+    """Connect the client for the block, and close it at the end. Raises ``KafkaProblem``."""
     await start(client, options)
     try:
         yield client
@@ -292,19 +293,19 @@ async def ensure_topic(
     servers: str,
     timeout_s: float,
 ) -> None:
-    """A topic of the group's own is there, with at least so many partitions, and each has a leader.
+    """Ensure that one of the group's own topics exists with at least this many partitions, and that each has a leader.
 
-    ``replication`` -1: as the cluster does by default. ``config``: for a topic that is made here; one that is there
-    stays as it is, but for partitions that it lacks. To add some is safe: nothing in these topics is placed by a key.
-    ``servers``: for texts. Raises ``KafkaProblem``, within some ``timeout_s``.
+    ``replication`` -1: the cluster's default. ``config``: for a new topic; an existing one only gets missing
+    partitions. To add partitions is safe: no key places messages in these topics. ``servers``: for texts. Raises
+    ``KafkaProblem``, after a small multiple of ``timeout_s`` at most.
     """
     await _make(admin, name, partitions, replication, config, servers, timeout_s)
     is_asked = False
-    state = "it is not there"
+    state = "it does not exist"
     try:
         async with asyncio.timeout(timeout_s):
             while True:
-                async with asking(f"topic {name} cannot be looked at", servers, timeout_s):
+                async with asking(f"cannot inspect topic {name}", servers, timeout_s):
                     [found] = await admin.describe_topics([name])
                 leaders = {row["partition"]: row["leader"] for row in found["partitions"]}
                 if not found["error_code"] and len(leaders) >= partitions:
@@ -331,10 +332,11 @@ async def _make(
     servers: str,
     timeout_s: float,
 ) -> None:
-    """First this, and only then a look at it: where servers make topics on demand, a look would make one, unlike it."""
-    # aiokafka wants either a count of replicas, or their places; no places at all have the cluster decide.
+    """Create the topic. This comes before any inspection: if servers create topics on demand, an inspection would
+    create one with other settings."""
+    # aiokafka needs either a replica count or an assignment; with an empty assignment the cluster decides.
     places: dict[int, list[int]] | None = {} if replication == -1 else None
-    what = f"topic {name} cannot be made"
+    what = f"cannot create topic {name}"
     async with asking(what, servers, timeout_s):
         answer = await admin.create_topics(
             [NewTopic(name, partitions, replication, places, dict(config))], timeout_ms=int(timeout_s * 1e3)
@@ -352,12 +354,12 @@ async def _make(
         async with asking(what, servers, timeout_s):
             if name in await admin.list_topics():
                 return
-        raise KafkaProblem(f"{what}, of {servers}: grant this user CREATE on it, or make it: {command}")
+        raise KafkaProblem(f"{what}, of {servers}: grant this user CREATE on it, or create it: {command}")
     if error is errors.InvalidReplicationFactorError:
         raise KafkaProblem(
             f"{what}, of {servers}: [kafka] replication is {replication}; are there fewer brokers? ({_said(text)})"
         )
-    raise KafkaProblem(f"{what}, of {servers}: {error.__name__} ({_said(text)}); or make it: {command}")
+    raise KafkaProblem(f"{what}, of {servers}: {error.__name__} ({_said(text)}); or create it: {command}")
 
 
 async def _add(admin: AIOKafkaAdminClient, name: str, partitions: int, servers: str, timeout_s: float) -> None:
@@ -368,10 +370,10 @@ async def _add(admin: AIOKafkaAdminClient, name: str, partitions: int, servers: 
         return  # another process was faster
     except FOREIGN as error:
         raise KafkaProblem(
-            f"topic {name} has too few partitions, and gets no more ({error or type(error).__name__}); add them: "
+            f"topic {name} has too few partitions, and cannot get more ({error or type(error).__name__}); add them: "
             f"kafka-topics.sh --bootstrap-server {servers} --alter --topic {name} --partitions {partitions}"
         ) from error
 
 
 def _said(text: Sequence[str | None]) -> str:
-    return next(filter(None, text), None) or "no reason was given"
+    return next(filter(None, text), None) or "without a reason"

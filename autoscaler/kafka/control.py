@@ -1,4 +1,4 @@
-"""The controller as a program: what comes in from Kafka and the scaler, and what goes out to them.
+"""The controller as a program: passes messages between the controller, Kafka and the scaler.
 
 Owns: the tasks, and the order in which messages leave. Must never: decide anything.
 """
@@ -20,13 +20,13 @@ from .connecting import KafkaProblem
 
 _log = logging.getLogger("ingeborg.autoscale")
 
-#: Seconds between two looks at what time asks for.
+#: Seconds between two ticks.
 _TICK_S: Final = 0.5
-#: Seconds between two questions to the scaler.
+#: Seconds between two requests for the scaler's list.
 _ASK_S: Final = 2.0
-#: Notes for the journal: many for each decision, which is told by itself.
+#: Notes for the journal only: each decision causes many, and has its own note.
 _QUIET: Final = frozenset({"given", "scaled"})
-#: Messages sent at once.
+#: Messages sent together.
 _SEND_MAX: Final = 1_000
 
 
@@ -35,7 +35,7 @@ class Resigned(Exception):
 
 
 class Control:
-    """``on_note``: told of each note, with the time. Time is that of ``clock``, seconds."""
+    """Runs a controller. ``on_note``: called with each note and its time. Times are in seconds, from ``clock``."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Control:
         self._trouble = ""
 
     async def run(self) -> None:
-        """Until it is cancelled. Raises ``Resigned``; ``KafkaProblem`` if it cannot begin."""
+        """Run until cancelled. Raises ``Resigned``, or ``KafkaProblem`` if it cannot begin."""
         place = await self._orders.send(0, Reign(self._name, 0))
         await self._inbox.read_from({0: place + 1})
         await self._speeds.read_from({0: None})
@@ -75,7 +75,7 @@ class Control:
                 tasks.create_task(work())
 
     def _act(self, began_s: float) -> None:
-        """``began_s``: when what has led to it came in."""
+        """Carry out the controller's effects. ``began_s``: time of the event that caused them."""
         effects = self._controller.take()
         for effect in effects:
             if isinstance(effect, Note) and effect.event == "decided":
@@ -136,8 +136,8 @@ class Control:
             self._act(now_s)
 
     async def _send(self) -> None:
-        """In their order. What cannot be sent is not sent later: the controller gives its orders again, as things are
-        then."""
+        """Send messages in order. A failed message is not repeated: the controller gives new orders for the state at
+        that time."""
         while True:
             await self._has_orders.wait()
             self._has_orders.clear()
@@ -150,7 +150,7 @@ class Control:
                     self._waiting.clear()
 
     async def _ask(self) -> None:
-        """One call at a time: an order, or else the question who runs."""
+        """Call the scaler, one call at a time: with an order if one waits, else for its list of members."""
         while True:
             try:
                 order, self._order = self._order, None
@@ -160,7 +160,7 @@ class Control:
                     took_s = self._clock() - began_s
                 running = await self._scaler.running()
                 if order is not None and running is not None:
-                    self._carry_out(Note("scaled", f"the scaler was told: {order.count} members", seconds=took_s))
+                    self._carry_out(Note("scaled", f"ordered {order.count} members from the scaler", seconds=took_s))
             except ScalerError as error:
                 now_s = self._clock()
                 self._controller.scaler_failed(now_s, str(error))

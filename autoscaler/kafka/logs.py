@@ -1,12 +1,12 @@
-"""What the monitor reads of a cluster: which partitions there are, their offsets, their sizes, how far a group is.
+"""The monitor's queries to a cluster: its partitions, their offsets, their sizes, and a group's position.
 
-Owns: the requests, and what is read of their answers. Must never: change anything in the cluster, or compute a speed.
+Owns: the requests, and parsing their answers. Must never: change anything in the cluster, or compute a speed.
 
-Each call ends within the time limit. It asks each broker once, for all of the partitions that it leads. A partition
-that has no leader at the moment, or whose leader has just changed, is missing in the answer: nothing is known of it.
+Each call ends within the time limit. It asks each broker once, for all partitions that the broker leads. A partition
+without a leader, or with a leader that has just changed, is missing in the answer: its values are unknown.
 
-aiokafka cannot ask for the sizes of logs. The request is made here, of its building blocks, in version 1, which Kafka
-2.0 to 4 know. A broker that refuses to say answers this version with no directory at all.
+aiokafka has no request for log sizes. This module builds one from aiokafka's parts, in version 1, which Kafka 2.0 to 4
+know. A broker that denies the request answers this version without any directory.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Int64, Schema,
 from ..model import Queue
 from .connecting import KafkaProblem, asking
 
-#: Between two questions to a coordinator that is just beginning, seconds.
+#: Seconds between two requests to a coordinator that is starting.
 _COORDINATOR_POLL_S: Final = 0.1
-#: The replica that asks: none.
+#: The id of the requesting replica: none.
 _NO_REPLICA: Final = -1
 _READ_UNCOMMITTED: Final = 0
 
-#: Of one partition: it has just been deleted, or its leader has just changed, or its disk has failed. What is asked
-#: next time, with leaders as they are then, has an answer.
+#: Errors of one partition: it was just deleted, its leader has just changed, or its disk has failed. The next request,
+#: with the leaders at that time, gets an answer.
 _PASSING: Final = frozenset(
     error.errno
     for error in (
@@ -44,7 +44,7 @@ _PASSING: Final = frozenset(
         errors.KafkaStorageError,
     )
 )
-#: A group's coordinator is another one now, or will be: it is looked for again.
+#: The group's coordinator has changed, or is about to: look it up again.
 MOVING: Final = (
     errors.GroupLoadInProgressError,
     errors.GroupCoordinatorNotAvailableError,
@@ -56,7 +56,7 @@ MOVING: Final = (
 
 
 class DescribeLogDirsResponse_v1(Response):  # type: ignore[misc]  # aiokafka has no types
-    """A row for each directory of the broker, in it one for each replica."""
+    """One row for each directory of the broker, with one row for each replica inside."""
 
     API_KEY = 35
     API_VERSION = 1
@@ -83,7 +83,7 @@ class DescribeLogDirsResponse_v1(Response):  # type: ignore[misc]  # aiokafka ha
 
 
 class DescribeLogDirsRequest_v1(RequestStruct):  # type: ignore[misc]
-    """Of these partitions."""
+    """Asks about these partitions."""
 
     API_KEY = 35
     API_VERSION = 1
@@ -92,7 +92,7 @@ class DescribeLogDirsRequest_v1(RequestStruct):  # type: ignore[misc]
 
 
 class DescribeLogDirsRequest(Request[DescribeLogDirsRequest_v1]):  # type: ignore[misc]
-    """``topics``: their names, and the partitions of each."""
+    """A request for log sizes. ``topics``: their names, and the partitions of each."""
 
     API_KEY = 35
 
@@ -105,7 +105,7 @@ class DescribeLogDirsRequest(Request[DescribeLogDirsRequest_v1]):  # type: ignor
 
 
 class Logs:
-    """``client``: connected. ``servers``, ``user``: for texts; a user that has no name is ``""``."""
+    """Queries a cluster. ``client``: connected. ``servers``, ``user``: for texts; ``""`` is the anonymous user."""
 
     def __init__(self, client: AIOKafkaClient, servers: str, timeout_s: float, user: str = "") -> None:
         self._client = client
@@ -116,11 +116,11 @@ class Logs:
         self._coordinators: dict[str, int] = {}
 
     async def partitions(self, topics: Collection[str]) -> dict[str, int | None]:
-        """How many each topic has; ``None``: there is no such topic. Other calls ask those that lead partitions at this
-        moment, so this comes first. Raises ``KafkaProblem``."""
+        """Return the number of partitions of each topic; ``None`` for a topic that does not exist. Call this first: it
+        also updates the leaders, which the other calls ask. Raises ``KafkaProblem``."""
         client = self._client
-        async with asking("the topics cannot be read", self._servers, self._timeout_s):
-            # A server may be set to make a topic that somebody asks for.
+        async with asking("cannot read the topics", self._servers, self._timeout_s):
+            # A server may be configured to create requested topics.
             request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
             answer = await client.send(client.get_random_node(), request)
             found: dict[str, int | None] = {}
@@ -131,7 +131,7 @@ class Logs:
                     found[topic] = None
                     continue
                 if error is errors.TopicAuthorizationFailedError:
-                    raise self._not_granted(f"topic {topic} cannot be read", "DESCRIBE", f"--topic {topic}")
+                    raise self._not_granted(f"cannot read topic {topic}", "DESCRIBE", f"--topic {topic}")
                 if error is not errors.NoError:
                     raise error(topic)
                 found[topic] = len(rows)
@@ -149,11 +149,12 @@ class Logs:
         return None if broker is None else (broker.host, broker.port)
 
     async def begin_offsets(self, queues: Iterable[Queue]) -> dict[Queue, int]:
-        """Offset of the first record that is there, or would be. Raises ``KafkaProblem``."""
+        """Return the offset of each partition's first record, or of the next one if it is empty. Raises
+        ``KafkaProblem``."""
         return await self._offsets(queues, OffsetResetStrategy.EARLIEST)
 
     async def end_offsets(self, queues: Iterable[Queue]) -> dict[Queue, int]:
-        """Offset behind the last record that all replicas have. Raises ``KafkaProblem``."""
+        """Return the offset after the last record that all replicas have. Raises ``KafkaProblem``."""
         return await self._offsets(queues, OffsetResetStrategy.LATEST)
 
     async def _offsets(self, queues: Iterable[Queue], moment: int) -> dict[Queue, int]:
@@ -166,7 +167,7 @@ class Logs:
             for node, topics in self._by_leader(queues).items()
         }
         found = {}
-        what = "the offsets of partitions cannot be read"
+        what = "cannot read the offsets of partitions"
         async with asking(what, self._servers, self._timeout_s):
             for answer in await self._ask(requests):
                 for topic, rows in answer.topics:
@@ -180,11 +181,11 @@ class Logs:
         return found
 
     async def log_sizes(self, queues: Iterable[Queue]) -> dict[Queue, int]:
-        """Bytes of each partition's log, as its leader has it. Raises ``KafkaProblem``, also where the user may not ask
-        for it."""
+        """Return the bytes of each partition's log on its leader. Raises ``KafkaProblem``, also if the user has no
+        permission."""
         requests = {node: DescribeLogDirsRequest(topics) for node, topics in self._by_leader(queues).items()}
         found: dict[Queue, int] = {}
-        what = "the sizes of logs cannot be read"
+        what = "cannot read the sizes of logs"
         async with asking(what, self._servers, self._timeout_s):
             for answer in await self._ask(requests):
                 sizes = sizes_in(answer)
@@ -194,21 +195,20 @@ class Logs:
         return found
 
     async def committed(self, group: str, queues: Collection[Queue]) -> dict[Queue, int]:
-        """Where the group goes on, by the queue; those of which Kafka has no offset are missing. Raises
-        ``KafkaProblem``."""
+        """Return the group's committed offset by queue; queues without one are missing. Raises ``KafkaProblem``."""
         if not queues:
             return {}
-        what = f"the offsets of group {group} cannot be read"
+        what = f"cannot read the offsets of group {group}"
         async with asking(what, self._servers, self._timeout_s):
             while True:
                 try:
                     return await self._committed(group, queues)
-                except MOVING:  # the first who asks a new cluster has its topic of offsets made
+                except MOVING:  # the first request to a new cluster creates its offsets topic
                     self._coordinators.pop(group, None)
                     await asyncio.sleep(_COORDINATOR_POLL_S)
                 except errors.GroupAuthorizationFailedError:
                     raise self._not_granted(what, "READ", f"--group {group}") from None
-                except BaseException:  # one that does not answer is not asked again
+                except BaseException:  # do not use a silent coordinator again
                     self._coordinators.pop(group, None)
                     raise
 
@@ -229,7 +229,7 @@ class Logs:
         return found
 
     async def _ask(self, requests: Mapping[int, Request]) -> list[Any]:
-        """Each of these brokers, at the same time."""
+        """Ask all these brokers concurrently."""
         return await asyncio.gather(*(self._client.send(node, request) for node, request in requests.items()))
 
     def _by_leader(self, queues: Iterable[Queue]) -> dict[int, list[tuple[str, list[int]]]]:
@@ -242,14 +242,14 @@ class Logs:
     def _not_granted(self, what: str, operation: str, resource: str) -> KafkaProblem:
         user = f"User:{self._user or 'NAME'}"
         return KafkaProblem(
-            f"{what}, of {self._servers}: this user may not. Grant {operation}: kafka-acls.sh --bootstrap-server "
-            f"{self._servers} --add --allow-principal {user} --operation {operation.title()} {resource}"
+            f"{what}, of {self._servers}: this user lacks permission. Grant {operation}: kafka-acls.sh "
+            f"--bootstrap-server {self._servers} --add --allow-principal {user} --operation {operation.title()} {resource}"
         )
 
 
 def sizes_in(answer: DescribeLogDirsResponse_v1) -> dict[Queue, int] | None:
-    """Bytes of each replica that a broker told of; ``None``: it does not tell this user. A replica on its way to
-    another directory is there twice; the copy is passed over. So are directories that have failed."""
+    """Return the bytes of each replica in a broker's answer; ``None`` if the broker denies this user the request. A
+    replica on its way to another directory appears twice; the copy is skipped. So are failed directories."""
     found: dict[Queue, int] = {}
     for code, _, topics in answer.results:
         if code == errors.ClusterAuthorizationFailedError.errno:

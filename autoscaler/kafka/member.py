@@ -1,14 +1,15 @@
-"""A member of a group: fetch, send to the sink, do what the controller says, and again (arXiv 2402.06085, section V-B).
+"""A member of a group: fetches, sends to the sink, and follows orders, in a cycle (arXiv 2402.06085, section V-B).
 
-Owns: the cycle, and in which order things happen in it. Must never: own a partition that it was not told to, or say
-that it has let go of one while a call to the sink is under way for it.
+Owns: the cycle, and the order of its steps. Must never: own a partition without an order, or report one as released
+while a call to the sink is under way for it.
 
-**Where it goes on.** The sink knows how far a partition has come, if it knows offsets; else Kafka's committed offset of
-the group does. What was read and is not in the sink is thrown away when a partition is let go, for the next owner reads
-it again.
+**Position.** A sink that knows offsets tells the position in a partition; otherwise the group's committed offset in
+Kafka does. When a member releases a partition, it drops records that are not in the sink; the next owner reads them
+again.
 
-**A cycle** is over when ``batch_bytes`` have come, or ``wait_s`` are over. All partitions are sent at once, each in its
-order. A partition that the sink does not take is not read further until it does; the others go on.
+**A cycle** ends when ``batch_bytes`` have come, or after ``wait_s``. The member sends all partitions concurrently, each
+in its order. If the sink rejects a partition's batch, the member stops reading that partition until the sink accepts
+it; the others go on.
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ from .reading import Reader
 
 _log = logging.getLogger("ingeborg.autoscale")
 
-#: Seconds between two tries of what has failed: doubled each time, up to the second.
+#: Seconds between two attempts after a failure: doubled each time, up to the second value.
 _AGAIN_S: Final = 0.5
 _AGAIN_S_MAX: Final = 30.0
-#: A member's rates are means of about so many seconds.
+#: A member's rates are means over about this many seconds.
 _RATE_S: Final = 10.0
-#: Without a controller for so long somebody should know.
+#: Seconds without a controller before the log says so.
 _ALONE_S: Final = 60.0
-#: Orders, and the end, are looked for so often while a batch is not full: ``wait_s`` may be minutes.
+#: Seconds between two checks for orders and the end while a batch is not full: ``wait_s`` can be minutes.
 _LOOK_S: Final = 0.25
-#: Kafka forgets the place of a partition a week after it was committed last, by default: all are committed so often.
+#: Seconds between two commits of all partitions: by default, Kafka forgets an offset a week after its last commit.
 _COMMIT_ALL_S: Final = 3_600.0
-_DENIED: Final = "this user may not read the topic: grant READ, with kafka-acls.sh"
-#: Partitions that are opened at the same time.
+_DENIED: Final = "this user lacks permission to read the topic: grant READ, with kafka-acls.sh"
+#: Partitions opened concurrently.
 _OPEN_AT_ONCE: Final = 16
 
 
 class Trouble:
-    """Something that fails again and again: when to try again, and whether it has been said."""
+    """A repeated failure: the time of the next attempt, and whether it was reported."""
 
     def __init__(self) -> None:
         self.words = ""
@@ -55,7 +56,7 @@ class Trouble:
         self._pause_s = _AGAIN_S
 
     def again(self, now_s: float, words: str) -> bool:
-        """It has failed. True: it has to be said."""
+        """Count a failure. Return True if it must be reported."""
         is_new = words != self.words
         self.words, self.at_s = words, now_s + self._pause_s
         self._pause_s = min(2 * self._pause_s, _AGAIN_S_MAX)
@@ -63,7 +64,7 @@ class Trouble:
 
 
 class Member:
-    """``name``: of the member. Time is that of ``clock``, seconds."""
+    """Runs a member. ``name``: the member's name. Times are in seconds, from ``clock``."""
 
     def __init__(
         self,
@@ -85,9 +86,9 @@ class Member:
         self._answers = answers
         self._clock = clock
         self._number = 0
-        #: Heard, and not carried out.
+        #: Orders received and not carried out.
         self._told: list[Received] = []
-        #: Read, and not in the sink.
+        #: Records read and not in the sink.
         self._unsent: dict[Queue, list[Record]] = {}
         self._troubles: dict[Queue, Trouble] = {}
         self._rates_at_s = clock()
@@ -95,12 +96,12 @@ class Member:
         self._heard_s = clock()
         self._is_alone = False
         self._may_read_at_s = 0.0
-        #: Not committed yet, and who does that.
+        #: Offsets not committed yet, and the task that commits.
         self._places: dict[Queue, int] = {}
         self._committing: asyncio.Task[None] | None = None
-        #: Of which the sink did not know the place.
+        #: Queues whose position the sink did not know.
         self._by_kafka: set[Queue] = set()
-        #: Topics that this user may not read, and when that is tried again.
+        #: Topics without permission to read, and the time of the next attempt.
         self._denied: dict[str, float] = {}
         self._committed_all_s = clock()
         self._is_ending = False
@@ -109,17 +110,17 @@ class Member:
         self.skipped = 0
 
     def end(self) -> None:
-        """What was read goes to the sink, and nothing more is read."""
+        """Stop reading, and send the records already read to the sink."""
         self._is_ending = True
 
     async def run(self) -> None:
-        """Until ``end``. Raises ``KafkaProblem``, if Kafka cannot be reached for longer than its time limit."""
+        """Run until ``end``. Raises ``KafkaProblem`` if Kafka is unreachable for longer than its time limit."""
         await self._orders.read_from({0: None})
         beating = asyncio.create_task(self._beat())
         try:
             while not self._is_ending:
                 if beating.done():
-                    beating.result()  # nobody would know of this member any more
+                    beating.result()  # without beats nobody would know this member
                 await self._cycle()
             beating.cancel()
             await self._last()
@@ -142,7 +143,7 @@ class Member:
         self._read_on()
 
     async def _fetch(self) -> dict[Queue, list[Record]]:
-        """Phase 1: until enough has come, or the time is over, or there are orders."""
+        """Run phase 1: fetch until the batch is full, the time is over, or orders have come."""
         settings = self._settings.member
         fetched: dict[Queue, list[Record]] = {}
         amount, until_s = 0, self._clock() + settings.wait_s
@@ -174,7 +175,7 @@ class Member:
             self._may_read_at_s = max(self._may_read_at_s, self._clock()) + size / most
 
     async def _send(self) -> None:
-        """Phases 2 and 3: what was read, to the sink."""
+        """Run phases 2 and 3: send the fetched records to the sink."""
         now_s = self._clock()
         due = [
             queue
@@ -198,15 +199,15 @@ class Member:
             await self._commit(places)
 
     async def _commit(self, places: dict[Queue, int]) -> None:
-        """Nobody waits for it: where the sink knows offsets it is for those who look, and else a crash may have some
-        records read again."""
+        """Commit offsets in the background. If the sink knows offsets, the commit only informs observers; else a crash
+        may cause some records to be read again."""
         try:
             await self._progress.commit(places)
         except KafkaProblem as error:
             _log.warning("%s", error)
 
     async def _append(self, queue: Queue) -> int | None:
-        """The offset behind it, if the sink has it."""
+        """Send a batch, and return the offset after it if the sink has it."""
         records, holding = self._unsent[queue], self._core.held.get(queue)
         if holding is None or not holding.is_open:
             del self._unsent[queue]
@@ -225,7 +226,7 @@ class Member:
         return holding.next
 
     async def _listen(self) -> None:
-        """Phase 4: what the controller says. Orders of one cycle are carried out together."""
+        """Run phase 4: carry out the controller's orders, all orders of a cycle together."""
         while received := self._told or await self._orders.take(0.0):
             self._told = []
             self._heard_s = self._clock()
@@ -238,13 +239,13 @@ class Member:
                 self._number = self._core.number
                 await self._orders.read_from({self._number: None} if self._number else {0: None})
         if self._core.closing & self._by_kafka:
-            await self._commit_all()  # the next owner goes on from there
+            await self._commit_all()  # the next owner continues there
         for queue in self._core.closing:
             self._forget(queue)
         self._core.closed()
 
     def _begin_again(self) -> None:
-        """With partitions that are not where they were: they are opened once more, and the others are read on."""
+        """Reopen partitions whose position no longer exists, and keep reading the others."""
         for queue in self._reader.out_of_range:
             holding = self._core.held.get(queue)
             if holding is not None and holding.is_open:
@@ -254,7 +255,7 @@ class Member:
         now_s = self._clock()
         for topic in self._reader.denied:
             if topic not in self._denied:
-                _log.warning("topic %s is not read: %s", topic, _DENIED)
+                _log.warning("cannot read topic %s: %s", topic, _DENIED)
             self._denied[topic] = now_s + _AGAIN_S_MAX
         self._reader.denied.clear()
         for queue, holding in self._core.held.items():
@@ -294,7 +295,7 @@ class Member:
         if next is None:
             next = self._reader.start_of(extent)
             if self._settings.member.start_from == "latest":
-                # Or the next owner would begin at an end that is later, and what lies between would not be read.
+                # Otherwise the next owner would begin at a later end, and skip the records in between.
                 try:
                     await self._progress.commit({queue: next})
                 except KafkaProblem as error:
@@ -304,19 +305,19 @@ class Member:
             self._failed(
                 queue,
                 holding,
-                f"the sink has it up to offset {next:,}, which is beyond its end: was the topic made anew? Then give "
-                "it another table, or move what the sink has",
+                f"the sink has it up to offset {next:,}, which is beyond its end: was the topic recreated? Then give "
+                "it another table, or move the sink's records",
             )
             return
         if next < extent.first:
             self.skipped += extent.first - next
-            _log.error("%s: offsets %d to %d are gone by retention, unread", queue, next, extent.first - 1)
+            _log.error("%s: retention deleted offsets %d to %d before they were read", queue, next, extent.first - 1)
             next = extent.first
         self._works(queue, holding)
         self._core.opened(queue, holding.epoch, next)
 
     def _read_on(self) -> None:
-        """Which partitions to read, from where: those that the sink takes."""
+        """Return the partitions to read and their offsets: those that the sink accepts."""
         places = {}
         for queue, holding in self._core.held.items():
             if holding.is_open and queue not in self._troubles and holding.problem != _DENIED:
@@ -324,16 +325,16 @@ class Member:
                 places[queue] = records[-1].offset + 1 if records else holding.next
         self._reader.read(places)
 
-    # What goes wrong
+    # Failures
 
     def _refused(self, queue: Queue, error: RefusedError) -> None:
-        _log.warning("%s: let go of it", error)
+        _log.warning("%s: released it", error)
         self._core.refused(queue, error.epoch)
         self._forget(queue)
 
     def _failed(self, queue: Queue, holding: Holding, words: str) -> None:
         if self._troubles.setdefault(queue, Trouble()).again(self._clock(), words):
-            _log.warning("%s is not read: %s", queue, words)
+            _log.warning("cannot read %s: %s", queue, words)
         holding.problem = words
 
     def _works(self, queue: Queue, holding: Holding) -> None:
@@ -348,19 +349,19 @@ class Member:
         self._places.pop(queue, None)
         self._by_kafka.discard(queue)
 
-    # What is said
+    # Reports
 
     async def _beat(self) -> None:
-        """Signs of life do not wait for a cycle, which may be a long one."""
+        """Send beats independently of the cycle, which may be long."""
         beat_s = self._settings.member.beat_s
         while True:
             self._measure()
-            if self._core.number and self._core.number == self._number:  # else it does not listen there yet
+            if self._core.number and self._core.number == self._number:  # else the member does not listen there yet
                 self._core.beat()
             now_s = self._clock()
             is_alone = now_s - self._heard_s > _ALONE_S
             if is_alone and not self._is_alone:
-                _log.warning("no word of a controller for %d s; what is owned is read on", _ALONE_S)
+                _log.warning("no message from a controller for %d s; this member keeps reading its queues", _ALONE_S)
             self._is_alone = is_alone
             try:
                 await self._say()
@@ -387,12 +388,13 @@ class Member:
             await self._answers.put([(0, message) for message in messages])
 
     async def _last(self) -> None:
-        """What was read goes to the sink once more; what it does not take, the next owner reads again."""
+        """Send the records already read to the sink once more. The next owner reads again what the sink does not
+        accept."""
         await self._send()
         await self._commit_all()
         left = {queue: len(records) for queue, records in self._unsent.items() if records}
         if left:
-            _log.warning("the sink has not taken %d records; their next owner reads them again", sum(left.values()))
+            _log.warning("the sink has not accepted %d records; their next owner reads them again", sum(left.values()))
         await self._answers.put([(0, self._core.bye())])
 
     def _place(self, queue: Queue, holding: Holding) -> Place:

@@ -1,13 +1,12 @@
-"""The monitor: what is written into the group's topics, measured again and again, and sent (arXiv 2402.06085, V-A).
+"""The monitor: repeatedly measures the writes into the group's topics, and sends the results (arXiv 2402.06085, V-A).
 
-Owns: when it is measured, and what becomes of a measurement that fails. Must never: send a figure that was not
-measured.
+Owns: the times of measurements, and the handling of failed ones. Must never: send a figure that was not measured.
 
-Of a partition that has no leader nothing can be read, and nothing can be written into it: it counts as it was before.
-A measurement that fails otherwise is not sent. Then all connections are made anew, and the next speeds are means over
-the time without measurements.
+A partition without a leader can neither be read nor written: its last reading counts. A measurement that fails for
+another reason is not sent. The monitor then reconnects, and the next speeds are means over the time without
+measurements.
 
-``run`` sends each measurement into the group's topic of speeds. A controller in the same process may call ``measure``
+``run`` sends each measurement to the group's speeds topic. A controller in the same process may call ``measure``
 instead.
 """
 
@@ -42,23 +41,23 @@ from .logs import Logs
 
 _log = logging.getLogger("ingeborg.autoscale")
 
-#: Flows of one message: a controller reads one in some milliseconds.
+#: Flows in one message: a controller reads one in some milliseconds.
 FLOWS_MAX: Final = 5_000
 #: Bytes of a flow in JSON without the topic's name: two numbers of up to 24 characters, one of up to 10, punctuation.
 _FLOW_BYTES: Final = 70
-#: Bytes of a message without flows and missing topics, at most.
+#: Most bytes of a message without flows and missing topics.
 _HEAD_BYTES: Final = 1_000
-#: Between two tries while nothing can be measured, seconds.
+#: Seconds between two attempts while measurements fail.
 _AGAIN_S_MAX: Final = 30.0
 
-#: Of the topic of speeds: an hour. Kafka deletes whole segments only, and by default writes into one for a week. Times
-#: are the broker's: of a monitor whose clock is more than an hour ahead, Kafka 4 takes nothing otherwise.
+#: Settings of the speeds topic: an hour. Kafka deletes only whole segments, and by default writes into one for a week.
+#: Timestamps are the broker's: otherwise Kafka 4 accepts nothing from a monitor whose clock is more than an hour ahead.
 SPEEDS_TOPIC: Final = {"retention.ms": "3600000", "segment.ms": "600000", "message.timestamp.type": "LogAppendTime"}
 
 
 class Monitor:
-    """``clock``: monotonic, seconds. ``problem``: why nothing is measured at the moment, or ``""``. Raises
-    ``SettingsError``, when it is made, where a file that the settings name cannot be used."""
+    """Runs the monitor. ``clock``: monotonic, seconds. ``problem``: why measurements fail at the moment, or ``""``. The
+    constructor raises ``SettingsError`` if a file that the settings name is unusable."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         client_options(settings, "monitor")
@@ -79,11 +78,11 @@ class Monitor:
 
     @property
     def shrunk(self) -> int:
-        """So often a queue was found shorter than before: its topic was made anew, or retention has cut its log."""
+        """Times a queue was shorter than before: its topic was recreated, or retention has cut its log."""
         return self._meter.shrunk
 
     async def run(self) -> None:
-        """Measure and send until it is cancelled. All is closed then."""
+        """Measure and send until cancelled, then close all connections."""
         every_s = self._settings.monitor.every_s
         pause_s = every_s
         try:
@@ -104,9 +103,9 @@ class Monitor:
             await self.close()
 
     async def measure(self) -> tuple[Speeds, ...]:
-        """One measurement, in its parts; none the first time, for one measurement makes no speed. Connects, if need be,
-        and anew after a problem. Raises ``KafkaProblem``; ``SettingsError``, where a file that was read at the start
-        cannot be used any more."""
+        """Return one measurement in its parts; empty the first time, because a speed needs two readings. Connect if
+        needed, and reconnect after a problem. Raises ``KafkaProblem``, or ``SettingsError`` if a file from the start
+        has become unusable."""
         logs = self._logs or await self._connect()
         try:
             counts = await logs.partitions(self._settings.group.topics)
@@ -136,7 +135,7 @@ class Monitor:
         return tuple(in_parts(self._name, self._serial, self._settings.monitor.window_s, flows, missing, topics))
 
     async def close(self) -> None:
-        """Give back all connections. The next measurement makes new ones."""
+        """Close all connections. The next measurement opens new ones."""
         client, producer = self._client, self._producer
         self._client = self._logs = self._producer = None
         if producer is not None:
@@ -153,12 +152,12 @@ class Monitor:
         return self._logs
 
     async def _send(self, parts: Sequence[Speeds]) -> None:
-        """All parts are under way together, in their order."""
+        """Send all parts concurrently, in order."""
         if not parts:
             return
         producer = self._producer or await self._open()
         topic, kafka = self._settings.speeds_topic, self._settings.kafka
-        async with asking(f"topic {topic} takes no measurement", ",".join(kafka.servers), kafka.timeout_s):
+        async with asking(f"cannot write to topic {topic}", ",".join(kafka.servers), kafka.timeout_s):
             await asyncio.gather(*[await producer.send(topic, encode(part), partition=0) for part in parts])
 
     async def _open(self) -> AIOKafkaProducer:
@@ -176,20 +175,20 @@ class Monitor:
 
     def _failed(self, words: str) -> None:
         if not self.problem:
-            _log.warning("nothing is measured: %s", words)
+            _log.warning("cannot measure: %s", words)
         self.problem = words
 
     def _works(self) -> None:
         if self.problem:
-            _log.info("it is measured again")
+            _log.info("measurements work again")
         self.problem = ""
 
 
 def in_parts(
     monitor: str, serial: int, window_s: float, flows: Sequence[Flow], missing: Sequence[str], topics: str = ""
 ) -> Iterator[Speeds]:
-    """A measurement as messages that Kafka takes: each of at most ``FLOWS_MAX`` flows and ``MESSAGE_BYTES_MAX`` bytes.
-    ``missing`` is in each of them. There is always one."""
+    """Split a measurement into messages that Kafka accepts: each with at most ``FLOWS_MAX`` flows and
+    ``MESSAGE_BYTES_MAX`` bytes. Each message has ``missing``. The result has at least one message."""
     room = MESSAGE_BYTES_MAX - _HEAD_BYTES - sum(len(topic) + 3 for topic in missing)
     cuts, size = [0], 0
     for at, flow in enumerate(flows):

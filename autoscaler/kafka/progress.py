@@ -1,10 +1,10 @@
-"""How far the group is in each partition, as Kafka knows it: for sinks that know no offsets, and for whoever looks.
+"""The group's position in each partition, stored in Kafka: for sinks without offsets, and for observers.
 
-Owns: the group's committed offsets. Must never: join the group as Kafka understands it; the controller shares out.
+Owns: the group's committed offsets. Must never: join the group in Kafka's sense; the controller assigns partitions.
 
-aiokafka commits for a consumer that has a group only, and such a consumer ends with an assertion if its partitions
-change while it looks for the group's coordinator. So those that read have no group, and what is committed goes out from
-here, as from one that is no member of a generation: Kafka takes it as long as no consumer subscribes with this group.
+aiokafka commits only for a consumer with a group. Such a consumer fails with an assertion if its partitions change
+while it looks up the group's coordinator. So the reading consumers have no group, and this module commits without
+membership in a generation. Kafka accepts this as long as no consumer subscribes with this group.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..model import Queue
 from .connecting import KafkaProblem, asking
 from .logs import MOVING, Logs
 
-#: Between two tries while the group's coordinator begins or moves, seconds.
+#: Seconds between two attempts while the group's coordinator starts or moves.
 _AGAIN_S: Final = 0.1
-#: Of one that is in no generation.
+#: Marks a commit outside any generation.
 _NO_GENERATION: Final = -1
 _NO_MEMBER: Final = ""
 
 
 class Progress:
-    """``client``: connected. ``servers``: for texts; ``timeout_s``: of each call."""
+    """Reads and commits offsets. ``client``: connected. ``servers``: for texts; ``timeout_s``: limit of each call."""
 
     def __init__(self, client: AIOKafkaClient, group: str, servers: str, timeout_s: float) -> None:
         self._client = client
@@ -40,12 +40,12 @@ class Progress:
         self._coordinator: int | None = None
 
     async def committed(self, queue: Queue) -> int | None:
-        """Where the group goes on; ``None``: it has never been there. Raises ``KafkaProblem``."""
+        """Return the group's committed offset; ``None`` if it has none. Raises ``KafkaProblem``."""
         return (await self._logs.committed(self._group, [queue])).get(queue)
 
     async def commit(self, places: Mapping[Queue, int]) -> None:
-        """The group goes on there. Raises ``KafkaProblem``: then some may be kept and some not."""
-        what = f"the offsets of group {self._group} cannot be committed"
+        """Commit offsets for the group. Raises ``KafkaProblem``; some may then be committed."""
+        what = f"cannot commit the offsets of group {self._group}"
         async with asking(what, self._servers, self._timeout_s):
             while True:
                 try:
@@ -55,10 +55,10 @@ class Progress:
                     await asyncio.sleep(_AGAIN_S)
                 except errors.UnknownMemberIdError:
                     raise KafkaProblem(
-                        f"{what}, of {self._servers}: a consumer has subscribed with this group. End it, or give it "
-                        "another group: this one's partitions are shared out here"
+                        f"{what}, of {self._servers}: a consumer has subscribed with this group. Stop it, or give it "
+                        "another group: the autoscaler assigns this group's partitions"
                     ) from None
-                except BaseException:  # one that does not answer is not asked again
+                except BaseException:  # do not use a silent coordinator again
                     self._coordinator = None
                     raise
 

@@ -1,6 +1,6 @@
-"""The records of the partitions that a member owns: fetched, and the place kept in each.
+"""Fetches records from a member's partitions, and tracks the position in each.
 
-Owns: the consumer, which partitions it reads, and from where. Must never: know whose they are, or keep a record.
+Owns: the consumer, its partitions and their positions. Must never: know a partition's owner, or keep a record.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ..settings import MemberSettings
 from ..sinks.base import Record
 from .connecting import asking
 
-#: Records taken at once: some milliseconds of the loop.
+#: Records in one read: some milliseconds of the event loop.
 _TAKE_MAX = 2_000
 
 
 def consumer_of(options: Mapping[str, Any], member: MemberSettings) -> AIOKafkaConsumer:
-    """As a ``Reader`` wants it, not started. ``options``: ``client_options``.
+    """Create a consumer for a ``Reader``, without starting it. ``options``: from ``client_options``.
 
-    What has been fetched of a partition is read before what is fetched of another one later. So a member that is held
-    to a speed fetches a tenth of a second's reading of each.
+    aiokafka returns records in the order of their fetches, also across partitions. So a throttled member fetches a
+    tenth of a second's reading from each partition.
     """
     portion = max(member.batch_bytes // 4, 1 << 20)
     if member.throttle_bytes_per_s:
@@ -42,15 +42,15 @@ def consumer_of(options: Mapping[str, Any], member: MemberSettings) -> AIOKafkaC
 
 
 class Extent(NamedTuple):
-    """Offsets of a partition: of the first record that is there, and behind the last one."""
+    """Offsets of a partition: of the first existing record, and after the last one."""
 
     first: int
     behind: int
 
 
 class Reader:
-    """``consumer``: one that has no group (``progress`` says why). ``latest``: what the group has never read is read
-    from its end on, not from its beginning."""
+    """Reads partitions. ``consumer``: one without a group (``progress`` says why). ``latest``: start new queues at
+    their end, not at their beginning."""
 
     def __init__(self, consumer: AIOKafkaConsumer, latest: bool, servers: str, timeout_s: float) -> None:
         self._consumer = consumer
@@ -58,26 +58,26 @@ class Reader:
         self._servers = servers
         self._timeout_s = timeout_s
         self._places: dict[Queue, int] = {}
-        #: Whose place is not there any more, or not yet: retention was faster, or the topic was made anew. Whoever
-        #: looks, clears it.
+        #: Partitions whose position does not exist: retention was faster, or the topic was recreated. The reader of
+        #: this set clears it.
         self.out_of_range: set[Queue] = set()
-        #: Topics that this user may not read. Whoever looks, clears it.
+        #: Topics without permission to read. The reader of this set clears it.
         self.denied: set[str] = set()
 
     async def extent(self, queue: Queue) -> Extent:
-        """What there is. Raises ``KafkaProblem``."""
+        """Return the extent of a partition. Raises ``KafkaProblem``."""
         partition = TopicPartition(*queue)
-        async with asking(f"the offsets of {queue} cannot be read", self._servers, self._timeout_s):
+        async with asking(f"cannot read the offsets of {queue}", self._servers, self._timeout_s):
             first = await self._consumer.beginning_offsets([partition])
             behind = await self._consumer.end_offsets([partition])
         return Extent(first[partition], behind[partition])
 
     def start_of(self, extent: Extent) -> int:
-        """Where to begin with what has never been read."""
+        """Return the offset to start from in a new queue."""
         return extent.behind if self._latest else extent.first
 
     def read(self, places: Mapping[Queue, int]) -> None:
-        """These and no others, from these offsets on."""
+        """Read these partitions and no others, from these offsets."""
         if places.keys() != self._places.keys():
             self._consumer.assign([TopicPartition(*queue) for queue in places])
             changed: Iterable[Queue] = places
@@ -88,12 +88,12 @@ class Reader:
         self._places = dict(places)
 
     async def take(self, wait_s: float) -> dict[Queue, list[Record]]:
-        """What has come; nothing if that is nothing within ``wait_s``. Raises ``KafkaProblem``."""
+        """Return new records; none if none comes within ``wait_s``. Raises ``KafkaProblem``."""
         if not self._places:
             await asyncio.sleep(wait_s)
             return {}
         batches: Mapping[TopicPartition, Sequence[ConsumerRecord[bytes | None, bytes | None]]] = {}
-        async with asking("nothing can be read", self._servers, wait_s + self._timeout_s):
+        async with asking("cannot read records", self._servers, wait_s + self._timeout_s):
             try:
                 batches = await self._consumer.getmany(timeout_ms=int(wait_s * 1e3), max_records=_TAKE_MAX)
             except OffsetOutOfRangeError as error:
@@ -111,5 +111,5 @@ class Reader:
 
 
 def _record(found: ConsumerRecord[bytes | None, bytes | None]) -> Record:
-    # Records of before Kafka 0.10 have no time.
+    # Records from before Kafka 0.10 have no timestamp.
     return Record(found.offset, -1 if found.timestamp is None else found.timestamp, found.key, found.value)

@@ -1,7 +1,7 @@
-"""One request over HTTP, for the scalers whose members are run by somebody who is asked that way.
+"""One HTTP request, for scalers that control their members through an HTTP service.
 
-Owns: the limits of time and size of a request, and how what went wrong is told. Must never: know what is asked; ask
-twice; follow a redirect, which could carry a token elsewhere.
+Owns: a request's limits on time and size, and the wording of its failures. Must never: know the meaning of a request;
+retry; follow a redirect, which could carry a token elsewhere.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ import orjson
 
 from .base import ScalerError
 
-#: Of an answer. A page of Kubernetes' list, 250 pods of 20 KB, is 5 MB.
+#: Size of an answer. A page of Kubernetes' list, 250 pods of 20 KB, is 5 MB.
 ANSWER_BYTES_MAX = 32 << 20
-#: Of an answer, in an error.
+#: Part of an answer that an error shows.
 EXCERPT_CHARS_MAX = 200
 
 
 class Answer(NamedTuple):
-    """``asked``: the method and the URL, for errors."""
+    """A server's answer. ``asked``: the method and the URL, for errors."""
 
     asked: str
     status: int
     body: bytes
 
     def json(self) -> Any:
-        """The body's value. Raises ``ScalerError``: it is no JSON."""
+        """Return the body's JSON value. Raises ``ScalerError`` if it is not JSON."""
         try:
             return orjson.loads(self.body)
         except orjson.JSONDecodeError:
-            raise self.error("the answer is no JSON") from None
+            raise self.error("the answer is not JSON") from None
 
     def error(self, why: str = "") -> ScalerError:
-        """That this answer will not do: what was asked, the status, ``why``, and how the body begins."""
+        """Return an error for this answer: the request, the status, ``why``, and the start of the body."""
         excerpt = " ".join(self.body[: 4 * EXCERPT_CHARS_MAX].decode(errors="replace").split())[:EXCERPT_CHARS_MAX]
         return ScalerError(": ".join(part for part in (self.asked, f"status {self.status}", why, excerpt) if part))
 
 
 class Asking:
-    """Requests to one server. ``timeout_s``: of each, connecting and reading included. ``tls``: whom to trust and what
-    to show over https; ``None``: the system's authorities, and nothing."""
+    """Sends requests to one server. ``timeout_s``: limit of each request, including connecting and reading. ``tls``:
+    trusted authorities and client certificate for https; ``None``: the system's authorities, and no certificate."""
 
     def __init__(self, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
         self._timeout_s = timeout_s
@@ -52,16 +52,16 @@ class Asking:
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, method: str, url: str, headers: Mapping[str, str], body: Any = None) -> Answer:
-        """The answer, whatever its status. ``body``: sent as JSON; ``None``: no body. Raises ``ScalerError``: there is
-        no answer in time, or a larger one than ``ANSWER_BYTES_MAX``."""
+        """Send a request, and return the answer with any status. ``body``: sent as JSON; ``None``: no body. Raises
+        ``ScalerError`` if no answer comes in time, or one larger than ``ANSWER_BYTES_MAX``."""
         asked = f"{method} {_shown(url)}"
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                # A connection for each request: the other side may close a kept one while a request is on its way,
-                # and an order is not sent twice.
+                # Each request has its own connection: the server may close a reused one while a request is under way,
+                # and an order must not be sent twice.
                 connector=aiohttp.TCPConnector(force_close=True, ssl=self._tls or True),
                 timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-                # What is not compressed cannot become larger than what was counted.
+                # An uncompressed answer cannot become larger than the counted bytes.
                 headers={"Accept-Encoding": "identity", "Accept": "application/json", "User-Agent": "ingeborg"},
                 auto_decompress=False,
             )
@@ -74,7 +74,7 @@ class Asking:
                 return Answer(asked, response.status, await self._read(asked, response))
         except TimeoutError:
             raise ScalerError(f"{asked}: no answer within {self._timeout_s:g} s") from None
-        # ValueError: a URL or a header that cannot be sent.
+        # ValueError: a URL or header that cannot be sent.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ScalerError(f"{asked}: {error or type(error).__name__}") from error
 
@@ -89,16 +89,16 @@ class Asking:
         return b"".join(parts)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End the requests that are under way."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
 
 def _shown(url: str) -> str:
-    """Without what may be secret: user, password and query."""
+    """Return the URL without user, password and query, which may be secret."""
     try:
         split = urlsplit(url)
     except ValueError:
-        return "a URL that is none"
+        return "an invalid URL"
     return split._replace(netloc=split.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -1,8 +1,8 @@
-"""What the autoscaler asks of a scaler: who runs, and how many should.
+"""The interface of a scaler: reports the running members, and takes the wanted number.
 
 Owns: the contract, and its errors. Must never: know an implementation.
 
-``tests/autoscaler/scalers/contract.py`` holds every scaler to this that can tell who runs.
+``tests/autoscaler/scalers/contract.py`` tests every scaler that can list its members.
 """
 
 from __future__ import annotations
@@ -13,33 +13,32 @@ from typing import Protocol
 
 
 class ScalerError(Exception):
-    """The scaler could not do, or say, what it was asked. The text is for the operator: what failed, and what to do.
-    The controller asks again."""
+    """The scaler could not carry out an order or answer a question. The text is for the operator: what failed, and what
+    to do. The controller asks again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """``names``: of the members that the scaler runs, started or about to start, in no order; ``None``: it knows their
-    number and not their names. ``count``: of them. A member that has been told to end is no longer one of them, even
-    while it still runs: another may be started for it."""
+    """The members that the scaler runs, started or about to start. ``names``: in no order; ``None``: the scaler knows
+    only their number. ``count``: their number. A member that was ordered to end no longer counts, even while it still
+    runs: the scaler may start another for it."""
 
     count: int
     names: frozenset[str] | None
 
 
 class Scaler(Protocol):
-    """Runs members. A member's name is the one that it says in its ``hello``."""
+    """Runs members. A member's name is the one in its ``hello``."""
 
     async def running(self) -> Running | None:
-        """Who runs now; ``None``: this scaler never knows, and those that beat are all there is to go by. Raises
-        ``ScalerError``."""
+        """Return the running members. ``None``: this scaler never knows, and the controller relies on members' beats
+        alone. Raises ``ScalerError``."""
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
-        """Have so many members run. ``leaving``: those that have nothing left to do, so these are to end where fewer
-        are wanted, the first of them first. No other member is ever told to end: where ``leaving`` has too few, more
-        than ``count`` go on. Names in it that the scaler does not know change nothing. Returns when the order is given,
-        which is before it has been carried out. The same order may come again, and then changes nothing. Raises
-        ``ScalerError``; then a part of the order may have been given."""
+        """Order ``count`` members to run. ``leaving``: members with no work left; if too many run, the scaler ends
+        these, in their order. It never ends any other member: if ``leaving`` has too few, more than ``count`` keep
+        running. The scaler ignores unknown names. The call returns once the order is given, before it is carried out.
+        Repeating an order changes nothing. Raises ``ScalerError``; part of the order may then have been given."""
 
     async def close(self) -> None:
-        """Give back what is held here. Members go on."""
+        """Release all resources. Members keep running."""

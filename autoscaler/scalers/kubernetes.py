@@ -1,21 +1,21 @@
-"""Members as the pods of a Deployment of Kubernetes.
+"""Members as the pods of a Kubernetes Deployment.
 
-Owns: the four requests, and how far replicas may fall. Must never: delete a pod; lower replicas by more than there are
-pods that may go.
+Owns: the four requests, and the lower limit of replicas. Must never: delete a pod; lower replicas by more than the
+number of pods that may go.
 
-A member's name is its pod's. Kubernetes picks the pods that go when replicas fall, and takes those first whose
-annotation ``controller.kubernetes.io/pod-deletion-cost`` is lowest. So that is set on the members that are leaving, and
-taken away from those that are not any more. Three things could make it pick another one nevertheless:
+A member has its pod's name. When replicas fall, Kubernetes picks the pods to remove, and first takes those with the
+lowest annotation ``controller.kubernetes.io/pod-deletion-cost``. So the scaler sets it on leaving members, and removes
+it from members that no longer leave. In three cases Kubernetes could still pick another pod:
 
-* Pods that are not ready go before ready ones, whatever they cost. A pod that has not started has no work. But members
-  must have no readiness probe, which could call one with work not ready.
-* Kubernetes may hear of the new number before it hears of the cost. So replicas fall only once the cost has been there
-  for ``settle_s``.
-* It may not have carried out the last order yet. Then a pod would be counted for two orders, so replicas never fall
-  below the pods that are there without those that may go. And whoever leaves no more may still be the one that goes, so
-  costs are taken away only once there are no more pods than replicas. Such a pod ends as any does, by SIGTERM.
+* Pods that are not ready go before ready ones, at any cost. A pod that has not started has no work. But members must
+  have no readiness probe: it could report a working member as not ready.
+* Kubernetes may see the new number before the cost. So the scaler lowers replicas only after the cost has been set for
+  ``settle_s``.
+* Kubernetes may not have carried out the last order yet. Then a pod would count for two orders, so replicas never fall
+  below the number of present pods that must stay. And a member that no longer leaves could still be removed, so the
+  scaler removes costs only once there are no more pods than replicas. Such a pod ends as any does, by SIGTERM.
 
-The number is written together with the version of the Deployment that was read. Kubernetes refuses it if somebody has
+The scaler writes the number together with the Deployment's version that it read. Kubernetes refuses it if somebody has
 changed the Deployment since.
 """
 
@@ -35,26 +35,26 @@ from .base import Running, ScalerError
 from .kubernetes_access import Access
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
-#: Of a member that is leaving; without the annotation it is 0. Only this value is ever taken away.
+#: Cost of a leaving member; without the annotation it is 0. The scaler removes only this value.
 LEAVING_COST = "-1000"
 
-#: What tells Kubernetes' controllers of a change takes some ten milliseconds, on a busy control plane hundreds.
+#: Kubernetes' controllers see a change after some ten milliseconds, on a busy control plane after hundreds.
 SETTLE_S = 1.0
 
-#: Once to set costs, and again each time that somebody changes the Deployment meanwhile: its own controllers do, for
-#: some seconds after each change.
+#: Attempts: one to set costs, and one more each time that somebody changes the Deployment meanwhile. Its own
+#: controllers do so for some seconds after each change.
 ATTEMPTS = 8
 #: Pause before another attempt after a conflict, in seconds.
 CONFLICT_PAUSE_S = 0.05
 
-#: Pods in one answer, and in all of them: ten times as many as a group may have members.
+#: Pods in one answer, and in all answers: ten times the limit of members in a group.
 PAGE_PODS, PODS_MAX = 250, 10_000
 
 _MERGE = "application/merge-patch+json"
 
 
 class _Rule(NamedTuple):
-    """Of RBAC: what a request needs. deploy/kubernetes/autoscaler.yaml has all of them."""
+    """The RBAC rule that a request needs. deploy/kubernetes/autoscaler.yaml has all rules."""
 
     api_group: str
     resource: str
@@ -80,8 +80,8 @@ class _Deployment(NamedTuple):
 
 
 class KubernetesScaler:
-    """``namespace``, ``deployment``: of the members. ``timeout_s``: of each request. ``settle_s``: see above.
-    ``clock``, ``sleep``: in seconds."""
+    """Scales a Deployment. ``namespace``, ``deployment``: where the members run. ``timeout_s``: limit of each request.
+    ``settle_s``: see above. ``clock``, ``sleep``: in seconds."""
 
     def __init__(
         self,
@@ -101,18 +101,18 @@ class KubernetesScaler:
         self._settle_s = settle_s
         self._clock = clock
         self._sleep = sleep
-        # When a cost was set last, by this scaler: the start of the next takes longer than settle_s.
+        # When this scaler last set a cost. Another scaler's start takes longer than settle_s.
         self._marked_s = -math.inf
         self._deployment_path = f"/apis/apps/v1/namespaces/{quote(namespace)}/deployments/{quote(deployment)}"
         self._pods_path = f"/api/v1/namespaces/{quote(namespace)}/pods"
 
     async def running(self) -> Running:
-        """The Deployment's pods that are neither over nor told to end. Raises ``ScalerError``."""
+        """Return the Deployment's pods, except those that have ended or are ending. Raises ``ScalerError``."""
         pods = await self._pods(await self._deployment())
         return Running(len(pods), frozenset(pods))
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
-        """Set costs, and then replicas. Raises ``ScalerError``."""
+        """Set costs, then replicas. Raises ``ScalerError``."""
         assert count >= 0
         for attempt in range(ATTEMPTS):
             deployment = await self._deployment()
@@ -126,7 +126,7 @@ class KubernetesScaler:
                 wait_s = self._marked_s + self._settle_s - self._clock()
                 if replicas < deployment.replicas and wait_s > 0:
                     await self._sleep(wait_s)
-                    continue  # to see whether those that may go are still there
+                    continue  # check whether the pods that may go still exist
                 await self._set_replicas(deployment, replicas)
                 return
             except _StatusError as error:
@@ -136,7 +136,7 @@ class KubernetesScaler:
                     raise
                 await self._sleep(CONFLICT_PAUSE_S)
         raise ScalerError(
-            f"Deployment {self._name} changes all the time: nothing has been lowered yet; asked again later"
+            f"Deployment {self._name} changes all the time: replicas are not lowered yet; asked again later"
         )
 
     async def close(self) -> None:
@@ -151,13 +151,14 @@ class KubernetesScaler:
             version = found["metadata"]["resourceVersion"]
             selector = label_selector(found["spec"]["selector"])
         except (KeyError, TypeError, AttributeError, ValueError):
-            raise answer.error("this is no Deployment: is that the URL of Kubernetes' API?") from None
+            raise answer.error("this is not a Deployment: does the URL point to the Kubernetes API?") from None
         if not selector:
-            raise answer.error("its selector is empty, so its pods cannot be told from others")
+            raise answer.error("its selector is empty, so it does not identify the Deployment's pods")
         return _Deployment(replicas, selector, version)
 
     async def _pods(self, deployment: _Deployment) -> dict[str, str | None]:
-        """The cost of each pod that is there to stay, by its name. Those that were evicted remain as ``Failed``."""
+        """Return the cost of each pod that is not ending, by its name. Evicted pods remain as ``Failed`` and do not
+        count."""
         pods: dict[str, str | None] = {}
         query = {"labelSelector": deployment.selector, "limit": str(PAGE_PODS)}
         for _ in range(PODS_MAX // PAGE_PODS):
@@ -171,16 +172,17 @@ class KubernetesScaler:
                         pods[metadata["name"]] = (metadata.get("annotations") or {}).get(COST)
                 more = found["metadata"].get("continue")
             except (KeyError, TypeError, AttributeError):
-                raise answer.error("this is no list of pods: is that the URL of Kubernetes' API?") from None
+                raise answer.error("this is not a list of pods: does the URL point to the Kubernetes API?") from None
             if not more:
                 return pods
             query["continue"] = more
         raise ScalerError(
-            f"the selector of Deployment {self._name} finds more than {PODS_MAX:,} pods, which are not all its own"
+            f"the selector of Deployment {self._name} matches more than {PODS_MAX:,} pods: they cannot all be its own"
         )
 
     async def _set_costs(self, pods: Mapping[str, str | None], going: frozenset[str], is_settled: bool) -> None:
-        """On all that may go, and on no other. ``is_settled``: all orders have been carried out."""
+        """Set the cost on all pods that may go, and on no other. ``is_settled``: Kubernetes has carried out all
+        orders."""
         for name, cost in pods.items():
             if name in going and cost != LEAVING_COST:
                 self._marked_s = self._clock()
@@ -206,22 +208,22 @@ class KubernetesScaler:
         return answer
 
     def _told(self, answer: Answer, rule: _Rule) -> str:
-        """What the operator has to know. The API explains itself in an object ``Status``."""
+        """Return an error text for the operator. The API explains failures in an object ``Status``."""
         try:
             status = orjson.loads(answer.body)
             said = status["message"] if status["kind"] == "Status" else ""
         except (orjson.JSONDecodeError, KeyError, TypeError):
             said = ""
         if not said:
-            return f"{answer.error()}; is {self._access.server} the URL of Kubernetes' API?"
+            return f"{answer.error()}; is {self._access.server} the URL of the Kubernetes API?"
         match answer.status:
             case 401:
-                return f"Kubernetes does not take the token or certificate that was shown ({answer.asked}): {said}"
+                return f"Kubernetes rejects the autoscaler's token or certificate ({answer.asked}): {said}"
             case 403:
                 return (
                     f"the Role of the autoscaler in namespace {self._namespace} lacks a rule: "
                     f'apiGroups: ["{rule.api_group}"], resources: ["{rule.resource}"], verbs: ["{rule.verb}"]; '
-                    f"deploy/kubernetes/autoscaler.yaml has all that are needed. Kubernetes says: {said}"
+                    f"deploy/kubernetes/autoscaler.yaml has all rules. Kubernetes says: {said}"
                 )
             case 404 if rule.resource.startswith("deployments"):
                 return (
@@ -229,20 +231,20 @@ class KubernetesScaler:
                     f"namespace. Kubernetes says: {said}"
                 )
             case 409:
-                return f"others change Deployment {self._name} all the time. Kubernetes says: {said}"
+                return f"something else keeps changing Deployment {self._name}. Kubernetes says: {said}"
         return str(answer.error(said))
 
 
 def wanted(count: int, replicas: int, pods: int, going: int) -> int:
-    """How many replicas to set, where ``count`` are wanted, ``replicas`` are set, and ``pods`` are there to stay, of
-    which ``going`` may go."""
+    """Return the replicas to set. ``count``: wanted members; ``replicas``: the current setting; ``pods``: present pods
+    that are not ending; ``going``: those among them that may go."""
     if count >= replicas:
         return count
     return min(replicas, max(count, replicas - going, pods - going))
 
 
 def label_selector(selector: Mapping[str, Any]) -> str:
-    """An object ``LabelSelector`` as a query has it."""
+    """Return a ``LabelSelector`` object in the form of a query."""
     terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     for each in selector.get("matchExpressions") or ():
         key, values = each["key"], ",".join(each.get("values") or ())

@@ -1,12 +1,12 @@
-"""Where Kubernetes' API is, and as whom to ask it: as a pod, by a kubeconfig, or at a URL that asks for nothing.
+"""Access to the Kubernetes API: from a pod, with a kubeconfig, or at a URL without authentication.
 
-Owns: the reading of a service account's files and of a kubeconfig. Must never: run a program of a kubeconfig's; keep a
-token, which is renewed in its file.
+Owns: reading a service account's files and a kubeconfig. Must never: run a program that a kubeconfig names; cache a
+token, because its file is renewed.
 
-Of a kubeconfig this knows what reaches a cluster by itself: the current context, a server with its authority, and a
-token, a token's file, or a client certificate. Whatever else says how to get in is refused, above all ``exec``, by
-which clouds have a program run. Passing over it would be to get in as somebody else, or not at all. ``kubectl proxy``
-knows all of it.
+This module supports the parts of a kubeconfig that reach a cluster without other programs: the current context, a
+server with its authority, and a token, a token file, or a client certificate. It refuses all other ways to
+authenticate, above all ``exec``, with which clouds run a program. To ignore them would mean to authenticate as somebody
+else, or to fail. ``kubectl proxy`` supports them all.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from urllib.parse import urlsplit
 from ..settings import SettingsError
 from .base import ScalerError
 
-#: What every pod with a service account has.
+#: The folder in every pod with a service account.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-#: A kubeconfig of hundreds of clusters, certificates included.
+#: Fits a kubeconfig of hundreds of clusters, including certificates.
 _KUBECONFIG_BYTES_MAX = 4 << 20
-#: A token with many claims has some KB.
+#: A token with many claims takes some KB.
 _TOKEN_BYTES_MAX = 64 << 10
 
 _PROXY = "run `kubectl proxy`, and set [scaler] api_url to where it listens: http://127.0.0.1:8001"
@@ -41,9 +41,9 @@ _USER_KEYS = {
 
 
 class Access(NamedTuple):
-    """``server``: the API's URL, without a slash at its end. ``tls``: whom to trust and what to show over https;
-    ``None``: the system's authorities, and nothing. ``token``: a function that reads what is to be shown now, or gives
-    ``None``; raises ``ScalerError``."""
+    """How to reach the API. ``server``: its URL, without a trailing slash. ``tls``: trusted authorities and client
+    certificate for https; ``None``: the system's authorities, and no certificate. ``token``: a function that reads the
+    current token, or returns ``None``; raises ``ScalerError``."""
 
     server: str
     tls: ssl.SSLContext | None
@@ -51,15 +51,15 @@ class Access(NamedTuple):
 
 
 def find(api_url: str, environment: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> Access:
-    """The access that ``api_url`` names; where it is empty, a pod's own; outside of a pod, that of the kubeconfig.
-    Raises ``SettingsError``: there is none, or it takes more than this module knows."""
+    """Return the access that ``api_url`` names. If it is empty, return the pod's own; outside a pod, that of the
+    kubeconfig. Raises ``SettingsError`` if there is none, or if it needs features that this module lacks."""
     if api_url:
         return Access(api_url.rstrip("/"), None, lambda: None)
     if host := environment.get("KUBERNETES_SERVICE_HOST"):
         return _of_pod(host, environment.get("KUBERNETES_SERVICE_PORT", "443"), service_account)
     files = [each for each in environment.get("KUBECONFIG", "").split(os.pathsep) if each]
     if len(files) > 1:
-        raise SettingsError(f"KUBECONFIG names {len(files)} files, and only one is read here: {_PROXY}")
+        raise SettingsError(f"KUBECONFIG names {len(files)} files, but the autoscaler reads only one: {_PROXY}")
     return _of_kubeconfig(Path(files[0]) if files else Path(environment.get("HOME", "~")).expanduser() / ".kube/config")
 
 
@@ -89,17 +89,17 @@ def _of_kubeconfig(file: Path) -> Access:
         if unknown := sorted(str(key) for key, value in found.items() if value and key not in known):
             raise SettingsError(
                 f"{file}: the {kind} of context {name} has {', '.join(unknown)}, "
-                f"which this program does not do: {_PROXY}"
+                f"which the autoscaler does not support: {_PROXY}"
             )
     server = str(cluster.get("server") or "").rstrip("/")
     is_secret = bool(user)
     if urlsplit(server).scheme != "https" and (is_secret or urlsplit(server).scheme != "http"):
-        raise SettingsError(f"{file}: the server of context {name} has to be https://, not {server!r}")
+        raise SettingsError(f"{file}: the server of context {name} must be https://, not {server!r}")
     return Access(server, _tls(file, cluster, user), _token(file, user))
 
 
 def _document(file: Path) -> dict[str, Any]:
-    from ruamel.yaml import YAML  # of an extra; pods, and those with api_url, do without
+    from ruamel.yaml import YAML  # from an extra; not needed in pods or with api_url
     from ruamel.yaml.error import YAMLError
 
     try:
@@ -107,22 +107,22 @@ def _document(file: Path) -> dict[str, Any]:
             data = opened.read(_KUBECONFIG_BYTES_MAX + 1)
     except OSError as error:
         raise SettingsError(
-            "there is no way to Kubernetes: this is no pod (no KUBERNETES_SERVICE_HOST), [scaler] api_url is empty, "
+            "no way to reach Kubernetes: this is not a pod (no KUBERNETES_SERVICE_HOST), [scaler] api_url is empty, "
             f"and {file}: {error.strerror}"
         ) from None
     if len(data) > _KUBECONFIG_BYTES_MAX:
-        raise SettingsError(f"{file} has more than {_KUBECONFIG_BYTES_MAX:,} bytes: it is no kubeconfig")
+        raise SettingsError(f"{file} has more than {_KUBECONFIG_BYTES_MAX:,} bytes: it is not a kubeconfig")
     try:
         document = YAML(typ="safe", pure=True).load(data)
     except (YAMLError, ValueError, RecursionError) as error:
-        raise SettingsError(f"{file} is no YAML: {' '.join(str(error).split())[:200]}") from None
+        raise SettingsError(f"{file} is not YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(document, dict):
-        raise SettingsError(f"{file} is no kubeconfig: it has to be a table")
+        raise SettingsError(f"{file} is not a kubeconfig: it must be a table")
     return document
 
 
 def _named(file: Path, document: Mapping[str, Any], kind: str, name: Any) -> dict[str, Any]:
-    """The first entry of this name, as kubectl has it."""
+    """Return the first entry of this name, as kubectl does."""
     entries = document.get(f"{kind}s")
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(kind), dict):
@@ -135,29 +135,30 @@ def _tls(file: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl
     authority = _pem(file, cluster, "certificate-authority")
     certificate, key = _pem(file, user, "client-certificate"), _pem(file, user, "client-key")
     if (certificate is None) != (key is None):
-        raise SettingsError(f"{file}: a client-certificate needs its client-key, and the other way round")
+        raise SettingsError(f"{file}: give both client-certificate and client-key, or neither")
     try:
         tls = ssl.create_default_context(cadata=None if authority is None else authority.decode("ascii"))
         if certificate is not None and key is not None:
-            # OpenSSL takes these from a file only. This one is for its owner alone, and gone when they have been read.
+            # OpenSSL reads these only from a file. This file is readable by its owner alone, and is deleted after the
+            # read.
             with tempfile.NamedTemporaryFile(suffix=".pem") as both:
                 both.write(certificate + b"\n" + key)
                 both.flush()
-                tls.load_cert_chain(both.name, password=lambda: "")  # never asked for on a terminal
+                tls.load_cert_chain(both.name, password=lambda: "")  # so OpenSSL never prompts on a terminal
     except (ssl.SSLError, ValueError) as error:
-        raise SettingsError(f"{file}: its certificates or its key cannot be used: {error}") from None
+        raise SettingsError(f"{file}: its certificates or key cannot be used: {error}") from None
     except OSError as error:
-        raise SettingsError(f"{file}: its certificate cannot be put into a temporary file: {error.strerror}") from None
+        raise SettingsError(f"{file}: cannot write its certificate to a temporary file: {error.strerror}") from None
     return tls
 
 
 def _pem(file: Path, table: Mapping[str, Any], key: str) -> bytes | None:
-    """What is in the row ``key-data``, which goes first, or in the file of the row ``key``."""
+    """Return the content of ``key-data``, which has precedence, or that of the file that ``key`` names."""
     if data := table.get(f"{key}-data"):
         try:
             return base64.b64decode(str(data), validate=True)
         except binascii.Error:
-            raise SettingsError(f"{file}: {key}-data is no base64") from None
+            raise SettingsError(f"{file}: {key}-data is not base64") from None
     if named := table.get(key):
         try:
             with (file.parent / str(named)).open("rb") as opened:
@@ -168,7 +169,7 @@ def _pem(file: Path, table: Mapping[str, Any], key: str) -> bytes | None:
 
 
 def _token(file: Path, user: Mapping[str, Any]) -> Callable[[], str | None]:
-    """A ``tokenFile`` goes before a ``token``, as kubectl has it."""
+    """Return a reader of the token. A ``tokenFile`` has precedence over a ``token``, as in kubectl."""
     if named := user.get("tokenFile"):
         path = file.parent / str(named)
         return lambda: _read_token(path)
@@ -177,12 +178,12 @@ def _token(file: Path, user: Mapping[str, Any]) -> Callable[[], str | None]:
 
 
 def _read_token(path: Path) -> str:
-    """Read anew for each request: it is renewed in its file, by the hour or so."""
+    """Read the token from its file. Called for each request, because the file is renewed about once an hour."""
     try:
         with path.open("rb") as opened:
             token = opened.read(_TOKEN_BYTES_MAX).decode("ascii").strip()
     except (OSError, ValueError) as error:
-        raise ScalerError(f"{path}: {error.strerror if isinstance(error, OSError) else 'it is no token'}") from None
+        raise ScalerError(f"{path}: {error.strerror if isinstance(error, OSError) else 'it is not a token'}") from None
     if not token or any(each.isspace() for each in token):
-        raise ScalerError(f"{path}: it has to hold a token, in one line")
+        raise ScalerError(f"{path}: it must hold a token, in one line")
     return token

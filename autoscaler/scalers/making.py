@@ -1,6 +1,6 @@
-"""From the file's ``[scaler]`` to a scaler.
+"""Creates a scaler from the file's ``[scaler]`` table.
 
-Owns: which kind is which class, and where a scaler's own files are. Must never: ask a scaler anything.
+Owns: the class for each kind, and the location of a scaler's own files. Must never: call a scaler.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOKEN_BYTES_MAX = 64 << 10
 
 
 def make(settings: Settings) -> Scaler:
-    """The scaler that the file wants. Raises ``SettingsError``: what it needs besides is not there."""
+    """Create the scaler that the file names. Raises ``SettingsError`` if something that it needs is missing."""
     scaler, group = settings.scaler, settings.group.name
     match scaler.kind:
         case "processes":
@@ -38,7 +38,7 @@ def make(settings: Settings) -> Scaler:
 
 
 def member_command(settings: Settings) -> tuple[str, ...]:
-    """What starts a member of this group, with the same Python; its name is still to come."""
+    """Return the command that starts a member of this group with the same Python, without the member's name."""
     module = "ingeborg.broker.command.cli"
     return (sys.executable, "-m", module, "autoscale", str(settings.file), "--part", "member")
 
@@ -48,8 +48,8 @@ def _token(file: Path) -> str:
         with file.open("rb") as opened:
             token = opened.read(_TOKEN_BYTES_MAX).decode("ascii").strip()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it has to be ASCII"
+        why = error.strerror if isinstance(error, OSError) else "it must be ASCII"
         raise SettingsError(f"[scaler] token_file: {file}: {why}") from None
     if not token or any(each.isspace() for each in token):
-        raise SettingsError(f"[scaler] token_file: {file} has to hold a token, in one line")
+        raise SettingsError(f"[scaler] token_file: {file} must hold a token, in one line")
     return token

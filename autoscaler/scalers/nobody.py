@@ -1,6 +1,6 @@
-"""No scaler: somebody else runs members. KEDA may, by the metric that says how many are wanted, or a person.
+"""No scaler: something else runs the members, for example KEDA by the metric of wanted members, or a person.
 
-Owns: nothing. Must never: say how many run, which is not known here.
+Owns: nothing. Must never: report how many run, because it does not know.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 
 class NobodyScaler:
-    """Takes every order and gives none."""
+    """Accepts every order and ignores it."""
 
     async def running(self) -> None:
-        """Not known, ever."""
+        """Return ``None``: this is never known."""
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
-        """Nothing is done: whoever runs members reads what is wanted for himself."""
+        """Do nothing: the operator, or KEDA, reads the wanted number."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the scaler holds no resources."""

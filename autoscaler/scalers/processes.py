@@ -1,22 +1,23 @@
-"""Members as processes of this machine.
+"""Members as processes on this machine.
 
-Owns: their start, SIGTERM and SIGKILL, and the folder by which the next autoscaler finds those that this one started.
-Must never: end a member that has not been named as leaving; signal a process of which only the number is known.
+Owns: their start, SIGTERM and SIGKILL, and the folder through which the next autoscaler finds them. Must never: end a
+member that is not leaving; signal a process if only its number is known.
 
-A member is the configured command, with ``--name NAME`` added. It has a session of its own, so it survives the
-autoscaler however that ends. In the folder it has ``NAME.json``, which says what process it is, and ``NAME.log``, which
-its output goes into. The files of a member that has ended are removed, but for the newest ``LOGS_KEPT`` logs.
+A member is the configured command with ``--name NAME`` added. It has its own session, so it survives any end of the
+autoscaler. The folder holds ``NAME.json``, which identifies its process, and ``NAME.log``, its output. The scaler
+removes the files of ended members, except the newest ``LOGS_KEPT`` logs.
 
-The order of steps makes a death of the autoscaler harmless at any of them. ``NAME.json`` is written before the start,
-and again after it with the process's number. Where the number is missing, a process is looked for whose command line
-ends with ``--name NAME``. The time of SIGTERM is written before SIGTERM is sent. So SIGKILL follows at the first call
-after ``grace_s``, whoever makes it.
+The order of the steps makes a crash of the autoscaler harmless at any point. The scaler writes ``NAME.json`` before the
+start, and again after it with the process's number. If the number is missing, it looks for a process whose command line
+ends with ``--name NAME``. It writes the time of SIGTERM before it sends SIGTERM. So SIGKILL follows at the first call
+after ``grace_s``, also if another autoscaler makes that call.
 
-Signals go to the member's process group, as systemd has it: a command that is a shell script ends with what it started.
+Signals go to the member's process group, as with systemd: if the command is a shell script, its child processes end
+with it.
 
-A log is cut at the first call that finds more than ``LOG_BYTES_MAX`` in it: its end becomes ``NAME.log.old``, and the
-member writes on at the beginning. A line that is written at this moment may be lost. While no autoscaler runs, nothing
-cuts it.
+The first call that finds more than ``LOG_BYTES_MAX`` in a log cuts it: its end becomes ``NAME.log.old``, and the member
+writes on at the beginning. A line that the member writes at this moment may be lost. While no autoscaler runs, nothing
+cuts the log.
 """
 
 from __future__ import annotations
@@ -40,32 +41,32 @@ import orjson
 from . import recognising
 from .base import Running, ScalerError
 
-#: Of a log, and of the end of it that is kept when it is cut. A member logs a line now and then; this is days of them.
+#: Size of a log, and of the end that a cut keeps. A member logs a line now and then; this holds days of lines.
 LOG_BYTES_MAX = 4 << 20
-#: Logs of members that have ended, in the folder: to see why the last ones did.
+#: Logs of ended members in the folder, for the operator to see why they ended.
 LOGS_KEPT = 20
-#: Members in ``ended``: as many as a page shows.
+#: Members in ``ended``: the number that a page shows.
 ENDED_KEPT = 20
-#: Of the end of a log, for ``ended``.
+#: Size of a log's end for ``ended``.
 TAIL_LINES, TAIL_BYTES = 5, 4_096
 
-#: A member that ends by itself within so many seconds of its start has failed to start.
+#: A member that ends without an order within this many seconds of its start has failed to start.
 LASTING_S = 20.0
-#: Seconds from a failed start to the next: at first, and at most.
+#: Seconds from a failed start to the next attempt: at first, and at most.
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
 
-#: The folder is on a disk of this machine; where that does not answer for so long, it is broken.
+#: The folder is on a local disk. If the disk does not answer within this many seconds, it is broken.
 PATIENCE_S = 30.0
 
-#: Of a host's name in a member's; with a group's 200 it still makes the name of a file.
+#: Characters of the host name in a member's name; with 200 of the group's name it still fits a file name.
 _HOST_CHARS_MAX = 30
 
 _log = logging.getLogger("ingeborg.autoscale")
 
 
 class Ended(NamedTuple):
-    """A member that ended without being told to. ``code``: its exit code, minus the signal's number where one ended it;
-    ``None``: an autoscaler before this one was its parent, so nobody knows. ``lines``: the last ones of its log."""
+    """A member that ended without an order. ``code``: its exit code, or minus the signal's number if a signal ended it;
+    ``None``: unknown, because an earlier autoscaler was its parent. ``lines``: the last lines of its log."""
 
     name: str
     code: int | None
@@ -74,8 +75,8 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True)
 class _Record:
-    """``NAME.json``. ``pid``: ``None`` while it is being started. ``started``: see ``recognising.Seen``. ``since_s``:
-    its start; ``told_s``: SIGTERM; both by the clock."""
+    """The content of ``NAME.json``. ``pid``: ``None`` while the process starts. ``started``: see ``recognising.Seen``.
+    ``since_s``: time of the start; ``told_s``: time of SIGTERM; both by the clock."""
 
     group: str
     name: str
@@ -89,13 +90,14 @@ T = TypeVar("T")
 
 
 class ProcessScaler:
-    """``command``: of a member, without its name. ``folder``: of what is remembered of members; made if need be.
+    """Runs members as processes.
+    ``command``: starts a member; without its name. ``folder``: holds the records of members; created if missing.
     ``grace_s``: seconds from SIGTERM to SIGKILL. ``group``: the group's name; groups may share a folder.
 
-    ``clock``: seconds of the machine's, so that what one autoscaler noted means the same to the next one.
+    ``clock``: the machine's time in seconds, so that the next autoscaler can read the recorded times.
 
-    ``ended``: members that ended by themselves, the newest last, ``ENDED_KEPT`` at the most. Whoever has told of them
-    may clear it between two calls.
+    ``ended``: members that ended without an order, the newest last, at most ``ENDED_KEPT``. The caller may clear it
+    between two calls, once it has reported them.
     """
 
     def __init__(
@@ -115,43 +117,43 @@ class ProcessScaler:
         self._clock = clock
         self._turn = asyncio.Lock()
         self._at_work: asyncio.Future[Any] | None = None
-        # What failed when a member was started last, how often since the last that lasted, and until when to wait.
+        # The reason of the last failed start, the failures since the last success, and the time of the next attempt.
         self._why = ""
         self._failures = 0
         self._failed_s = 0.0
         self._next_s = 0.0
 
     async def running(self) -> Running:
-        """Those that are alive and have not been told to end. Ends those whose grace is over. Raises
+        """Return the members that are alive and not leaving. Also kill members whose grace is over. Raises
         ``ScalerError``."""
         return await self._in_turn(self._running)
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
-        """Start what is missing, or SIGTERM to some of ``leaving``. Raises ``ScalerError``: also where members end as
-        soon as they are started, which then takes place less and less often."""
+        """Start the missing members, or send SIGTERM to some in ``leaving``. Raises ``ScalerError``, also if members
+        end right after their start; attempts then become less and less frequent."""
         assert count >= 0
         await self._in_turn(lambda: self._scale(count, tuple(leaving)))
 
     async def close(self) -> None:
-        """Nothing is held: members are no part of this process."""
+        """Do nothing: members are not part of this process."""
 
     async def _in_turn(self, work: Callable[[], T]) -> T:
-        """One call after the other, in a thread, since a disk may be slow. Where the folder does not answer, the thread
-        is left to wait alone; until it ends, no other is sent after it."""
+        """Run one call after the other in a thread, because a disk may be slow. If the folder does not answer, abandon
+        the thread; start no other until it ends."""
         try:
             async with asyncio.timeout(PATIENCE_S), self._turn:
-                if self._at_work is not None:  # of a call that was given up
+                if self._at_work is not None:  # from an abandoned call
                     await asyncio.wait([self._at_work])
                 future = asyncio.ensure_future(asyncio.to_thread(work))
                 self._at_work = future
                 return await asyncio.shield(future)
         except TimeoutError:
-            raise ScalerError(f"{self._folder} does not answer within {PATIENCE_S:g} s: is its disk there?") from None
+            raise ScalerError(f"{self._folder} does not answer within {PATIENCE_S:g} s: check its disk") from None
         except OSError as error:
             where = error.filename or self._folder
-            raise ScalerError(f"cannot look after members: {where}: {error.strerror or error}") from error
+            raise ScalerError(f"cannot manage members: {where}: {error.strerror or error}") from error
 
-    # What follows is done in the thread.
+    # The thread runs the methods below.
 
     def _running(self) -> Running:
         members = self._members()
@@ -177,8 +179,8 @@ class ProcessScaler:
         raise ScalerError(f"fewer than {count} members run: {self._why}; failed {times}, tried again in {wait_s:.0f} s")
 
     def _members(self) -> dict[str, _Record]:
-        """Those that are alive and have not been told to end, by name. On the way: what has ended is put away, grace
-        ends, logs are cut."""
+        """Return the members that are alive and not leaving, by name. Also clean up after ended members, kill those
+        whose grace is over, and cut logs."""
         self._folder.mkdir(parents=True, exist_ok=True)
         members: dict[str, _Record] = {}
         failed: Ended | None = None
@@ -197,15 +199,15 @@ class ProcessScaler:
                 _log.warning("member %s has not ended %g s after SIGTERM: SIGKILL", record.name, self._grace_s)
                 self._signal(record, signal.SIGKILL)
         if failed is not None:
-            how = "with an exit code that is not known" if failed.code is None else f"with exit code {failed.code}"
+            how = "with an unknown exit code" if failed.code is None else f"with exit code {failed.code}"
             said = f" and these last lines: {' | '.join(failed.lines)}" if failed.lines else " and wrote nothing"
-            self._fail(f"member {failed.name} ended as soon as it was started, {how}{said}")
+            self._fail(f"member {failed.name} ended right after its start, {how}{said}")
         elif any(each.since_s > self._failed_s and now_s - each.since_s >= LASTING_S for each in members.values()):
             self._failures = 0
         return members
 
     def _records(self) -> list[_Record]:
-        """Of this group. One that was about to be started when its autoscaler died has its process, if there is one."""
+        """Return this group's records. If an autoscaler died while it started a member, find that member's process."""
         found = []
         for file in sorted(self._folder.glob("*.json")):
             try:
@@ -214,7 +216,7 @@ class ProcessScaler:
                 continue
             except (ValueError, TypeError):
                 raise ScalerError(
-                    f"{file} is not what an autoscaler writes: remove it, or name another [scaler] state_folder"
+                    f"{file} was not written by an autoscaler: remove it, or set another [scaler] state_folder"
                 ) from None
             if record.group != self._group:
                 continue
@@ -230,7 +232,7 @@ class ProcessScaler:
         return seen is not None and seen.started == record.started and not seen.has_ended
 
     def _put_away(self, record: _Record) -> Ended:
-        """Reap it if it is a child of this process, and remove its files; of logs the newest stay."""
+        """Reap the process if it is a child of this one, and remove its files, except the newest logs."""
         code = None
         seen = None if record.pid is None else recognising.look(record.pid)
         if record.pid is not None and seen is not None and seen.started == record.started:
@@ -238,7 +240,7 @@ class ProcessScaler:
                 pid, status = os.waitpid(record.pid, os.WNOHANG)
                 code = os.waitstatus_to_exitcode(status) if pid else None
             except ChildProcessError:
-                pass  # another's child, who has to do it
+                pass  # another process's child, which that one must reap
         ended = Ended(record.name, code, self._tail(record.name))
         self._file(record.name, ".json").unlink(missing_ok=True)
         self._file(record.name, ".new").unlink(missing_ok=True)
@@ -249,11 +251,11 @@ class ProcessScaler:
         return ended
 
     def _start(self) -> bool:
-        """Start one more member; ``False``: that failed."""
+        """Start one more member; ``False`` if that failed."""
         host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname().partition(".")[0])[:_HOST_CHARS_MAX] or "host"
         name = f"{self._group}-{host}-{secrets.token_hex(3)}"
         if self._file(name, ".json").exists():
-            return self._start()  # one in 16 million
+            return self._start()  # the name is taken: a chance of one in 16 million
         record = _Record(self._group, name, None, "", self._clock(), None)
         self._write(record)
         log = os.open(self._file(name, ".log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -262,7 +264,7 @@ class ProcessScaler:
         except OSError as error:
             self._file(name, ".json").unlink()
             self._file(name, ".log").unlink()
-            self._fail(f"{self._command[0]!r} cannot be started ({error.strerror}): mend [scaler] command")
+            self._fail(f"{self._command[0]!r} cannot be started ({error.strerror}): correct [scaler] command")
             return False
         finally:
             os.close(log)
@@ -278,13 +280,13 @@ class ProcessScaler:
         return record
 
     def _tell(self, record: _Record) -> None:
-        """To end. Noted first: a member that has had SIGTERM and is not known to would never get SIGKILL."""
+        """Record the time, then send SIGTERM. Without the record the member would never get SIGKILL."""
         self._write(dataclasses.replace(record, told_s=self._clock()))
         self._signal(record, signal.SIGTERM)
 
     def _signal(self, record: _Record, number: signal.Signals) -> None:
-        """Looked at once more: a child of this process keeps its number until it is reaped, but another's may have
-        ended."""
+        """Check the process once more, then signal it. A child of this process keeps its number until it is reaped, but
+        another process's child may have ended."""
         if record.pid is not None and self._lives(record):
             try:
                 os.killpg(record.pid, number)
@@ -292,8 +294,8 @@ class ProcessScaler:
                 pass
             except PermissionError:
                 raise ScalerError(
-                    f"may not send {number.name} to member {record.name}, process {record.pid}: run the autoscaler as "
-                    "the same user as its members"
+                    f"no permission to send {number.name} to member {record.name}, process {record.pid}: run the "
+                    "autoscaler as the same user as its members"
                 ) from None
 
     @property
@@ -301,7 +303,7 @@ class ProcessScaler:
         return min(PAUSE_S_MAX, PAUSE_S * 2.0 ** min(self._failures - 1, 10))
 
     def _fail(self, why: str) -> None:
-        """A start has failed. One look that finds several such members is one failure."""
+        """Count a failed start. Several failed members in one check count as one failure."""
         self._why = why
         self._failures += 1
         self._failed_s = self._clock()
@@ -312,15 +314,15 @@ class ProcessScaler:
         try:
             size = log.stat().st_size
         except FileNotFoundError:
-            return  # somebody has removed it
+            return  # somebody removed it
         if size > LOG_BYTES_MAX:
             with log.open("rb+") as opened:
                 opened.seek(size - LOG_BYTES_MAX)
                 try:
                     self._file(name, ".log.old").write_bytes(opened.read(LOG_BYTES_MAX))
-                except OSError as error:  # a full disk needs the cut most
-                    _log.warning("the end of %s is not kept: %s", log, error.strerror)
-                opened.truncate(0)  # the member appends, so it writes on at the beginning
+                except OSError as error:  # cut it anyway: a full disk needs this most
+                    _log.warning("cannot keep the end of %s: %s", log, error.strerror)
+                opened.truncate(0)  # the member appends, so it continues at the beginning
 
     def _tail(self, name: str) -> tuple[str, ...]:
         try:
@@ -332,7 +334,7 @@ class ProcessScaler:
         return tuple(line for line in lines if line.strip())[-TAIL_LINES:]
 
     def _write(self, record: _Record) -> None:
-        """Whole or not at all, also if the machine fails."""
+        """Write a file atomically and durably."""
         file = self._file(record.name, ".json")
         fresh = self._file(record.name, ".new")
         with fresh.open("wb") as opened:
@@ -346,8 +348,8 @@ class ProcessScaler:
 
 
 def _spawn(command: tuple[str, ...], log: int) -> int:
-    """Start it, with its output into ``log`` and a session of its own; its number. Raises ``OSError``: there is no such
-    program. Not by ``subprocess``, which takes a dropped process for a mistake and asks how it ended in our stead."""
+    """Start a process with its own session and its output in ``log``; return its number. Raises ``OSError`` if the
+    program does not exist. ``subprocess`` does not fit: it treats an abandoned process as a mistake, and reaps it."""
     return os.posix_spawnp(
         command[0],
         command,

@@ -1,10 +1,10 @@
-"""What a member asks of a sink: to take batches of a partition, in their order, from one owner at a time.
+"""The interface of a sink: takes a partition's batches, in order, from one owner at a time.
 
 Owns: the contract, and its errors. Must never: know an implementation.
 
-The controller gives each ownership of a partition an *epoch*, and epochs grow. An owner opens the partition with its
-epoch first. From then on the sink refuses whoever has an older one, also where that one was paused for an hour in the
-middle of a call. ``tests/autoscaler/sinks/contract.py`` holds every sink to this.
+The controller gives each ownership of a partition an *epoch*, and epochs grow. An owner first opens the partition with
+its epoch. From then on the sink refuses every owner with an older epoch, even one that was paused for an hour in the
+middle of a call. ``tests/autoscaler/sinks/contract.py`` tests this for every sink.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import NamedTuple, Protocol
 
 
 class SinkError(Exception):
-    """The sink does not take it now: it cannot be reached, or has no room. Nothing is known to be kept; the member
-    tries again with the same batch. The text is for the operator."""
+    """The sink does not accept the batch now: it is unreachable, or has no room. It may or may not have kept the batch;
+    the member retries with the same one. The text is for the operator."""
 
 
 class RefusedError(Exception):
-    """The sink knows an owner with a newer epoch. This one has to let go of the partition.
+    """The sink knows an owner with a newer epoch. This owner must release the partition.
 
     ``epoch``: the newer one.
     """
@@ -30,7 +30,7 @@ class RefusedError(Exception):
 
 
 class Record(NamedTuple):
-    """One record of Kafka's. ``time_ms``: its timestamp, milliseconds since 1970."""
+    """A Kafka record. ``time_ms``: its timestamp, milliseconds since 1970."""
 
     offset: int
     time_ms: int
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A partition, and who writes it: ``member`` is its name, ``epoch`` that of its ownership."""
+    """A partition, and its writer: ``member`` is the writer's name, ``epoch`` that of its ownership."""
 
     table: str
     topic: str
@@ -49,17 +49,17 @@ class Place(NamedTuple):
 
 
 class Sink(Protocol):
-    """Keeps what members read. Every call has a limit of time, after which it raises ``SinkError``."""
+    """Stores records from members. Every call has a time limit, after which it raises ``SinkError``."""
 
     async def open(self, place: Place) -> int | None:
-        """Own the partition from now on. The offset to go on from: behind all that the sink has of it; ``None``: the
-        sink does not know, or has nothing. Opening again with the same epoch changes nothing. Raises ``RefusedError``,
-        ``SinkError``."""
+        """Own the partition from now on. Return the offset to continue from: the one after the last stored record.
+        ``None``: the sink does not know, or has nothing. Opening again with the same epoch changes nothing. Raises
+        ``RefusedError``, ``SinkError``."""
 
     async def append(self, place: Place, records: Sequence[Record]) -> None:
-        """Keep a batch, whole or not at all. Returns when it is kept so that it survives a crash. The records ascend by
-        offset and go on from where the batch before ended; offsets may be missing. The same batch again after a
-        ``SinkError`` is kept once, if the sink knows offsets. Raises ``RefusedError``, ``SinkError``."""
+        """Store a batch atomically. Return once it survives a crash. The records ascend by offset and continue the
+        previous batch; offsets may be missing. A sink that knows offsets stores a batch only once, even if the member
+        repeats it after a ``SinkError``. Raises ``RefusedError``, ``SinkError``."""
 
     async def close(self) -> None:
-        """Give back what is held here."""
+        """Release all resources."""

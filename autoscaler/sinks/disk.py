@@ -1,9 +1,9 @@
-"""What the files sink asks of a file system: small steps, each of which is done or is not.
+"""The file system operations of the files sink: small steps, each atomic.
 
-Owns: the calls of the system, and what makes a step survive a crash of the machine. Must never: know what is in a file,
+Owns: the system calls, and the durability of a step across a crash of the machine. Must never: know a file's content,
 or decide anything.
 
-All steps are in one class, so that a test can stop, fail or cut off a writer between any two of them.
+All steps are in one class, so that a test can stop, fail or cut off a writer between any two steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-#: Bytes read at a time, from the end of a file towards its beginning: the last line of most files is in the first.
+#: Bytes per read, from the end of a file towards its beginning: the first read gets the last line of most files.
 _BLOCK_BYTES = 65_536
 
 
@@ -23,20 +23,20 @@ class Disk:
     """Blocking calls. Each raises ``OSError``."""
 
     def folder(self, path: Path) -> None:
-        """Have the folder, whose parent is there, durably. It may be there already."""
+        """Create the folder durably, unless it exists. Its parent must exist."""
         with suppress(FileExistsError):
             path.mkdir()
-        self.sync(path.parent)  # whoever else made it may not have come to this
+        self.sync(path.parent)  # another creator may not have reached this step
 
     def names(self, folder: Path) -> Iterator[str]:
-        """Of all that is in the folder, in no order."""
+        """Return the names of all entries in the folder, in no order."""
         with os.scandir(folder) as entries:
             for entry in entries:
                 yield entry.name
 
     def draft(self, folder: Path, data: bytes) -> Path:
-        """A new file with this content, durable, under a name that begins with a dot. Where it cannot be written whole,
-        nothing of it is left."""
+        """Create a durable file with this content, under a name that begins with a dot. If the write fails, nothing is
+        left."""
         path = folder / f".{secrets.token_hex(8)}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
@@ -51,21 +51,21 @@ class Disk:
         return path
 
     def publish(self, draft: Path, path: Path) -> bool:
-        """Give the draft this name, too. ``False``: the name is taken. ``sync`` makes it durable."""
+        """Also give the draft this name. Return ``False`` if the name is taken. ``sync`` makes the name durable."""
         try:
             os.link(draft, path)
         except FileExistsError:
-            # A network file system sends a request again when the answer was lost, and hears that the name is taken.
+            # A network file system repeats a request after a lost answer, and then reports that the name is taken.
             return os.path.samestat(os.stat(draft), os.stat(path))
         return True
 
     def remove(self, path: Path) -> None:
-        """Remove a file, if it can be. One that stays is found by ``old``."""
+        """Remove a file if possible. ``old`` finds a file that stays."""
         with suppress(OSError):
             os.unlink(path)
 
     def sync(self, folder: Path) -> None:
-        """What was given a name in the folder has it after a crash, too."""
+        """Make new names in the folder survive a crash."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
@@ -73,7 +73,7 @@ class Disk:
             os.close(descriptor)
 
     def old(self, folder: Path, before_s: float) -> list[Path]:
-        """Drafts last written before this time, in seconds since 1970."""
+        """Return the drafts last written before this time, in seconds since 1970."""
         found = []
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -83,11 +83,12 @@ class Disk:
         return found
 
     def text(self, path: Path) -> str:
-        """All of a small file."""
+        """Return the text of a small file."""
         return path.read_text(encoding="utf-8", errors="replace")
 
     def last_line(self, path: Path) -> bytes | None:
-        """The last line, without its line feed; empty if the file is. ``None``: there is no such file."""
+        """Return the last line without its line feed; empty if the file is empty. ``None`` if the file does not
+        exist."""
         try:
             file = path.open("rb")
         except FileNotFoundError:
@@ -96,14 +97,14 @@ class Disk:
             end = file.seek(0, os.SEEK_END)
             tail = b""
             while end > 0 and b"\n" not in tail[:-1]:
-                size = min(end, max(_BLOCK_BYTES, len(tail)))  # twice as much each time: a line may be long
+                size = min(end, max(_BLOCK_BYTES, len(tail)))  # doubled each time: a line may be long
                 end -= size
                 file.seek(end)
                 tail = file.read(size) + tail
             return tail[:-1].rpartition(b"\n")[2]
 
     def add_line(self, path: Path, line: bytes) -> None:
-        """Add a line to a file that several processes add to. One call of the system: lines do not mix."""
+        """Add a line to a file that several processes write to. A single system call keeps lines apart."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             if os.write(descriptor, line) < len(line):

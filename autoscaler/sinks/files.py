@@ -1,17 +1,17 @@
 """The files sink: a folder that several members write to, with one chain of files for each partition.
 
-Owns: the threads that file work is done in, its limit of time, the count of refusals, and what the operator is told of
-an error. Must never: know what keeps two owners apart (``chain`` does), or let the event loop wait for a disk.
+Owns: the threads for file work, their time limit, the record of refusals, and the error texts for the operator. Must
+never: know what keeps two owners apart (``chain`` does), or let the event loop wait for a disk.
 
-FOLDER/TABLE/TOPIC-PARTITION/ has the files of a partition (``chain``), and each of their lines is a record (``lines``).
-FOLDER/refused.jsonl has a line for each batch that was refused: ``time_ms`` (since 1970), ``topic``, ``partition``,
-``epoch`` (of the refused one), ``newer`` (of the owner), ``member`` (that was refused), ``records`` (of the batch).
+FOLDER/TABLE/TOPIC-PARTITION/ holds the files of a partition (``chain``); each line is a record (``lines``).
+FOLDER/refused.jsonl has a line for each refused batch: ``time_ms`` (since 1970), ``topic``, ``partition``, ``epoch``
+(the refused one), ``newer`` (the owner's epoch), ``member`` (the refused one), ``records`` (in the batch).
 
-The folder may be on one machine or on a file system that several share. It needs hard links, and names that are there
-for all once they are there for one: local file systems of Linux and macOS have both, and so has NFS.
+The folder can be on one machine or on a file system that several machines share. The file system needs hard links, and
+a name that one machine sees must be visible to all: local file systems of Linux and macOS have both, and so has NFS.
 
-Entries may be moved away while members run, oldest first, when no member can be running that wrote before them. The
-newest entry that has lines stays, for it says where the partition goes on. ``epochs`` stays as well.
+You can move entries away while members run, oldest first, once no running member can have written before them. Keep the
+newest entry with lines, because it says where the partition continues. Also keep ``epochs``.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ log = logging.getLogger("ingeborg.autoscale")
 
 REFUSED: Final = "refused.jsonl"
 
-#: Calls under way at once: more do not make a disk faster. A call that is given up keeps its thread until it ends.
+#: Concurrent calls: more do not make a disk faster. An abandoned call keeps its thread until it ends.
 THREADS: Final = 8
-#: A draft of this age is of a writer that was killed, in seconds. One that was only paused writes another.
+#: Age in seconds at which a draft's writer counts as killed. A writer that was only paused writes another draft.
 OLD_S: Final = 3_600.0
 
-#: What the operator can do, by the system's number of the error.
+#: Advice for the operator, by the system's error number.
 _ADVICE: Final = {
-    errno.ENOSPC: "make room on its disk; members go on by themselves",
-    errno.EDQUOT: "make room in the quota, or raise it; members go on by themselves",
-    errno.ENOENT: "make the folder of [sink] folder, or mount its disk",
+    errno.ENOSPC: "free space on its disk; members then continue",
+    errno.EDQUOT: "free space in the quota, or raise it; members then continue",
+    errno.ENOENT: "create the folder of [sink] folder, or mount its disk",
     errno.EACCES: "let the members' user write there",
-    errno.EPERM: "let the members' user write there; the file system has to have hard links",
-    errno.EROFS: "mount it so that it can be written to",
-    errno.ENOTDIR: "a file is where a folder has to be: move it away",
-    errno.EMLINK: "the file system has to have hard links",
-    errno.ENOTSUP: "the file system has to have hard links",
-    errno.ENOSYS: "the file system has to have hard links",
+    errno.EPERM: "let the members' user write there; the file system must support hard links",
+    errno.EROFS: "mount it writable",
+    errno.ENOTDIR: "a file is in the place of a folder: move it away",
+    errno.EMLINK: "the file system must support hard links",
+    errno.ENOTSUP: "the file system must support hard links",
+    errno.ENOSYS: "the file system must support hard links",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENAMETOOLONG: "choose a shorter name in [sink] tables",
 }
@@ -61,8 +61,8 @@ T = TypeVar("T")
 
 
 class FilesSink:
-    """``folder``: it has to be there. ``timeout_s``: of each call. ``now_s``: the time, in seconds since 1970. ``disk``
-    and ``threads``: where a test stops calls."""
+    """Stores records in files. ``folder``: must exist. ``timeout_s``: limit of each call. ``now_s``: returns the time,
+    in seconds since 1970. ``disk`` and ``threads``: tests stop calls there."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class FilesSink:
         self._disk = disk or Disk()
         self._now_s = now_s
         self._threads = threads or ThreadPoolExecutor(THREADS, "files-sink")
-        # By table, topic and partition: as many as this member has owned. Absent while a call is under way.
+        # By table, topic and partition: one for each that this member has owned. Absent while a call is under way.
         self._chains: dict[tuple[str, str, int], tuple[Place, Chain]] = {}
 
     async def open(self, place: Place) -> int | None:
@@ -95,7 +95,7 @@ class FilesSink:
         return await self._done(place, chain, entered)
 
     async def append(self, place: Place, records: Sequence[Record]) -> None:
-        """See ``base.Sink``. A batch without records is nothing to keep."""
+        """See ``base.Sink``. A batch without records does nothing."""
         if not records:
             return
         chain = self._chain(place)
@@ -110,11 +110,11 @@ class FilesSink:
         await self._done(place, chain, appended)
 
     async def close(self) -> None:
-        """See ``base.Sink``. Does not wait for calls that were given up."""
+        """See ``base.Sink``. Does not wait for abandoned calls."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _chain(self, place: Place) -> Chain:
-        """As the place's last call has left it; a new one if that is not known."""
+        """Return the chain that the place's last call left, or a new one if that call was abandoned."""
         _check(place)
         found = self._chains.get(place[:3])
         if found is None or found[0] != place:
@@ -123,8 +123,8 @@ class FilesSink:
         return found[1]
 
     async def _done(self, place: Place, chain: Chain, work: Callable[[], T]) -> T:
-        """What a thread makes of the work, within the limit of time. The chain is kept for the next call only where the
-        work has come to an end: a thread that was given up may still add a batch, and the next call finds out."""
+        """Run the work in a thread, within the time limit. Keep the chain for the next call only if the work has ended:
+        an abandoned thread may still add a batch, and the next call must find out."""
 
         def told() -> T:
             try:
@@ -137,8 +137,7 @@ class FilesSink:
                 result = await asyncio.get_running_loop().run_in_executor(self._threads, told)
         except TimeoutError:
             raise SinkError(
-                f"{self._folder} has not answered in {self._timeout_s:g} s: see whether its disk, or the network to "
-                "it, is well"
+                f"{self._folder} has not answered in {self._timeout_s:g} s: check its disk, or the network to it"
             ) from None
         except SinkError:
             self._keep(place, chain)
@@ -164,15 +163,15 @@ class FilesSink:
         try:
             self._disk.add_line(self._folder / REFUSED, orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         except OSError as error:
-            # The refusal stands: the member has to let go of the partition all the same.
-            log.warning("a refused batch is not counted: %s: %s", _told(self._folder, error), line)
+            # The refusal stands: the member must release the partition anyway.
+            log.warning("cannot record a refused batch: %s: %s", _told(self._folder, error), line)
 
 
 def _check(place: Place) -> None:
-    """The names become folders below the sink's, and nothing else."""
+    """Check that the names are valid names of folders below the sink's."""
     for what, name in (("a table", place.table), ("a topic", place.topic)):
         if not name or "/" in name or "\0" in name or name in (".", "..", REFUSED):
-            raise SinkError(f"{what} cannot be called {name!r} in the files sink; name another one in [sink] tables")
+            raise SinkError(f"{what} cannot be called {name!r} in the files sink; set another name in [sink] tables")
 
 
 def _told(folder: Path, error: OSError) -> str:
@@ -180,5 +179,5 @@ def _told(folder: Path, error: OSError) -> str:
     why = error.strerror or str(error) or type(error).__name__
     number = error.errno or 0
     if number == errno.EEXIST or (number == errno.ENOENT and os.path.isdir(folder)):
-        return f"{where}: {why}; somebody else changes files below {folder}: see who"
-    return f"{where}: {why}; {_ADVICE.get(number, 'see whether its disk is well')}"
+        return f"{where}: {why}; something else changes files below {folder}: find out what"
+    return f"{where}: {why}; {_ADVICE.get(number, 'check its disk')}"

@@ -1,11 +1,11 @@
-"""The http sink: a service of the operator's, to which members POST what they read.
+"""The http sink: members POST their records to a service that the operator runs.
 
-Owns: how requests and answers look, and what of an answer is told to people. Must never: log a token, or follow a
-redirection, which would turn a POST into a GET.
+Owns: the format of requests and answers, and the error texts for people. Must never: log a token, or follow a redirect,
+which would turn a POST into a GET.
 
-This text is the contract for whoever writes such a service.
+This text is the contract for such a service.
 
-**open.** A member that has been given a partition sends::
+**open.** A member that receives a partition sends::
 
     POST URL/open
     Content-Type: application/json
@@ -13,15 +13,15 @@ This text is the contract for whoever writes such a service.
     {"table": "orders", "topic": "orders", "partition": 3, "epoch": 7000012, "member": "m-1"}
 
 From then on ``member`` owns the partition. An epoch is a whole number below 2 ** 53, and each ownership has a greater
-one. The service remembers the greatest epoch of each partition, and which member has it, durably. The answer is one of
+one. For each partition, the service durably stores the greatest epoch and the member that has it. The answer is one of
 
-- ``200 {"next": 1234}``: the offset behind all that the service has of this topic's partition in this table.
-- ``200 {"next": null}``: it has nothing, or does not keep offsets.
-- ``409 {"epoch": 7000013}``: it knows a greater epoch, this one; or the same, of another member.
+- ``200 {"next": 1234}``: the offset after the last record that the service has from this partition in this table.
+- ``200 {"next": null}``: the service has nothing, or does not store offsets.
+- ``409 {"epoch": 7000013}``: the service knows this greater epoch, or the same epoch from another member.
 
-The same request again is answered in the same way. An ``open`` is durable before it is answered.
+A repeated request gets the same answer. The service makes an ``open`` durable before it answers.
 
-**append.** A batch follows, and then the next one, each after the answer to the one before::
+**append.** Batches follow, each after the answer to the previous one::
 
     POST URL/append?table=orders&topic=orders&partition=3&epoch=7000012&member=m-1&first=1234&last=1236&records=3
     Content-Type: application/x-ndjson
@@ -31,27 +31,28 @@ The same request again is answered in the same way. An ``open`` is durable befor
 
 The query is UTF-8, percent-encoded. ``first`` and ``last`` are the offsets of the first and the last line, ``records``
 is the number of lines. Offsets ascend; some may be missing. ``lines`` describes a line. The body has a Content-Length.
-It is not compressed, and about as long as ``batch_bytes`` of ``[member]``; text that JSON has to escape, and bytes in
-base64, make it longer. Let what stands in front take as much (nginx: ``client_max_body_size``).
+It is not compressed, and about as long as ``batch_bytes`` of ``[member]``; text that JSON must escape, and bytes in
+base64, make it longer. Configure proxies to accept such bodies (nginx: ``client_max_body_size``).
 
-- ``200``: the batch is kept, whole and durably. The body is not looked at.
-- ``409 {"epoch": 7000013}``: as for ``open``. Nothing of the batch is kept.
-- Anything else: nothing of it is kept. The member sends it again, for as long as it owns the partition.
+- ``200``: the service has stored the whole batch durably. The member ignores the body.
+- ``409 {"epoch": 7000013}``: as for ``open``. The service has stored no record from the batch.
+- Any other answer: the service has stored no record from the batch. The member sends it again while it owns the
+  partition.
 
-Two rules make that every record is kept once.
+Two rules ensure that the service stores every record once.
 
-1. The epoch is compared, and the batch kept, in one transaction. A request may have been under way for an hour before
-   it is handled. Where an ``open`` with a greater epoch was handled meanwhile, it has to be answered with 409.
-2. A batch with the epoch and the ``last`` of the batch that was kept last has been kept already, and the answer was
-   lost. It is answered with 200, and not kept again. A service that keeps no offsets may keep such a batch twice. Any
-   other batch whose ``first`` is below what ``open`` would answer is an error: perhaps the topic was made anew.
+1. Compare the epoch and store the batch in one transaction. A request may be under way for an hour before the service
+   handles it. If the service has handled an ``open`` with a greater epoch meanwhile, it must answer 409.
+2. If a batch has the epoch and the ``last`` of the last stored batch, it is stored already, and the answer was lost.
+   Answer 200, and do not store it again. A service without offsets may store such a batch twice. Any other batch whose
+   ``first`` is below the ``open`` answer is an error: perhaps the topic was recreated.
 
-An ``append`` whose epoch the service has never been told of, and which is the greatest, counts as an ``open`` too.
+An ``append`` with an unknown epoch that is the greatest so far also counts as an ``open``.
 
 **Both.** With ``token_file`` of ``[sink]``, each request has ``Authorization: Bearer TOKEN``. A member waits for
-``timeout_s``, and then sends the request again. It also does so at once, and only once, where a connection ends without
-an answer, since services close connections that are idle. Of an answer that is none of these the member shows the
-operator the status and the first 200 characters; so say there in words what is to be done.
+``timeout_s``, and then sends the request again. If a connection ends without an answer, the member retries at once, but
+only once, because services close idle connections. For any other answer, the member shows the operator the status and
+the first 200 characters; so state there in words what the operator should do.
 """
 
 from __future__ import annotations
@@ -67,21 +68,21 @@ from yarl import URL
 from .base import Place, Record, RefusedError, SinkError
 from .lines import encoded
 
-#: Of an answer, what an error shows.
+#: Characters of an answer that an error shows.
 SHOWN_CHARS: Final = 200
-#: Of an answer so much is read: those of the contract are shorter than 100 bytes.
+#: Most bytes to read from an answer: those of the contract are shorter than 100 bytes.
 ANSWER_BYTES_MAX: Final = 65_536
 
 _NDJSON: Final = {"Content-Type": "application/x-ndjson"}
 _JSON: Final = {"Content-Type": "application/json"}
 
-#: What the operator can do, by the answer's status.
+#: Advice for the operator, by the answer's status.
 _ADVICE: Final = {
     401: "see token_file of [sink]",
     403: "see token_file of [sink]",
-    404: "see url of [sink]: the paths /open and /append are added to it",
-    405: "see url of [sink]: it has to take POST",
-    413: "let the service, and what stands in front of it, take bodies as long as batch_bytes of [member] makes them",
+    404: "see url of [sink]: members add the paths /open and /append to it",
+    405: "see url of [sink]: it must accept POST",
+    413: "let the service and its proxies accept bodies as long as batch_bytes of [member] makes them",
 }
 
 
@@ -93,7 +94,8 @@ class _Answer(NamedTuple):
 
 
 class HttpSink:
-    """``url``: of the service. ``token``: sent with each request. ``timeout_s``: of each call."""
+    """Calls the service. ``url``: the service's URL. ``token``: sent with each request. ``timeout_s``: limit of each
+    call."""
 
     def __init__(self, url: str, token: str | None = None, timeout_s: float = 30.0) -> None:
         self._url = URL(url)
@@ -112,10 +114,10 @@ class HttpSink:
                 return None
             case {"next": int(next_offset)} if next_offset >= 0 and not isinstance(next_offset, bool):
                 return next_offset
-        raise SinkError(f'{self._told(answer)}; to open, 200 has to come with {{"next": OFFSET}}, or null for OFFSET')
+        raise SinkError(f'{self._told(answer)}; open needs 200 with {{"next": OFFSET}}, or null for OFFSET')
 
     async def append(self, place: Place, records: Sequence[Record]) -> None:
-        """See ``base.Sink``. A batch without records is nothing to keep."""
+        """See ``base.Sink``. A batch without records does nothing."""
         if not records:
             return
         query = {
@@ -135,7 +137,7 @@ class HttpSink:
             await self._session.close()
 
     async def _post(self, url: URL, body: bytes, headers: Mapping[str, str]) -> _Answer:
-        if self._session is None:  # here and not when the sink is made: it belongs to the running loop
+        if self._session is None:  # created here because it belongs to the running loop
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -144,16 +146,16 @@ class HttpSink:
                 except aiohttp.ClientConnectorError:
                     raise
                 except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                    # The service may have closed an idle connection just as it was used again.
+                    # The service may have closed an idle connection just as the member reused it.
                     return await self._posted(self._session, url, body, headers)
         except TimeoutError:
             raise SinkError(
-                f"{self._shown} has not answered in {self._timeout_s:g} s: see whether the service is well, or raise "
+                f"{self._shown} has not answered in {self._timeout_s:g} s: check the service, or raise "
                 "timeout_s of [sink]"
             ) from None
         except aiohttp.ClientError as error:
             raise SinkError(
-                f"{self._shown}: {str(error) or type(error).__name__}; see whether the service runs, and url of [sink]"
+                f"{self._shown}: {str(error) or type(error).__name__}; check that the service runs, and url of [sink]"
             ) from error
 
     async def _posted(
@@ -166,7 +168,7 @@ class HttpSink:
             async for block in response.content.iter_any():
                 read += block
                 if len(read) >= ANSWER_BYTES_MAX:
-                    response.close()  # the rest is not waited for
+                    response.close()  # do not wait for the rest
                     break
             return _Answer(response.status, response.reason or "", bytes(read), response.headers.get("Location", ""))
 
@@ -175,7 +177,7 @@ class HttpSink:
             match _loaded(answer.body):
                 case {"epoch": int(newer)} if newer >= place.epoch and not isinstance(newer, bool):
                     raise RefusedError(place.topic, place.partition, newer)
-            raise SinkError(f'{self._told(answer)}; 409 has to come with {{"epoch": E}}, E at least {place.epoch}')
+            raise SinkError(f'{self._told(answer)}; 409 needs {{"epoch": E}}, E at least {place.epoch}')
         raise SinkError(self._told(answer))
 
     def _told(self, answer: _Answer) -> str:
@@ -184,13 +186,13 @@ class HttpSink:
         if body:
             text += f": {body[:SHOWN_CHARS]}"
         if answer.location:
-            text += f"; it names {answer.location[:SHOWN_CHARS]}, and redirections are not followed: see url of [sink]"
+            text += f"; it redirects to {answer.location[:SHOWN_CHARS]}, which members do not follow: see url of [sink]"
         advice = _ADVICE.get(answer.status)
         return f"{text}; {advice}" if advice else text
 
 
 def _loaded(body: bytes) -> Any:
-    """Of JSON; ``None`` where it is none."""
+    """Return the JSON value, or ``None`` if the data is not JSON."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:

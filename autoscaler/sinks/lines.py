@@ -1,13 +1,13 @@
-"""A record as a line of JSON: what the files sink keeps, and what the http sink sends.
+"""A record as a line of JSON: the format of the files sink and the http sink.
 
-Owns: the fields of a line, and how bytes stand in it. Must never: know where a line goes.
+Owns: the fields of a line, and the encoding of bytes. Must never: know where a line goes.
 
 A line is an object with these fields:
 
-- ``topic``, ``partition``, ``offset``: which record of Kafka's it is.
-- ``epoch``, ``member``: the ownership under which it was handed on, and the owner's name.
+- ``topic``, ``partition``, ``offset``: identify the Kafka record.
+- ``epoch``, ``member``: the ownership under which the member wrote it, and the owner's name.
 - ``time_ms``: its timestamp, milliseconds since 1970.
-- ``key`` and ``value``: text, or null where the record has none. Bytes that are not UTF-8 stand in ``key_base64`` or
+- ``key`` and ``value``: text, or null if the record has none. Bytes that are not UTF-8 go into ``key_base64`` or
   ``value_base64`` instead (RFC 4648, section 4).
 """
 
@@ -24,7 +24,7 @@ from .base import Place, Record
 
 
 class Line(NamedTuple):
-    """A record as it was handed on. The fields are those of ``Place`` and ``Record``."""
+    """A record as a member wrote it. The fields are those of ``Place`` and ``Record``."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 def encoded(place: Place, records: Sequence[Record]) -> bytes:
-    """A line for each record, each with its line feed."""
+    """Encode each record as a line with a line feed."""
     lines = []
     for record in records:
         fields = {
@@ -55,10 +55,10 @@ def encoded(place: Place, records: Sequence[Record]) -> bytes:
 
 
 def decoded(line: bytes) -> Line:
-    """The record of a line. Raises ``ValueError``: it is no line of this form."""
+    """Decode a line. Raises ``ValueError`` if it does not have this form."""
     found = orjson.loads(line)
     if not isinstance(found, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     texts: dict[str, Any] = {name: found.get(name) for name in ("topic", "member")}
     numbers: dict[str, Any] = {name: found.get(name) for name in ("partition", "offset", "epoch", "time_ms")}
     for name, value in texts.items():
@@ -66,7 +66,7 @@ def decoded(line: bytes) -> Line:
             raise ValueError(f"{name} is no text")
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"{name} is no whole number")
+            raise ValueError(f"{name} is not a whole number")
     return Line(**texts, **numbers, key=_bytes(found, "key"), value=_bytes(found, "value"))
 
 

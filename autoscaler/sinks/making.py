@@ -1,7 +1,6 @@
-"""The sink that a file of settings names.
+"""Creates the sink that the settings file names.
 
-Owns: which class goes with which kind, and what of the settings can only be seen now. Must never: write anything, or
-wait for a service.
+Owns: the class for each kind, and the late checks of settings. Must never: write anything, or wait for a service.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from .base import Sink
 
 
 def make(settings: Settings) -> Sink:
-    """It is not opened yet, and nothing has been asked of it. Raises ``SettingsError``."""
+    """Create the sink, without opening or calling it. Raises ``SettingsError``."""
     sink = settings.sink
-    # Here and not above: whoever writes files does without aiohttp's client.
+    # Imported here, because the files sink does not need aiohttp's client.
     if sink.kind == "files":
         from .files import FilesSink
 
@@ -28,7 +27,9 @@ def make(settings: Settings) -> Sink:
     url = _url(settings)
     token = _token(settings.path(sink.token_file)) if sink.token_file else None
     if token is not None and url.user is not None:
-        raise SettingsError(f"{settings.file}: [sink] has a user in url and a token_file: only one of them can be sent")
+        raise SettingsError(
+            f"{settings.file}: [sink] has a user in url and a token_file: remove one, a request carries one"
+        )
     return HttpSink(str(url), token, sink.timeout_s)
 
 
@@ -39,7 +40,7 @@ def _url(settings: Settings) -> URL:
         raise SettingsError(f"{settings.file}: [sink] url: {error}") from None
     if not url.host or url.query_string or url.fragment:
         raise SettingsError(
-            f"{settings.file}: [sink] url has to be http:// or https://, a host and a path, without '?' and '#'"
+            f"{settings.file}: [sink] url must be http:// or https://, a host and a path, without '?' and '#'"
         )
     return url
 
@@ -48,9 +49,9 @@ def _token(path: Path) -> str:
     try:
         token = path.read_text(encoding="ascii").strip()
     except OSError as error:
-        raise SettingsError(f"[sink] token_file {path}: {error.strerror}; it holds one token") from None
+        raise SettingsError(f"[sink] token_file {path}: {error.strerror}; it must hold one token") from None
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:
-        raise SettingsError(f"[sink] token_file {path}: it has to hold one token, of visible ASCII characters")
+        raise SettingsError(f"[sink] token_file {path}: it must hold one token, of visible ASCII characters")
     return token

@@ -1,9 +1,9 @@
-"""What the files sink has kept, read back.
+"""Reads back the files sink's records.
 
-Owns: the order of records, and who handed them on. Must never: change a file, or hold a partition in memory.
+Owns: the order of records, and their owners. Must never: change a file, or hold a partition in memory.
 
-Reading needs nothing of a member: it may be done while members write, and then ends with the newest entry that was
-there when it began.
+Reading does not involve members: you can read while they write. The result then ends with the newest entry at the start
+of the read.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from .lines import Line, decoded
 
 
 class Ownership(NamedTuple):
-    """Records that one owner handed on, one behind the other. ``first``, ``last``: their offsets; ``records``: how
-    many."""
+    """A run of records that one owner wrote. ``first``, ``last``: their offsets; ``records``: their number."""
 
     epoch: int
     member: str
@@ -32,7 +31,7 @@ class Ownership(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A batch that was refused. The fields are those of ``files``."""
+    """A refused batch. The fields are those in ``files``."""
 
     time_ms: int
     topic: str
@@ -44,8 +43,8 @@ class Refusal(NamedTuple):
 
 
 def records(folder: Path) -> Iterator[Line]:
-    """All of a partition in order. ``folder``: the partition's, see ``chain.partition_folder``. Raises ``OSError``;
-    ``ValueError``: a line is no record."""
+    """Yield a partition's records in order. ``folder``: the partition's, see ``chain.partition_folder``. Raises
+    ``OSError``, or ``ValueError`` if a line is not a record."""
     for name in sorted(filter(is_entry, os.listdir(folder))):
         with (folder / name).open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -57,8 +56,8 @@ def records(folder: Path) -> Iterator[Line]:
 
 
 def owners(folder: Path) -> Iterator[Ownership]:
-    """Who handed on a partition's records, in order. Epochs rise from one to the next if the partition was taken from
-    one owner at a time. Arguments and errors: as for ``records``."""
+    """Yield the owners of a partition's records, in order. Epochs ascend if the partition had one owner at a time.
+    Arguments and errors: as for ``records``."""
     owner: Ownership | None = None
     for line in records(folder):
         if owner is not None and owner[:2] == (line.epoch, line.member):
@@ -72,7 +71,7 @@ def owners(folder: Path) -> Iterator[Ownership]:
 
 
 def refusals(folder: Path) -> list[Refusal]:
-    """All batches that were refused. ``folder``: the sink's. Raises ``OSError``; ``ValueError``: a line is no
+    """Return all refused batches. ``folder``: the sink's. Raises ``OSError``, or ``ValueError`` if a line is not a
     refusal."""
     try:
         lines = (folder / REFUSED).read_bytes().splitlines()
@@ -82,4 +81,4 @@ def refusals(folder: Path) -> list[Refusal]:
     try:
         return [Refusal(**{field: each[field] for field in Refusal._fields}) for each in found]
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{folder / REFUSED}: a line is no refusal ({error})") from error
+        raise ValueError(f"{folder / REFUSED}: a line is not a refusal ({error})") from error

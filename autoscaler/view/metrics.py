@@ -1,8 +1,8 @@
-"""What the autoscaler's `/metrics` shows, in Prometheus' text format 0.0.4.
+"""The autoscaler's `/metrics`, in Prometheus' text format 0.0.4.
 
-Owns: names, units and help texts. Must never: count; the controller's parts do.
+Owns: names, units and help texts. Must never: count; the controller's parts do that.
 
-``ingeborg_autoscale_wanted_members`` is what KEDA's Prometheus scaler reads, where KEDA runs the members.
+If KEDA runs the members, its Prometheus scaler reads ``ingeborg_autoscale_wanted_members``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PREFIX = "ingeborg_autoscale_"
 
 
 class Metrics:
-    """Of one controller. ``group``: its group's name."""
+    """The metrics of one controller. ``group``: its group's name."""
 
     def __init__(self, group: str, controller: Controller) -> None:
         self._group = group
@@ -30,27 +30,27 @@ class Metrics:
         self._registry.register(self)
 
     def text(self) -> bytes:
-        """All of it, now."""
+        """Return the current metrics as text."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """The families, for the library."""
+        """Yield the metric families for the library."""
         controller, picture = self._controller, self._controller.picture()
         gauges = {
             "ready_members": ("Members that may own queues", sum(bar.is_ready for bar in picture.bars)),
-            "leaving_members": ("Members that are to end", sum(bar.is_leaving for bar in picture.bars)),
-            "queues": ("Queues that there are", picture.queues),
+            "leaving_members": ("Members that should end", sum(bar.is_leaving for bar in picture.bars)),
+            "queues": ("Existing queues", picture.queues),
             "unowned_queues": ("Queues without an owner", picture.unowned),
             "moving_queues": ("Queues between two owners", picture.moving),
-            "hot_queues": ("Queues with more than one member can take", len(picture.hot)),
-            "missing_topics": ("Topics of the group that are not there", len(picture.missing)),
+            "hot_queues": ("Queues whose size exceeds a member's capacity", len(picture.hot)),
+            "missing_topics": ("Topics of the group that do not exist", len(picture.missing)),
             "written_bytes_per_second": ("Bytes written into all queues, as measured", picture.bytes_per_s),
             "stock_bytes": ("Bytes in all queues that the group has not read", picture.stock),
-            "capped": ("1 while more members are needed than the most that may run", int(picture.is_capped)),
+            "capped": ("1 while the group needs more members than members_max", int(picture.is_capped)),
             "stale": ("1 while measurements are missing", int(picture.is_stale)),
             "term": ("The controller's term", picture.term),
         }
-        if picture.state != SYNCHRONIZING:  # whoever scales by it would end members that work
+        if picture.state != SYNCHRONIZING:  # a scaler that reads it would end working members
             gauges["wanted_members"] = ("Members that the group needs, within its bounds", picture.wanted)
         if picture.running is not None:
             gauges["running_members"] = ("Members that the scaler runs", picture.running)
@@ -59,12 +59,12 @@ class Metrics:
         counters = {
             "decisions": ("Times the queues were packed", controller.sentinel.decisions),
             "moves": ("Queues that a decision gave to another member", controller.sentinel.moves),
-            "forced_moves": ("Queues taken from a member that did not let go in time", controller.owners.forced),
+            "forced_moves": ("Queues taken from a member that did not release them in time", controller.owners.forced),
             "repeated_orders": ("Orders to members that were sent again", controller.owners.repeats),
             "lost_members": ("Members that fell silent", controller.lost),
             "scaler_failures": ("Calls to the scaler that failed", controller.staff.failures),
             "absences": ("Times ordered members did not come in time", controller.staff.absences),
-            "stale_messages": ("Messages that came too late to mean anything", controller.stale),
+            "stale_messages": ("Messages that came too late to count", controller.stale),
         }
         for name, (help, value) in counters.items():
             yield self._family(CounterMetricFamily, name, help, value)
@@ -73,7 +73,7 @@ class Metrics:
             states.add_metric([self._group, state], int(picture.state == state))
         yield states
         load = GaugeMetricFamily(
-            PREFIX + "member_load_ratio", "What a member owns, by what it can take", labels=["group", "member"]
+            PREFIX + "member_load_ratio", "A member's load, divided by its capacity", labels=["group", "member"]
         )
         for bar in picture.bars:
             load.add_metric([self._group, str(bar.number)], bar.load / bar.capacity)

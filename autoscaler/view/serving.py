@@ -1,6 +1,6 @@
 """The autoscaler's pages over HTTP: `/`, `/picture.json`, `/metrics`, `/healthz`.
 
-Owns: paths and headers. Must never: change anything: there is nothing to press here.
+Owns: paths and headers. Must never: change anything: the pages only display.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from . import words
 from .metrics import CONTENT_TYPE, Metrics
 
 _PAGE = Path(__file__).parent / "page.html"
-#: Of the page: everything in it is its own.
+#: Content policy of the page: it loads nothing from elsewhere.
 _POLICY = "; ".join(
     (
         *("default-src 'none'", "connect-src 'self'", "style-src 'unsafe-inline'", "script-src 'unsafe-inline'"),
@@ -34,10 +34,10 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-#: Cells of a bar on the page, where a member at its capacity is full.
+#: Cells of a full bar on the page: a member at its capacity.
 _CELLS = 200
-#: A picture is drawn once in so many seconds, however many look. A large one is drawn more seldom (100,000 queues take
-#: half a second), so that the loop has nine tenths of its time for the group.
+#: Seconds between two renderings of the picture, for any number of viewers. A large picture is rendered less often
+#: (100,000 queues take half a second), so that the event loop keeps nine tenths of its time for the group.
 FRESH_S, FRESH_TIMES = 0.5, 10.0
 
 
@@ -45,8 +45,8 @@ FRESH_S, FRESH_TIMES = 0.5, 10.0
 async def serving(
     host: str, port: int, group: str, metrics: Metrics, picture: Callable[[], Picture]
 ) -> AsyncIterator[str]:
-    """The pages, until the end of the block. Its value: their URL. Raises ``OSError``: the address is taken, or not
-    this machine's."""
+    """Serve the pages until the end of the block, and yield their URL. Raises ``OSError`` if the address is taken, or
+    does not belong to this machine."""
     page = _PAGE.read_bytes()
 
     async def show_page(request: web.Request) -> web.Response:
@@ -66,8 +66,8 @@ async def serving(
         return web.Response(body=metrics.text(), headers={**_HEADERS, "Content-Type": CONTENT_TYPE})
 
     async def show_health(request: web.Request) -> web.Response:
-        # That it is answered is the answer: the loop works. To start this program again brings back neither Kafka nor
-        # a monitor, so their absence is a trouble on the page and a metric, and no reason to end this one.
+        # Any answer means that the event loop works. A restart would bring back neither Kafka nor a monitor, so the
+        # page and a metric show their absence, and the health check ignores it.
         return web.Response(text="alive\n", headers=_HEADERS)
 
     application = web.Application()
@@ -85,7 +85,7 @@ async def serving(
             await site.start()
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-            raise OSError(f"[web] {host}, port {port}: {why}; name another there, or port -1 for no pages") from error
+            raise OSError(f"[web] {host}, port {port}: {why}; set another one, or port -1 for no pages") from error
         at = runner.addresses[0][1]
         yield f"http://{f'[{host}]' if ':' in host else host}:{at}/"
     finally:
@@ -93,7 +93,7 @@ async def serving(
 
 
 def document(group: str, picture: Picture) -> bytes:
-    """What the page draws, as JSON."""
+    """Return the page's data as JSON."""
     return orjson.dumps(
         {
             "group": group,

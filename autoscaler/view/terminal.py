@@ -1,7 +1,7 @@
-"""A group on a terminal: a bar for each member, filled by its queues, drawn anew in place.
+"""A group on a terminal: a bar for each member, filled by its queues, refreshed in place.
 
-Owns: colours and columns, and what is left out where the terminal is narrow. Must never: compute a figure, or send a
-terminal a control character that came in a name.
+Owns: colours and columns, and what to omit on a narrow terminal. Must never: compute a figure, or send a terminal a
+control character from a name.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rich.text import Text
 from ..effects import Bar, Picture
 from . import words
 
-#: Two shades by turns: where one queue ends and the next begins.
+#: Two alternating shades, so that the border between queues shows.
 _SHADES = ("cyan", "blue")
-#: Of a bar that is full: more tells nobody more, and less than the second tells nothing.
+#: Cells of a full bar: most and fewest. More cells show no more, and fewer show nothing.
 _CELLS_MAX = 40
 _CELLS_MIN = 8
-#: Of a name: the end of a pod's name, which is its own.
+#: Characters of a name: the end of a pod's name, which is unique.
 _NAME_MIN = 10
 
 
 class Terminal:
-    """A display, as a context. ``group``: its name."""
+    """A display, as a context manager. ``group``: the group's name."""
 
     def __init__(self, group: str, console: Console) -> None:
         self._group = group
@@ -40,13 +40,13 @@ class Terminal:
         self._live.stop()
 
     def show(self, picture: Picture) -> None:
-        """The group as it is now."""
+        """Show the group's current state."""
         self._live.update(drawn(self._group, picture), refresh=True)
 
 
 def drawn(group: str, picture: Picture) -> RenderableType:
-    """What is shown of it, on as many columns as there are. Troubles stand above the bars: what is too much for the
-    terminal is cut off below."""
+    """Return the display for this number of columns. Troubles come above the bars, because a small terminal cuts off
+    the bottom."""
     return _Drawing(group, picture)
 
 
@@ -78,14 +78,14 @@ def _table(bars: Sequence[Bar], width: int) -> Table:
             room -= _width(texts)
             behind.append(texts)
     name = min(max(map(len, names)), max(_NAME_MIN, room - 2 - round(_CELLS_MAX * words.OVER)))
-    # A space stands behind the name, and one behind the bar.
+    # One space follows the name, and one the bar.
     cells = min(_CELLS_MAX, max(_CELLS_MIN, int((room - name - 2) / words.OVER)))
 
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
     for at, bar in enumerate(bars):
         table.add_row(
             Text(numbers[at], justify="right", no_wrap=True),
-            # Names of pods differ in their ends.
+            # Pod names differ at the end.
             Text(names[at] if len(names[at]) <= name else f"…{names[at][1 - name :]}", no_wrap=True),
             _bar(bar, cells),
             Text(shares[at], style="bold red" if bar.load > bar.capacity else "", justify="right", no_wrap=True),
@@ -96,7 +96,7 @@ def _table(bars: Sequence[Bar], width: int) -> Table:
 
 
 def _width(texts: Sequence[str]) -> int:
-    """Of a column, with the space behind it."""
+    """Return the width of a column, including the space after it."""
     return max(map(len, texts)) + 1
 
 

@@ -1,6 +1,6 @@
-"""A group in words and bars: what the terminal shows, and the page.
+"""A group in words and bars, for the terminal and the page.
 
-Owns: units, headings, and how a bar is filled by its queues. Must never: draw.
+Owns: units, headings, and the division of a bar into queues. Must never: draw.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import NamedTuple
 from ..effects import Bar, Picture
 from ..owners import OWNED
 
-#: Of what a bar can be long: a member with more than its capacity is longer than one that is full.
+#: Longest bar, as a multiple of a full one: an overloaded member's bar is longer than a full one.
 OVER = 1.25
 
 
 class Piece(NamedTuple):
-    """A part of a bar: one queue, or several small ones. ``cells``: how long; ``is_moving``: one of them is between two
-    owners."""
+    """A part of a bar: one queue, or several small ones. ``cells``: its length; ``is_moving``: one of these queues is
+    between two owners."""
 
     cells: int
     queues: int
@@ -24,12 +24,12 @@ class Piece(NamedTuple):
 
 
 def bytes_per_s(value: float) -> str:
-    """With a unit: 1,000 B/s are 1.00 kB/s."""
+    """Format a speed with its unit: 1,000 B/s are 1.00 kB/s."""
     return f"{amount(value)}/s"
 
 
 def amount(value: float) -> str:
-    """Bytes with a unit, in three digits."""
+    """Format bytes with a unit, in three digits."""
     for unit in ("B", "kB", "MB", "GB"):
         if value < 999.5:
             return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.3g} {unit}"
@@ -38,12 +38,12 @@ def amount(value: float) -> str:
 
 
 def queues(count: int) -> str:
-    """So many of them."""
+    """Format a number of queues."""
     return f"{count:,} queue" if count == 1 else f"{count:,} queues"
 
 
 def heading(picture: Picture) -> str:
-    """One line of the whole."""
+    """Return one line about the whole group."""
     ready = sum(bar.is_ready for bar in picture.bars)
     words = [
         picture.state,
@@ -60,16 +60,16 @@ def heading(picture: Picture) -> str:
 
 
 def troubles(picture: Picture) -> list[str]:
-    """What somebody has to do something about, a line each."""
+    """Return the problems that need an operator, one line each."""
     found = []
     if picture.is_stale:
-        found.append("no measurements come: does a monitor run?")
+        found.append("no measurements arrive: is a monitor running?")
     if picture.missing:
         found.append(f"there is no topic {', '.join(picture.missing)}")
     if picture.is_capped:
         found.append("more members are needed than members_max")
     if picture.hot:
-        found.append(f"more than one member can take: {', '.join(str(queue) for queue in picture.hot[:5])}")
+        found.append(f"too large for one member: {', '.join(str(queue) for queue in picture.hot[:5])}")
     for bar in picture.bars:
         problems = [share for share in bar.shares if share.problem]
         if problems:
@@ -79,7 +79,7 @@ def troubles(picture: Picture) -> list[str]:
 
 
 def pieces(bar: Bar, cells: int) -> list[Piece]:
-    """The bar's queues, the greatest first, where a member at its capacity has ``cells`` cells. Queues too small for a
+    """Return the bar's queues, the largest first. A member at its capacity has ``cells`` cells. Queues too small for a
     cell of their own share one."""
     found: list[Piece] = []
     filled, small, most = 0.0, 0, round(cells * OVER)
