@@ -221,28 +221,28 @@ T = TypeVar("T")
 def _whole(found: Mapping[str, Any], key: str, least: int = 0) -> int:
     value = found.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= NUMBER_MAX:
-        raise MessageError(f"{key} is no whole number of at least {least}")
+        raise MessageError(f"{key} is not a whole number of at least {least}")
     return value
 
 
 def _number(found: Mapping[str, Any], key: str) -> float:
     value = found.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise MessageError(f"{key} is no number of at least 0")
+        raise MessageError(f"{key} is not a number of at least 0")
     return float(value)
 
 
 def _text(found: Mapping[str, Any], key: str, most: int = NAME_CHARS_MAX, least: int = 1) -> str:
     value = found.get(key)
     if not isinstance(value, str) or not least <= len(value) <= most:
-        raise MessageError(f"{key} is no text of {least} to {most} characters")
+        raise MessageError(f"{key} is not a string of {least} to {most} characters")
     return value
 
 
 def _all(found: Mapping[str, Any], key: str, reader: Callable[[Any], T]) -> tuple[T, ...]:
     value = found.get(key)
     if not isinstance(value, list) or len(value) > QUEUES_MAX:
-        raise MessageError(f"{key} is no list of at most {QUEUES_MAX:,}")
+        raise MessageError(f"{key} is not a list of at most {QUEUES_MAX:,}")
     return tuple(reader(each) for each in value)
 
 
@@ -255,7 +255,7 @@ def _queue(value: Any) -> Queue:
 
 def _held(value: Any) -> Held:
     if not isinstance(value, list) or len(value) != len(Held._fields):
-        raise MessageError(f"what is held is [{', '.join(Held._fields)}]")
+        raise MessageError(f"a held queue is [{', '.join(Held._fields)}]")
     found = dict(zip(Held._fields, value, strict=True))
     return Held(
         _queue(found["queue"]),
@@ -275,7 +275,7 @@ def _flow(value: Any) -> Flow:
 
 def _topic(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise MessageError("a topic is text")
+        raise MessageError("a topic is a string")
     return value
 
 

@@ -243,7 +243,8 @@ class Logs:
         user = f"User:{self._user or 'NAME'}"
         return KafkaProblem(
             f"{what}, of {self._servers}: this user lacks permission. Grant {operation}: kafka-acls.sh "
-            f"--bootstrap-server {self._servers} --add --allow-principal {user} --operation {operation.title()} {resource}"
+            f"--bootstrap-server {self._servers} --add --allow-principal {user} "
+            f"--operation {operation.title()} {resource}"
         )
 
 

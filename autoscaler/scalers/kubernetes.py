@@ -151,7 +151,7 @@ class KubernetesScaler:
             version = found["metadata"]["resourceVersion"]
             selector = label_selector(found["spec"]["selector"])
         except (KeyError, TypeError, AttributeError, ValueError):
-            raise answer.error("this is not a Deployment: does the URL point to the Kubernetes API?") from None
+            raise answer.error("this is not a Deployment: is that the URL of the Kubernetes API?") from None
         if not selector:
             raise answer.error("its selector is empty, so it does not identify the Deployment's pods")
         return _Deployment(replicas, selector, version)
@@ -172,7 +172,7 @@ class KubernetesScaler:
                         pods[metadata["name"]] = (metadata.get("annotations") or {}).get(COST)
                 more = found["metadata"].get("continue")
             except (KeyError, TypeError, AttributeError):
-                raise answer.error("this is not a list of pods: does the URL point to the Kubernetes API?") from None
+                raise answer.error("this is not a list of pods: is that the URL of the Kubernetes API?") from None
             if not more:
                 return pods
             query["continue"] = more

@@ -63,7 +63,7 @@ def decoded(line: bytes) -> Line:
     numbers: dict[str, Any] = {name: found.get(name) for name in ("partition", "offset", "epoch", "time_ms")}
     for name, value in texts.items():
         if not isinstance(value, str):
-            raise ValueError(f"{name} is no text")
+            raise ValueError(f"{name} is not a string")
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"{name} is not a whole number")
@@ -82,7 +82,7 @@ def _shown(name: str, data: bytes | None) -> dict[str, str | None]:
 def _bytes(found: Mapping[str, Any], name: str) -> bytes | None:
     text, other = found.get(name), found.get(f"{name}_base64")
     if not isinstance(text, str | None) or not isinstance(other, str | None):
-        raise ValueError(f"{name} is no text")
+        raise ValueError(f"{name} is not a string")
     if other is None:
         return None if text is None else text.encode()
     try:

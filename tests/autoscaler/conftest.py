@@ -1,4 +1,4 @@
-"""What the tests of the autoscaler share: the event loop it runs on, and the session's Kafka.
+"""Shared fixtures of the autoscaler's tests: its event loop, and the session's Kafka.
 
 Owns: that server, and a connection to it. Must never: start a second one in a process.
 """
@@ -23,7 +23,7 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """The session's server. A test may pause it, if it lets it go on; nobody may kill it."""
+    """The session's server. A test may pause it, but must resume it; no test may kill it."""
     return session_kafka(request.config, tmp_path_factory)("kafka")
 
 

@@ -1,4 +1,4 @@
-"""The controller in a simulated group: what it does as a whole, and that nothing is lost or doubled whatever fails."""
+"""The controller in a simulated group: its overall behaviour, and that no failure loses or duplicates a record."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from ingeborg.autoscaler.model import (
 
 from .world import BEAT_S, STEP_S, World
 
-#: Seconds in which everything has come to rest.
+#: Seconds until everything has settled.
 REST_S = 200.0
-#: In which each transition of ``TRANSITIONS`` is over, if nobody dies.
+#: Seconds until each transition in ``TRANSITIONS`` is over, if nothing dies.
 TRANSITION_S = 35.0
 DAY_S = 86_400.0
 
@@ -41,7 +41,7 @@ def world(queues: int = 8, seed: int = 1, **changes: object) -> World:
 
 
 def check_sink(found: World) -> None:
-    """Everything is there in its order, once, and each queue was taken from one member at a time."""
+    """Check that the sink has everything in order, once, and from one owner of each queue at a time."""
     for queue, taken in found.sink.taken.items():
         epochs = [epoch for epoch, _, _, _ in taken]
         assert epochs == sorted(epochs), f"{queue} was taken from two at a time"
@@ -52,7 +52,7 @@ def check_sink(found: World) -> None:
 
 
 def drain(found: World) -> None:
-    """Nothing more is produced, and what there is is read."""
+    """Stop producing, and wait until everything is read."""
     found.speeds = dict.fromkeys(found.speeds, 0.0)
     found.run(REST_S, found.is_settled)
     found.run(10.0)
@@ -63,7 +63,7 @@ def drain(found: World) -> None:
 
 
 def test_members_are_started_and_each_queue_gets_an_owner() -> None:
-    found = world(20)  # 200 bytes a second, where a member is given 100
+    found = world(20)  # 200 bytes a second; a member gets up to 100
     found.run(REST_S, found.is_settled)
     assert found.is_settled()
     assert len(found.members) == 2
@@ -95,11 +95,11 @@ def test_notes_say_how_long_each_step_of_a_change_took() -> None:
         if note.seconds is not None:
             took.setdefault(note.event, []).append(note.seconds)
     assert len(took["joined"]) == 3
-    # The scaler takes its time to start a member, which says hello, gets its number, and says what it holds.
+    # The scaler needs time to start a member, which says hello, gets its number, and reports its queues.
     assert all(found.scaler.start_s < seconds < found.scaler.start_s + 3 * BEAT_S for seconds in took["joined"])
-    # An owner lets go within a cycle, and the next one begins within another; an order lies between them.
+    # An owner releases within a cycle, and the next one begins within another, with an order between them.
     assert all(STEP_S <= seconds <= 6 * STEP_S for seconds in took["given"])
-    # Members are waited for before that, and not counted.
+    # The controller waits for members before that; this time does not count.
     assert 0.0 <= took["settled"][-1] <= 6 * STEP_S
 
 
@@ -109,13 +109,13 @@ def test_a_member_with_another_sink_is_told_about_once() -> None:
     core.begin(found.controller.now_s, len(found.logs[0]))
     found.run(20.0)
     assert found.members
-    assert "other_sink" not in found.events()  # members that do not say are believed
+    assert "other_sink" not in found.events()  # the controller accepts members that report no sink
     for name, sink in (("a", "here"), ("b", "there"), ("b", "there")):
         found.say(Hello(name, "nonce", 0.0, sink))
     found.run(2.0)
     told = [note.words for _, note in found.notes if note.event == "other_sink"]
     assert len(told) == 1
-    assert told[0].startswith("b hands on to another sink")
+    assert told[0].startswith("b writes to another sink")
 
 
 def test_a_monitor_of_other_topics_does_not_count() -> None:
@@ -139,7 +139,7 @@ def test_two_members_of_one_name_never_own_the_same() -> None:
     found = world(4)
     found.scaler.lies = True
     core = found.controller.core
-    for nonce in ("first", "second", "first", "first"):  # the first one lives, and says so
+    for nonce in ("first", "second", "first", "first"):  # the first one is alive, and says so
         found.say(Hello("a", nonce, 0.0))
         found.run(1.0)
     assert [(each.name, each.nonce) for each in core._members.values()] == [("a", "second")]
@@ -195,7 +195,7 @@ def test_epochs_that_somebody_has_are_not_given_again() -> None:
     core = found.controller.core
     [name, *_] = found.members
     member, term = core._members[name], core.term
-    epoch = term * EPOCHS_PER_TERM + 500  # of a controller that had this term before its topic was made anew
+    epoch = term * EPOCHS_PER_TERM + 500  # from a controller that had this term before its topic was recreated
     held = (Held(Queue("t", 0), epoch, 0, 0.0, ""),)
     core.heard(found.controller.now_s, (Beat(name, member.nonce, member.number, term, 0, 1, 0.0, held), 0))
     assert core.term == term + 1
@@ -226,7 +226,7 @@ def test_less_load_ends_members_after_the_cooldown_and_not_before() -> None:
 
 
 def test_a_load_that_oscillates_within_the_hysteresis_scales_nothing() -> None:
-    """A member is given up to 100, and acts above 120."""
+    """A member gets up to 100; above 120 the controller acts."""
     found = world(10)
     found.speeds = dict.fromkeys(found.speeds, 9.9)
     found.run(REST_S, found.is_settled)
@@ -240,7 +240,7 @@ def test_a_load_that_oscillates_within_the_hysteresis_scales_nothing() -> None:
 
 
 def test_a_load_that_oscillates_more_than_that_does_not_flap() -> None:
-    """Up once; down only if fewer would have done all the time."""
+    """Grow once; shrink only if fewer members would have sufficed all the time."""
     found = world(10)
     found.run(REST_S, found.is_settled)
     for turn in range(40):
@@ -359,7 +359,7 @@ class TestScaler:
         drain(found)
 
     def test_one_that_lies_is_noticed(self) -> None:
-        """It says done, and nobody comes: those that are there get all, until the others come."""
+        """The scaler reports success, but no member comes: the present ones get everything, until the others come."""
         found = world(20)
         found.run(REST_S, found.is_settled)
         found.scaler.lies = True
@@ -488,7 +488,7 @@ class TestControllers:
 
     @pytest.mark.parametrize("lost_s", [8.0, 4.5])
     def test_while_nothing_at_all_is_heard_no_member_is_lost(self, lost_s: float) -> None:
-        """Kafka is gone for a minute: nobody is ended or replaced for it, however soon a member is lost."""
+        """Kafka is gone for a minute: no member is ended or replaced, even if ``lost_s`` is short."""
         found = world(20, lost_s=lost_s)
         found.run(REST_S, found.is_settled)
         members, orders = set(found.members), list(found.scaler.orders)
@@ -507,7 +507,7 @@ class TestControllers:
         drain(found)
 
     def test_terms_grow_where_places_began_anew(self) -> None:
-        """The topic for members was deleted and made again: places are small, and the sink knows great epochs."""
+        """The topic for members was deleted and recreated: offsets are small, and the sink knows large epochs."""
         found = world(4)
         found.sink.epochs = dict.fromkeys(found.speeds, 70 * EPOCHS_PER_TERM)
         found.run(REST_S, found.is_settled)
@@ -516,7 +516,7 @@ class TestControllers:
         drain(found)
 
     def test_their_clocks_may_be_days_apart(self) -> None:
-        """Ahead, and behind: no time of one means anything to the next one, nor to a member."""
+        """The clocks are ahead and behind: no controller's time means anything to the next one, or to a member."""
         found = world(20)
         found.run(REST_S, found.is_settled)
         owners, orders = found.owners(), list(found.scaler.orders)
@@ -538,8 +538,8 @@ class TestControllers:
 
 
 class Transition(NamedTuple):
-    """Of a group of twenty queues. ``begin``: what leads to it; ``members``: how many there are to be after it;
-    ``orders``: it takes so many, or more; ``speed``: of each queue before it."""
+    """A transition in a group of twenty queues. ``begin``: triggers it; ``members``: wanted number after it;
+    ``orders``: fewest orders that it takes; ``speed``: speed of each queue before it."""
 
     begin: Callable[[World], None]
     members: int
@@ -556,7 +556,7 @@ def one_is_killed(found: World) -> None:
 
 
 def one_has_too_much(found: World) -> None:
-    """And the other one has room for it."""
+    """The other member has room for the queue."""
     busy, *_ = found.members.values()
     found.speeds = {queue: 13.0 if queue in busy.core.held else 4.0 for queue in found.speeds}
 
@@ -568,7 +568,7 @@ def partitions_are_added(found: World) -> None:
 
 
 def another_controller_begins(found: World) -> None:
-    """With all that it asks while it is synchronizing."""
+    """Kill the controller during synchronization, after each of its orders."""
     found.controller.is_over = True
     orders, found.controller.orders_left = found.controller.orders_left, None
     found.replace_controller()
@@ -596,7 +596,7 @@ TRANSITIONS = {
 
 @pytest.mark.parametrize("name", TRANSITIONS)
 def test_killed_before_each_order_of_each_transition_the_next_one_goes_on(name: str) -> None:
-    """Before the first one, the second, and so on, until one has given all."""
+    """Kill it before the first order, the second, and so on, until one has given all orders."""
     transition = TRANSITIONS[name]
     settled = world(20, down_cooldown_s=10.0)
     loads(settled, transition.speed)
@@ -637,7 +637,7 @@ FAULTS = st.lists(
 
 
 def fault(found: World, kind: str, which: int) -> None:
-    """One thing happens. ``which``: to whom."""
+    """Trigger one event. ``which``: the affected program."""
     names = sorted(found.members)
     member = found.members[names[which % len(names)]] if names else None
     match kind:
@@ -691,7 +691,7 @@ def test_whatever_fails_nothing_is_lost_nor_doubled(
     fault(found, "resume", 0)
     fault(found, "scaler works", 0)
     found.has_monitor = True
-    # A member that was paused hears at the next batch that a queue is another's.
+    # A member that was paused learns at the next batch that a queue has another owner.
     found.speeds = {queue: max(speed, 5.0) for queue, speed in found.speeds.items()}
     found.run(30.0)
     found.run(REST_S, found.is_settled)

@@ -1,4 +1,4 @@
-"""A decision, with each algorithm: who gets what, and how many members that takes."""
+"""Decisions with each algorithm: the owner of each queue, and the number of members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member's side: what it is told, and what it answers."""
+"""A member's side: its orders and its answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ A, B = Queue("t", 0), Queue("t", 1)
 
 @pytest.fixture
 def member() -> Membership:
-    """Number 3, of term 5."""
+    """A member with number 3 in term 5."""
     found = Membership("m", "nonce")
     assert found.hello() == Hello("m", "nonce", 0.0)
     assert found.welcomed(Welcome("m", "nonce", 3, 5))
@@ -87,7 +87,7 @@ def test_orders_for_another_start_of_its_name_are_not_its_own(member: Membership
     assert set(member.held) == {A}
     member.told(Start("m", 5, 51, (B,), "of another start"))
     assert set(member.held) == {A}
-    assert member.number == 0  # it asks for a number of its own
+    assert member.number == 0  # it asks for a new number
 
 
 def test_answers_of_very_many_queues_fit_messages(member: Membership) -> None:

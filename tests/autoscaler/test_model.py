@@ -1,4 +1,4 @@
-"""What is said survives its JSON, and bytes that are no message are an error that says why."""
+"""Messages survive their JSON, and bytes that are not a message cause an error with the reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ingeborg.autoscaler.model import (
     encode,
 )
 
-LETTERS = st.characters(exclude_categories=["Cs"])  # JSON has no halves of a character
+LETTERS = st.characters(exclude_categories=["Cs"])  # JSON has no lone surrogates
 NAMES = st.text(LETTERS, min_size=1, max_size=12)
 WHOLE = st.integers(0, NUMBER_MAX)
 POSITIVE = st.integers(1, NUMBER_MAX)
@@ -69,7 +69,7 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
 }
 
 A = Queue("orders", 0)
-#: One of each kind, and good.
+#: A valid message of each kind.
 EXAMPLES: list[Message] = [
     Hello("m", "n", 5.0, "f00d"),
     Beat("m", "n", 1, 7, 0, 1, 0.0, (Held(A, 7_000_001, -1, 1.5, "no such topic"),), "f00d"),
@@ -143,7 +143,7 @@ def test_what_is_no_message(data: bytes | None, words: str) -> None:
 
 
 def wrong(kind: str, **changes: Any) -> str:
-    """What is said of the good example with these fields; ``...``: without it."""
+    """Return the error for the valid example with these fields; ``...`` removes a field."""
     fields = orjson.loads(encode(BY_KIND[kind])) | changes
     data = orjson.dumps({key: value for key, value in fields.items() if value is not ...})
     with pytest.raises(MessageError) as caught:

@@ -71,13 +71,13 @@ def test_one_that_does_not_let_go_loses_the_queue_to_a_newer_epoch(bed: Bed) -> 
     [note] = bed.notes.take()
     assert isinstance(note, Note)
     assert note.is_trouble
-    assert "x has not let go of t/0" in note.words
+    assert "x has not released t/0" in note.words
 
 
 def test_a_queue_stays_where_it_is_until_its_next_owner_has_come(bed: Bed) -> None:
     bed.owners.holds(0, "x", [held(A, 1)])
     assert bed.orders(0, {A: None}) == {}
-    assert bed.orders(0, {B: None}) == {"x": [Stop("x", 1, (A,))]}  # A is nobody's any more
+    assert bed.orders(0, {B: None}) == {"x": [Stop("x", 1, (A,))]}  # A has no owner
 
 
 def test_who_changes_his_mind_waits_for_the_answer(bed: Bed) -> None:

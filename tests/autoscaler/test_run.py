@@ -1,4 +1,4 @@
-"""Real processes of the autoscaler at a real Kafka: what ends them, with which exit code, and what they leave."""
+"""Real processes of the autoscaler with a real Kafka: the causes of their end, exit codes, and leftovers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ port = {port}
 
 
 class Programs:
-    """Of one group. ``folder``: where its file is."""
+    """The programs of one group. ``folder``: contains its file."""
 
     def __init__(self, folder: Path, group: str, address: str) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ class Programs:
         (self.folder / "group.toml").write_text(text, encoding="utf-8")
 
     def start(self, part: str, *arguments: str) -> Child:
-        """One of them. Its log has what it says to both."""
+        """Start a program. Its log gets both output streams."""
         command = [sys.executable, "-m", "ingeborg.broker.command.cli", "autoscale", "group.toml", "--part", part]
         log = self.folder / f"{part}-{len(self._children)}.log"
         environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
@@ -77,14 +77,14 @@ class Programs:
         return child
 
     async def end(self) -> None:
-        """Whatever state they are in."""
+        """Kill the programs in any state."""
         for child in self._children:
             await awaited(child.end())
 
 
 @pytest.fixture
 async def programs(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Programs]:
-    """Of a group that reads a topic of its own name with two partitions."""
+    """The programs of a group that reads a topic of the same name with two partitions."""
     await cluster.make(cluster.name, 2)
     found = Programs(tmp_path, cluster.name, cluster.address)
     found.write()
@@ -102,7 +102,7 @@ async def ended(child: Child) -> int:
 
 @asynccontextmanager
 async def controlling(cluster: Cluster) -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    """The test is the controller: what it hears, and what it says."""
+    """Yield the controller's two channels: the test plays the controller."""
     topic = f"{cluster.name}.metadata"
     await ensure_topic(cluster.admin, topic, 5, 1, {}, servers=cluster.address, timeout_s=PATIENCE_S)
     async with incoming(cluster.options, topic) as heard, outgoing(cluster.options, topic) as says:
@@ -111,7 +111,7 @@ async def controlling(cluster: Cluster) -> AsyncIterator[tuple[Incoming, Outgoin
 
 
 async def own(name: str, queue: Queue, heard: Incoming, says: Outgoing) -> None:
-    """Give the member a number and the queue, again until it says that it reads it."""
+    """Give the member a number and the queue, repeatedly until it reports that it reads it."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             for each in await heard.take(0.1):
@@ -126,7 +126,7 @@ async def own(name: str, queue: Queue, heard: Incoming, says: Outgoing) -> None:
 async def test_a_member_that_is_told_to_end_has_everything_in_the_sink_and_says_farewell(
     cluster: Cluster, programs: Programs
 ) -> None:
-    """``wait_s`` is long: what it has read is still with it when the signal comes."""
+    """``wait_s`` is long: the member still holds its records when the signal comes."""
     queue = Queue(cluster.name, 0)
     programs.write(wait_s=60.0)
     async with controlling(cluster) as (heard, says):
@@ -150,7 +150,7 @@ async def test_a_member_that_is_told_to_end_has_everything_in_the_sink_and_says_
         assert isinstance(last, Bye)
         assert last.name == "m"
     assert await cluster.logs().committed(cluster.name, [queue]) == {queue: len(kept)}
-    assert "told to end" in member.said()
+    assert "ending: the sink gets" in member.said()
     assert "Traceback" not in member.said()
 
 
@@ -159,8 +159,8 @@ async def test_a_member_without_kafka_goes_on_trying_and_ends_when_it_is_told(tm
     programs.write(timeout_s=1.0)
     member = programs.start("member")
     try:
-        await said(member, "no connection can be made, of 127.0.0.1:1")
-        await said(member, "no connection can be made")
+        await said(member, "cannot connect, of 127.0.0.1:1")
+        await said(member, "cannot connect")
         member.signal(signal.SIGTERM)
         assert await ended(member) == run.DONE
     finally:
@@ -241,14 +241,14 @@ async def test_a_port_that_is_taken_is_said(programs: Programs) -> None:
         programs.write(port=port)
         program = programs.start("controller")
         assert await ended(program) == run.FAILED
-    assert f"[web] 127.0.0.1, port {port}: Address already in use; name another there" in program.said()
+    assert f"[web] 127.0.0.1, port {port}: Address already in use; set another one" in program.said()
     assert "Traceback" not in program.said()
 
 
 async def test_a_journal_on_a_full_disk_ends_nothing(cluster: Cluster, programs: Programs) -> None:
     program = programs.start("controller", "--journal", "/dev/full")
     assert "the journal /dev/full lacks lines: No space left on device" in await said(program, "lacks lines")
-    # It goes on: a member that says hello gets a number.
+    # It continues: a member that says hello gets a number.
     async with controlling(cluster) as (heard, says):
         await says.send(0, Hello("m", "nonce", 0.0))
         async with asyncio.timeout(PATIENCE_S):

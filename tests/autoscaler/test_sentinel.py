@@ -1,4 +1,4 @@
-"""When the group is packed anew: the hysteresis, the cooldowns, the bounds."""
+"""Times of repacking: the hysteresis, the cooldowns, the bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = GroupSettings(
 
 
 class Bed:
-    """A group whose members are always there: as many as wanted, with the numbers of the targets."""
+    """A group whose wanted members are always present, with the numbers of the targets."""
 
     def __init__(self, **changes: object) -> None:
         self.settings = dataclasses.replace(SETTINGS, **changes)  # type: ignore[arg-type]
@@ -28,7 +28,7 @@ class Bed:
         self.present: set[int] = set()
 
     def run(self, seconds: int, *sizes: float, is_moving: bool = False, is_short: bool = False) -> list[str]:
-        """The events of the notes."""
+        """Return the events of the notes."""
         events = []
         for _ in range(seconds):
             self.now_s += 1.0

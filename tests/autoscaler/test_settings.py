@@ -1,4 +1,4 @@
-"""An autoscaler's file: what it may say, and what is said of one that is wrong."""
+"""An autoscaler's file: its allowed content, and the errors for a wrong one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def written(folder: Path, document: dict[str, dict[str, Any]]) -> Path:
 
 
 def changed(table: str, **rows: Any) -> dict[str, dict[str, Any]]:
-    """The good file with these rows; ``None`` takes one out."""
+    """Return the valid file with these rows; ``None`` removes a row."""
     found = {name: dict(each) for name, each in GOOD.items()}
     found.setdefault(table, {})
     for key, value in rows.items():
@@ -69,7 +69,7 @@ def test_a_file_of_what_is_needed_has_defaults_for_the_rest(tmp_path: Path) -> N
 
 
 def test_every_row_can_be_said(tmp_path: Path) -> None:
-    """With its own default, but for those that have to be said."""
+    """Each row can have its default, except the required ones."""
     document = changed("group")
     for name, table in settings.TABLES.items():
         for row in dataclasses.fields(table):
@@ -85,7 +85,7 @@ def test_every_row_can_be_said(tmp_path: Path) -> None:
         ("group", {"name": "a b"}, "[group] name is needed: letters, digits"),
         ("group", {"topics": []}, "[group] topics is needed"),
         ("group", {"topics": ["a", "a"]}, "names one twice"),
-        ("group", {"topics": "orders"}, "has to be a list of texts"),
+        ("group", {"topics": "orders"}, "must be a list of non-empty strings"),
         ("group", {"topics": ["billing.speeds"]}, "one of the group's own topics"),
         ("group", {"members_max": None}, "members_max is needed"),
         ("group", {"members_max": 0}, "members_max has to be at least 1 and at most 1,000, not 0"),
@@ -93,26 +93,26 @@ def test_every_row_can_be_said(tmp_path: Path) -> None:
         ("group", {"capacity_bytes_per_s": None}, "capacity_bytes_per_s is needed"),
         ("group", {"capacity_bytes_per_s": "a lot"}, "capacity_bytes_per_s has to be a number, not 'a lot'"),
         ("group", {"fill": 1.5}, "fill has to be at least 0.1 and at most 1"),
-        ("group", {"algorithm": "best"}, "algorithm has to be one of mend, mwf"),
-        ("group", {"lost_s": 3.0}, "lost_s has to be more than two beats of 2 s"),
+        ("group", {"algorithm": "best"}, "algorithm must be one of mend, mwf"),
+        ("group", {"lost_s": 3.0}, "lost_s must be more than two beats of 2 s"),
         ("group", {"member_max": 3}, "[group] has no 'member_max'; is members_max meant?"),
         ("kafka", {"servers": None}, "[kafka] servers is needed"),
-        ("kafka", {"metadata_topic": "x", "speeds_topic": "x"}, "have to differ"),
-        ("kafka", {"security": "tls"}, "security has to be plaintext, ssl"),
+        ("kafka", {"metadata_topic": "x", "speeds_topic": "x"}, "must differ"),
+        ("kafka", {"security": "tls"}, "security must be plaintext, ssl"),
         ("kafka", {"security": "sasl_ssl"}, "sasl_ssl needs user and password_file"),
-        ("kafka", {"sasl_mechanism": "GSSAPI"}, "sasl_mechanism has to be"),
-        ("monitor", {"measure": "guess"}, "measure has to be one of offsets, log_sizes"),
-        ("monitor", {"every_s": 3.0, "window_s": 1.0}, "window_s has to be at least every_s"),
-        ("member", {"start_from": "middle"}, "start_from has to be earliest or latest"),
-        ("member", {"isolation": "serializable"}, "isolation has to be read_committed or read_uncommitted"),
+        ("kafka", {"sasl_mechanism": "GSSAPI"}, "sasl_mechanism must be"),
+        ("monitor", {"measure": "guess"}, "measure must be one of offsets, log_sizes"),
+        ("monitor", {"every_s": 3.0, "window_s": 1.0}, "window_s must be at least every_s"),
+        ("member", {"start_from": "middle"}, "start_from must be earliest or latest"),
+        ("member", {"isolation": "serializable"}, "isolation must be read_committed or read_uncommitted"),
         ("sink", {"kind": None}, "[sink] kind is needed: files or http"),
         ("sink", {"folder": None}, "[sink] folder is needed"),
-        ("sink", {"kind": "http"}, "[sink] url has to be http"),
-        ("sink", {"tables": {"others": "x"}}, "tables names 'others', which is none of [group] topics"),
-        ("sink", {"tables": ["x"]}, "has to be a table of texts"),
+        ("sink", {"kind": "http"}, "[sink] url must be http"),
+        ("sink", {"tables": {"others": "x"}}, "tables names 'others', which is not in [group] topics"),
+        ("sink", {"tables": ["x"]}, "must be a table of strings"),
         ("scaler", {"kind": "nomad"}, "[scaler] kind is needed: processes"),
         ("scaler", {"kind": "kubernetes"}, "deployment is needed for kubernetes"),
-        ("scaler", {"kind": "http", "url": "ftp://x"}, "[scaler] url has to be http"),
+        ("scaler", {"kind": "http", "url": "ftp://x"}, "[scaler] url must be http"),
         ("web", {"port": 70_000}, "port has to be at least -1 and at most 65,535"),
         ("wob", {"port": 1}, "the file has no 'wob'; is [web] meant?"),
     ],
@@ -125,7 +125,7 @@ def test_what_is_wrong_is_said_with_its_row(tmp_path: Path, table: str, rows: di
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("[group", "it has to be TOML"), ("group = 1", "group has to be a table: [group]"), (None, "No such file")],
+    [("[group", "it must be TOML"), ("group = 1", "group must be a table: [group]"), (None, "No such file")],
 )
 def test_what_is_no_such_file_is_said(tmp_path: Path, text: str | None, words: str) -> None:
     file = tmp_path / "group.toml"

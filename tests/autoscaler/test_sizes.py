@@ -1,4 +1,4 @@
-"""The size of a queue now, and its greatest of late, against a model that keeps everything."""
+"""The current size of a queue, and its recent maximum, against a model that keeps everything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_greatest_is_that_of_the_time_looked_back_and_of_little_more(steps: 
         seen.append((now_s, size))
         sizes.measured(now_s, [Flow(A, size, 0.0)])
         least = max(size for at_s, size in seen if now_s - at_s < LOOK_BACK_S)
-        # A part begins with the measurement after its time, which may be as late as these are apart.
+        # A part begins with the measurement after its time, up to one interval of measurements late.
         most = max(size for at_s, size in seen if now_s - at_s <= LOOK_BACK_S + 2 * LOOK_BACK_S / PARTS + 31.0 * PARTS)
         assert least <= sizes.peaks()[A] <= most
     assert sizes.known_s(now_s) == now_s - seen[0][0]

@@ -18,7 +18,7 @@ WINDOW_S = 30.0
 
 
 class Model:
-    """Everything that was measured, and the figure computed anew from it each time."""
+    """Keeps all measurements, and recomputes the figure each time."""
 
     def __init__(self) -> None:
         self.history: list[tuple[float, dict[Queue, int]]] = []
@@ -27,7 +27,7 @@ class Model:
         _, last = self.history[-1]
         found = {}
         for queue in last:
-            mine: list[tuple[float, int]] = []  # since it is there without a break
+            mine: list[tuple[float, int]] = []  # since the queue exists without a break
             for time_s, amounts in reversed(self.history):
                 if queue not in amounts:
                     break
@@ -40,7 +40,7 @@ class Model:
         return found
 
     def first_s(self) -> float:
-        """The oldest time that is not older than the window; the last but one, if that is older."""
+        """Return the oldest time within the window; the second to last time, if that is older."""
         times = [time_s for time_s, _ in self.history]
         return min([time_s for time_s in times if times[-1] - time_s <= WINDOW_S] + times[-2:-1])
 
@@ -52,7 +52,7 @@ class Model:
         )
 
 
-#: Seconds between two measurements: at least a step of the window, so that all of them are kept.
+#: Seconds between two measurements: at least a step of the window, so that the window keeps every one.
 PAUSES = st.one_of(st.integers(1, 40), st.sampled_from([0.5, 7.25, 29.5, 31.0, 500.0]))
 AMOUNTS = st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 1_000_000))
 
@@ -72,8 +72,8 @@ def test_speeds_are_those_of_a_model_that_keeps_everything(measurements: list[tu
     st.lists(st.tuples(st.floats(0.001, 40.0), st.integers(0, 10_000)), min_size=2, max_size=200), st.floats(0.1, 60.0)
 )
 def test_without_shrinking_it_is_last_less_first_by_the_time(steps: list[tuple[float, int]], window_s: float) -> None:
-    """However close the measurements: the section's own formula, over a first one that is nowhere older than the window
-    and, but for a step, nowhere younger."""
+    """For any interval of measurements, the section's formula holds, from a first one that is never older than the
+    window, and at most a step younger."""
     windows, now_s, amount = Windows(window_s), 0.0, 0
     history = []
     for pause_s, more in steps:
@@ -195,7 +195,7 @@ def test_nothing_is_known_of_empty_queues() -> None:
 
 
 def test_records_that_are_deleted_alone_do_not_make_the_others_large() -> None:
-    """Kafka keeps their bytes as long as their segment."""
+    """Kafka keeps the bytes of deleted records as long as their segment."""
     sizes = RecordSizes(WINDOW_S)
     sizes.means(0.0, {A: reading(1_000, 100_000)})
     sizes.means(1.0, {A: reading(1_010, 101_000)})
@@ -208,7 +208,7 @@ def test_retention_does_not_change_the_size_of_records() -> None:
     sizes.means(0.0, {A: reading(1_000, 100_000)})
     sizes.means(1.0, {A: reading(1_010, 101_000)})
     assert sizes.means(2.0, {A: reading(1_020, 52_000, begin=500)}) == {A: 100.0}
-    # Also where more is written than deleted.
+    # This also holds if more is written than deleted.
     assert sizes.means(3.0, {A: reading(1_420, 72_000, begin=700)}) == {A: 100.0}
 
 
@@ -221,8 +221,8 @@ def test_a_topic_made_anew_begins_anew() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=50))
 def test_sizes_and_offsets_need_not_be_read_at_the_same_instant(steps: list[tuple[int, int]]) -> None:
-    """Records of 100 bytes, and a size that is read some records later than the offset: the mean is off by no more than
-    the last of these make of all that was written."""
+    """Records have 100 bytes, and the size is read some records later than the offset. The mean is off by at most the
+    share of these last records in everything written."""
     sizes, written = RecordSizes(1e12), 0
     sizes.means(0.0, {A: reading(0, 0)})
     for n, (records, late) in enumerate(steps, 1):
@@ -239,7 +239,7 @@ def test_flows_by_offsets_are_records_times_their_size() -> None:
     meter = Meter(by_offsets=True, window_s=WINDOW_S, earliest=True)
     assert meter.flows(0.0, {A: reading(100, 10_000, committed=90)}) == (Flow(A, 0.0, 1_000.0),)
     assert meter.span_s == 0.0
-    # Retention has halved the log; it has grown by 50 records all the same.
+    # Retention has halved the log; it has grown by 50 records nevertheless.
     assert meter.flows(10.0, {A: reading(150, 7_500, begin=75, committed=90)}) == (Flow(A, 500.0, 6_000.0),)
     assert meter.span_s == 10.0
     assert meter.shrunk == 0
@@ -260,8 +260,8 @@ def test_flows_by_the_sizes_of_logs_are_their_growth() -> None:
         (None, True, 80),
         (None, False, 0),
         (100, True, 0),
-        (120, True, 0),  # the topic was made anew
-        (5, True, 80),  # retention has taken some that were not read
+        (120, True, 0),  # the topic was recreated
+        (5, True, 80),  # retention has deleted some unread records
     ],
 )
 def test_what_the_group_has_not_read(committed: int | None, earliest: bool, records: int) -> None:

@@ -1,4 +1,4 @@
-"""What the scaler is told, and who is missed."""
+"""Orders to the scaler, and missing members."""
 
 from __future__ import annotations
 

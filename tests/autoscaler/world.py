@@ -1,9 +1,9 @@
 """A group without Kafka: controllers, members, a scaler, a monitor and a sink, in one simulated time.
 
-Owns: how they reach each other, and what goes wrong. Must never: check anything but what the sink has taken.
+Owns: their connections, and the failures. Must never: check anything except the sink's content.
 
-Messages travel as in Kafka: each number has a log of its own, whose readers have places in it. A program that is paused
-does nothing, and goes on with the same state. Chance comes from the caller.
+Messages travel as in Kafka: each number has its own log, and each reader has an offset in it. A paused program does
+nothing, and resumes with the same state. The caller provides randomness.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SETTINGS = GroupSettings(
 
 
 class Sink:
-    """As ``sinks.base`` wants it. ``taken``: of each queue (epoch, member, first, behind the last)."""
+    """A sink as ``sinks.base`` requires. ``taken``: (epoch, member, first, after the last) for each queue."""
 
     def __init__(self) -> None:
         self.epochs: dict[Queue, int] = {}
@@ -46,7 +46,7 @@ class Sink:
         self.refused = 0
 
     def open(self, queue: Queue, epoch: int) -> int | None:
-        """The offset to go on from; ``None``: refused."""
+        """Return the offset to continue from; ``None``: refused."""
         if epoch < self.epochs.get(queue, 0):
             self.refused += 1
             return None
@@ -55,7 +55,7 @@ class Sink:
         return taken[-1][3] if taken else 0
 
     def append(self, queue: Queue, epoch: int, member: str, first: int, behind: int) -> bool:
-        """Taken, or refused."""
+        """Return whether the sink accepts the batch."""
         if epoch < self.epochs.get(queue, 0):
             self.refused += 1
             return False
@@ -64,7 +64,7 @@ class Sink:
 
 
 class SimulatedMember:
-    """A program that reads. ``has_read``: what it has fetched and the sink has not, by queue."""
+    """A member program. ``has_read``: records fetched and not in the sink, by queue."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -78,7 +78,7 @@ class SimulatedMember:
         self.is_ending = False
 
     def step(self) -> None:
-        """One cycle: send what was fetched, then what the controller says, then fetch."""
+        """Run one cycle: send the fetched records, follow the controller, then fetch."""
         world, core = self.world, self.core
         for queue, (first, behind) in self.has_read.items():
             holding = core.held.get(queue)
@@ -132,7 +132,7 @@ class SimulatedMember:
 
 
 class SimulatedController:
-    """A program that decides. Its clock is its own: days apart from that of the one before, or behind it."""
+    """A controller program. It has its own clock: days ahead of the previous one's, or behind it."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -146,17 +146,18 @@ class SimulatedController:
         self.place = place + 1
         self.is_paused = False
         self.is_over = False
-        #: Orders that it gives before it is killed, in the middle of a step; ``None``: it is not.
+        #: Orders that it gives before it is killed in the middle of a step; ``None``: it is not killed.
         self.orders_left: int | None = None
         self.asked_at_s = 0.0
 
     @property
     def now_s(self) -> float:
-        """Of its clock."""
+        """Return the time of its clock."""
         return self.world.now_s + self.ahead_s
 
     def step(self, effects_max: int | None = None) -> None:
-        """What has come in, and what follows; of that only the first ``effects_max``, if given: then it dies."""
+        """Process new messages, and carry out the effects. If ``effects_max`` is given, carry out only that many, then
+        die."""
         world, core = self.world, self.core
         while self.place < len(world.logs[0]):
             core.heard(self.now_s, (decode(world.logs[0][self.place]), self.place))
@@ -189,7 +190,7 @@ class SimulatedController:
 
 
 class Scaler:
-    """Starts members after ``start_s``. ``lies``: it says done, and does nothing."""
+    """A scaler that starts members after ``start_s``. ``lies``: it reports success, and does nothing."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -200,12 +201,12 @@ class Scaler:
         self.orders: list[int] = []
 
     def running(self) -> Running:
-        """Who runs."""
+        """Return the running members."""
         names = frozenset([*self.world.members, *(name for _, name in self.starting)])
         return Running(len(names), names)
 
     def scale(self, count: int, leaving: tuple[str, ...]) -> None:
-        """Start some, or end some of those that leave."""
+        """Start members, or end some that leave."""
         if self.fails:
             return
         self.orders.append(count)
@@ -219,10 +220,10 @@ class Scaler:
             if member is not None and not member.is_paused:
                 member.is_ending = True
             elif member is not None:
-                del self.world.members[name]  # it does not end, and is killed
+                del self.world.members[name]  # it does not end, so the scaler kills it
 
     def step(self) -> None:
-        """Those start whose time has come."""
+        """Start the members that are due."""
         for at_s, name in list(self.starting):
             if self.world.now_s >= at_s:
                 self.starting.remove((at_s, name))
@@ -230,7 +231,7 @@ class Scaler:
 
 
 class World:
-    """Everything."""
+    """The whole simulation."""
 
     def __init__(self, queues: int, chance: Random, **changes: object) -> None:
         self.settings = dataclasses.replace(SETTINGS, **changes)  # type: ignore[arg-type]
@@ -253,24 +254,24 @@ class World:
 
     @property
     def controller(self) -> SimulatedController:
-        """The newest."""
+        """Return the newest controller."""
         return self.controllers[-1]
 
     def serial(self) -> int:
-        """A number that nobody has had."""
+        """Return an unused number."""
         self._serial += 1
         return self._serial
 
     def say(self, message: Message) -> None:
-        """To the controller."""
+        """Send a message to the controller."""
         self.logs[0].append(encode(message))
 
     def replace_controller(self) -> None:
-        """Another one begins. The one before is not told."""
+        """Start another controller. The previous one does not learn of this."""
         self.controllers.append(SimulatedController(self))
 
     def step(self) -> None:
-        """Half a second."""
+        """Advance by half a second."""
         self.now_s += STEP_S
         for queue, speed in self.speeds.items():
             self.produced[queue] = self.produced.get(queue, 0.0) + speed * STEP_S
@@ -293,14 +294,14 @@ class World:
                 program.step()
 
     def run(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-        """So long, or until it is so."""
+        """Run for this time, or until the condition holds."""
         for _ in range(int(seconds / STEP_S)):
             if until():
                 return
             self.step()
 
     def owners(self) -> dict[Queue, set[str]]:
-        """Members that would read a queue, and that the sink would not refuse."""
+        """Return the members that would read a queue without a refusal from the sink."""
         found: dict[Queue, set[str]] = {queue: set() for queue in self.speeds}
         for member in self.members.values():
             for queue, holding in member.core.held.items():
@@ -309,9 +310,9 @@ class World:
         return found
 
     def is_settled(self) -> bool:
-        """Each queue has one owner, and the controller has nothing to do."""
+        """Return whether each queue has one owner, and the controller is idle."""
         return self.controller.core.state == "watching" and all(len(names) == 1 for names in self.owners().values())
 
     def events(self) -> list[str]:
-        """Of all notes."""
+        """Return the events of all notes."""
         return [note.event for _, note in self.notes]

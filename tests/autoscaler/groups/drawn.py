@@ -1,10 +1,9 @@
-"""Instances as Hypothesis draws them, and what holds of every packing.
+"""Hypothesis strategies for instances, and invariants of every packing.
 
-Owns: the strategies of instances, and the look at a packing that all tests of algorithms share. Must never: know
-what an algorithm is to do.
+Owns: the strategies for instances, and the shared checks of a packing. Must never: know the purpose of an algorithm.
 
-Sizes and capacities are whole numbers: a float holds them and their sums exactly, so that a test and the code cannot
-disagree by rounding. ``inexact`` draws others.
+Sizes and capacities are whole numbers: a float holds them and their sums exactly, so that rounding cannot make a test
+and the code disagree. ``inexact`` draws others.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from ingeborg.autoscaler.groups.instance import NOWHERE, Instance
 from ingeborg.autoscaler.groups.packing import DOCUMENT, Work, pack
 
-#: A power of two: a float holds each share of it exactly.
+#: A power of two: a float holds each of its shares exactly.
 CAPACITY = 16
 #: Some are greater than the capacity, and many are equal.
 SIZES = st.one_of(st.integers(0, CAPACITY), st.integers(0, CAPACITY // 3), st.integers(CAPACITY, CAPACITY + 8))
@@ -33,7 +32,8 @@ def instances(
     arrivals: bool = True,
     unequal: bool = False,
 ) -> Instance:
-    """Up to so many items. ``unequal``: some bins have capacities of their own, less or more than the others'."""
+    """Draw an instance with at most this many items. ``unequal``: some bins have other capacities, smaller or
+    larger."""
     count = draw(st.integers(0, items))
     former = st.integers(NOWHERE if arrivals else 0, BINS)
     capacities = st.dictionaries(st.integers(0, BINS + 2), st.integers(1, 2 * CAPACITY), max_size=4)
@@ -47,7 +47,7 @@ def instances(
 
 @st.composite
 def inexact(draw: st.DrawFn) -> Instance:
-    """Sizes whose sums a float does not hold, and many that together are just a capacity."""
+    """Draw sizes whose sums a float does not hold exactly, many with a sum of exactly one capacity."""
     parts = st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4, 0.7, 1 / 3, 2 / 3, 1.0, 1.3])
     sizes = draw(st.lists(parts, max_size=14))
     former = st.lists(st.integers(NOWHERE, BINS), min_size=len(sizes), max_size=len(sizes))
@@ -56,14 +56,14 @@ def inexact(draw: st.DrawFn) -> Instance:
 
 @st.composite
 def packed(draw: st.DrawFn, *, sizes: st.SearchStrategy[int] = SIZES) -> Instance:
-    """Everything has a bin so far, and no bin is over its capacity but by a single item."""
+    """Draw an instance in which every item has a bin, and no bin is over its capacity except with a single item."""
     drawn = draw(instances(items=18, sizes=sizes))
     former = pack(DOCUMENT[draw(st.sampled_from(["NF", "WF", "MWF", "BFD"]))], drawn)
     return Instance(drawn.sizes, former, drawn.capacity)
 
 
 def in_bins(where: list[int]) -> dict[int, list[int]]:
-    """The items of each bin."""
+    """Return the items of each bin."""
     found: dict[int, list[int]] = {}
     for item, bin in enumerate(where):
         found.setdefault(bin, []).append(item)
@@ -71,7 +71,7 @@ def in_bins(where: list[int]) -> dict[int, list[int]]:
 
 
 def over(instance: Instance, where: list[int]) -> list[int]:
-    """The bins that get more than their capacity."""
+    """Return the bins with more than their capacity."""
     return [
         bin
         for bin, items in in_bins(where).items()
@@ -80,7 +80,7 @@ def over(instance: Instance, where: list[int]) -> list[int]:
 
 
 def valid(instance: Instance, where: list[int]) -> None:
-    """Every item has one bin, and no bin is over its capacity unless one item alone is greater than that."""
+    """Check that every item has one bin, and that no bin is over its capacity unless a single item exceeds it."""
     assert len(where) == len(instance.sizes)
     assert all(bin >= 0 for bin in where)
     for bin in over(instance, where):
@@ -88,7 +88,7 @@ def valid(instance: Instance, where: list[int]) -> None:
 
 
 def pauses(work: Work) -> tuple[int, list[int]]:
-    """How often it let others go on, and the packing."""
+    """Return how often the algorithm yielded, and the packing."""
     where: list[int] = []
 
     def done() -> Generator[None, None, None]:
@@ -98,7 +98,7 @@ def pauses(work: Work) -> tuple[int, list[int]]:
 
 
 def fewest_bins(sizes: list[float], capacity: float) -> int:
-    """So many bins are needed, of all ways to share out the items. One greater than the capacity has a bin alone."""
+    """Return the fewest bins over all assignments of the items. An item larger than the capacity has a bin alone."""
     fitting = [size for size in sizes if size <= capacity]
     best = len(fitting)
 

@@ -1,4 +1,4 @@
-"""The bins that are open, beside a naive model: a dictionary that is looked through from the lowest bin on."""
+"""The open bins, compared with a naive model: a dictionary searched from the lowest bin on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ fits = st.sampled_from([FIRST, BEST, WORST])
 
 
 def naive(room: dict[int, float], fit: str, size: float) -> int:
-    """One after the other, and the first of several that fit equally well."""
+    """Search one bin after the other, and take the first among equally good ones."""
     chosen = NOWHERE
     for bin in sorted(room):
         if room[bin] < size:
@@ -31,7 +31,7 @@ def naive(room: dict[int, float], fit: str, size: float) -> int:
 
 
 class BesideADictionary(RuleBasedStateMachine):
-    """What goes into bins, and comes out of them, as an algorithm does it."""
+    """Draw operations that put sizes into bins and take them out, as an algorithm does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,8 +107,8 @@ def test_the_new_bin_is_the_former_one_as_long_as_that_is_not_open() -> None:
 def test_the_new_bin_of_a_great_item_is_one_that_is_wide_enough() -> None:
     bins = Bins(Instance([9.0] * 4, [0] * 4, 4.0, {3: 9.0, 6: 10.0}))
     assert [bins.open(0, 9.0), bins.open(0, 9.0)] == [3, 6]
-    assert bins.open(0, 9.0) == 0  # there is no other wide one
-    assert Bins(Instance([11.0], [2], 4.0, {3: 9.0})).open(2, 11.0) == 2  # too great for every one: where it is
+    assert bins.open(0, 9.0) == 0  # no other bin is wide enough
+    assert Bins(Instance([11.0], [2], 4.0, {3: 9.0})).open(2, 11.0) == 2  # too large for every bin: it stays
 
 
 def test_the_new_bin_of_a_small_item_is_not_one_that_is_too_narrow() -> None:

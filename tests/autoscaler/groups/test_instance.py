@@ -1,4 +1,4 @@
-"""The instance, what a solution costs, the bound, and the names of bins."""
+"""The instance, the cost of a solution, the bound, and the numbers of bins."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_bin_has_the_capacity_that_is_given_for_it_or_else_that_of_all() -> No
     assert [instance.capacity_of(bin) for bin in range(5)] == [4.0, 4.0, 9.0, 1.0, 4.0]
     assert instance.widest == 9.0
     assert [instance.suits(bin, 5.0) for bin in range(4)] == [False, False, True, False]
-    assert [instance.suits(bin, 9.5) for bin in range(4)] == [True] * 4  # no bin has room for it: any may have it
+    assert [instance.suits(bin, 9.5) for bin in range(4)] == [True] * 4  # no bin has room for it: any bin may get it
 
 
 @given(instances())
@@ -86,17 +86,17 @@ def test_the_greatest_item_is_first_and_of_equal_ones_the_lowest_number(instance
 @pytest.mark.parametrize(
     ("sizes", "former", "capacity", "capacities", "words"),
     [
-        ([1.0, 2.0], [0], 1.0, None, "2 items have sizes, and 1 a former bin: give one for each"),
-        ([], [0], 1.0, None, "0 items have sizes, and 1 a former bin: give one for each"),
-        ([-1.0], [0], 1.0, None, "-1.0 is no size of an item: 0 or more, and finite"),
-        ([math.inf], [0], 1.0, None, "inf is no size of an item: 0 or more, and finite"),
-        ([math.nan], [0], 1.0, None, "nan is no size of an item: 0 or more, and finite"),
-        ([1.0], [0], 0.0, None, "0.0 is no capacity: more than 0, and finite"),
-        ([1.0], [0], math.inf, None, "inf is no capacity: more than 0, and finite"),
-        ([1.0], [0], math.nan, None, "nan is no capacity: more than 0, and finite"),
-        ([1.0], [0], 1.0, {3: -2.0}, "-2.0 is no capacity: more than 0, and finite"),
-        ([1.0], [-2], 1.0, None, "-2 is no bin: 0 or more"),
-        ([1.0], [0], 1.0, {NOWHERE: 1.0}, "-1 is no bin: 0 or more"),
+        ([1.0, 2.0], [0], 1.0, None, "2 items have sizes, but 1 have a former bin: give one for each"),
+        ([], [0], 1.0, None, "0 items have sizes, but 1 have a former bin: give one for each"),
+        ([-1.0], [0], 1.0, None, "-1.0 is not a size: give a finite number of at least 0"),
+        ([math.inf], [0], 1.0, None, "inf is not a size: give a finite number of at least 0"),
+        ([math.nan], [0], 1.0, None, "nan is not a size: give a finite number of at least 0"),
+        ([1.0], [0], 0.0, None, "0.0 is not a capacity: give a finite number above 0"),
+        ([1.0], [0], math.inf, None, "inf is not a capacity: give a finite number above 0"),
+        ([1.0], [0], math.nan, None, "nan is not a capacity: give a finite number above 0"),
+        ([1.0], [0], 1.0, {3: -2.0}, "-2.0 is not a capacity: give a finite number above 0"),
+        ([1.0], [-2], 1.0, None, "-2 is not a bin: give a number of at least 0"),
+        ([1.0], [0], 1.0, {NOWHERE: 1.0}, "-1 is not a bin: give a number of at least 0"),
     ],
 )
 def test_what_is_no_instance_is_refused_with_what_is_asked_for(
@@ -116,7 +116,7 @@ def test_the_bound_is_at_most_the_fewest_bins_that_do(sizes: list[int], capacity
 
 
 def test_two_items_that_just_fill_a_bin_need_one() -> None:
-    # 9 of 11 beside 2 of 11: 1 less the one is by rounding less than the other.
+    # 9 of 11 and 2 of 11: through rounding, 1 minus the first is less than the second.
     more = [
         (size, capacity)
         for capacity in range(2, 60)
@@ -139,9 +139,10 @@ def test_no_algorithm_needs_fewer_bins_than_the_bound(instance: Instance, name: 
 
 
 def test_the_bound_knows_what_the_load_does_not_say() -> None:
-    # Three of 6 are alone in bins of 10; what they leave free has room for one of 4 each, and there are five of those.
+    # Three items of size 6 are alone in bins of 10. Each leaves room for one of size 4, and the instance has five such
+    # items.
     assert lower_bound(Instance([6.0] * 3 + [4.0] * 5, None, 10.0)) == 4
-    # The load would fit into two; no item of 7 shares a bin with one of 4, nor with another of 7.
+    # The load would fit into two bins, but no item of size 7 shares a bin with one of size 4 or 7.
     assert lower_bound(Instance([7.0, 7.0, 4.0], None, 10.0)) == 3
 
 
@@ -201,7 +202,7 @@ def test_a_bin_of_arrivals_keeps_its_name_or_gets_the_lowest_that_is_free() -> N
     instance = Instance([1.0, 2.0, 3.0], [4, NOWHERE, NOWHERE], 9.0)
     assert relabel(instance, [2, 4, 7]) == [4, 0, 7]
     narrow = Instance([3.0, 1.0], [2, NOWHERE], 10.0, {0: 4.0})
-    assert relabel(narrow, [1, 2]) == [2, 1]  # 0 is free, and has another capacity
+    assert relabel(narrow, [1, 2]) == [2, 1]  # bin 0 is free, but has another capacity
     assert relabel(instance, []) == []
 
 

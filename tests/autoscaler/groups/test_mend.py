@@ -1,4 +1,4 @@
-"""A packing is mended: what has to move does, and few others; and nothing moves twice."""
+"""Mending a packing: items that must move do, few others move, and none moves twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ingeborg.autoscaler.groups.packing import SLICE, pack
 
 from .drawn import CAPACITY, in_bins, inexact, instances, over, packed, pauses, valid
 
-#: At this price nothing moves that need not: neither to save a bin, nor to make room.
+#: At this price no item moves without need: neither to save a bin, nor to make room.
 NOTHING = -math.inf
 
 prices = st.sampled_from([0.0, 0.5, PRICE, 3.0])
@@ -23,12 +23,12 @@ fitting = st.one_of(st.integers(0, CAPACITY), st.integers(0, CAPACITY // 3))
 
 
 def mended(instance: Instance, price: float = PRICE) -> list[int]:
-    """All at once."""
+    """Run the algorithm without pauses."""
     return pack(lambda each: mend(each, price), instance)
 
 
 def again(instance: Instance, where: list[int]) -> Instance:
-    """The same items, where they are now."""
+    """Return the same items in their current bins."""
     return Instance(instance.sizes, where, instance.capacity, instance.capacities)
 
 
@@ -37,7 +37,7 @@ def with_size(instance: Instance, items: list[int]) -> list[int]:
 
 
 def crowded(instance: Instance) -> set[int]:
-    """The former bins that are over their capacity by more than one item."""
+    """Return the former bins that exceed their capacity and hold more than one item."""
     former = {bin: items for bin, items in in_bins(instance.former).items() if bin != NOWHERE}
     return {bin for bin in over(instance, instance.former) if bin in former and len(former[bin]) > 1}
 
@@ -75,7 +75,8 @@ def test_it_lets_others_go_on_and_gives_what_it_gives_all_at_once() -> None:
     assert where == mended(instance)
 
 
-# ---------------------------------------------------------------------------------------------------------- what stays
+# ---------------------------------------------------------------------------------------------------------- items that
+# stay
 
 
 @given(packed(sizes=fitting), prices)
@@ -115,7 +116,8 @@ def test_a_bin_may_stay_over_its_capacity_by_one_item_alone() -> None:
     assert mended(Instance([15.0, 0.0], [3, 3], 10.0)) == [3, 0]
 
 
-# --------------------------------------------------------------------------------------------------- what has to move
+# --------------------------------------------------------------------------------------------------- items that must
+# move
 
 
 @given(st.lists(st.integers(0, 15), min_size=2, max_size=7), st.integers(1, 30))
@@ -176,7 +178,7 @@ def test_a_lighter_item_makes_room_for_one_that_has_no_bin() -> None:
     assert mended(instance, 0.2) == [0, 1, 2]
 
 
-# ------------------------------------------------------------------------------------------------- what a bin may cost
+# ------------------------------------------------------------------------------------------------- the price of a bin
 
 
 @given(packed(), prices)
@@ -194,7 +196,7 @@ def test_beyond_what_has_to_move_an_item_without_bin_or_a_bin_saved_costs_at_mos
     least = mended(instance, NOTHING)
     where = mended(instance, price)
     loose = instance.former.count(NOWHERE) + len(moved(instance, least))
-    # No more bins can have been saved than there have been at any time.
+    # The algorithm cannot save more bins than existed at any time.
     saved = len(set(instance.former) - {NOWHERE}) + loose - len(set(where))
     assert rscore(instance, where) <= rscore(instance, least) + price * (loose + saved) + 1e-9
 
@@ -222,13 +224,13 @@ def test_a_bin_is_emptied_where_its_load_is_at_most_the_price(price: float, expe
 
 @pytest.mark.parametrize(("price", "expected"), [(0.5, [0, 1, 1, 2]), (0.6, [1, 1, 2, 2])])
 def test_what_makes_room_for_the_items_of_an_emptied_bin_counts_too(price: float, expected: list[int]) -> None:
-    # 4 fits nowhere unless 2 goes beside 8.
+    # 4 fits nowhere unless 2 goes into the bin with 8.
     assert mended(Instance([4.0, 5.0, 2.0, 8.0], [0, 1, 1, 2], 10.0), price) == expected
 
 
 @pytest.mark.parametrize(("price", "expected"), [(0.6, [0, 0, 1, 1, 2]), (0.7, [1, 1, 1, 2, 2])])
 def test_what_has_made_room_for_one_item_leaves_less_for_the_next(price: float, expected: list[int]) -> None:
-    # As above, and then 1 has to move as well: 4 + 2 + 1.
+    # As above, and 1 must also move: 4 + 2 + 1.
     assert mended(Instance([4.0, 1.0, 5.0, 2.0, 8.0], [0, 0, 1, 1, 2], 10.0), price) == expected
 
 

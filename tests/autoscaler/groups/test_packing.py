@@ -1,4 +1,4 @@
-"""The document's algorithms, beside naive ones: lists, looked through from front to back, after its own pseudocode."""
+"""The document's algorithms, compared with naive ones: lists, searched from front to back, after its pseudocode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANY_FIT = {
     "BFD": ("best", True),
     "WFD": ("worst", True),
 }
-#: Table II: the fit, and what the bins are sorted by.
+#: Table II: the fit, and the sort key of the bins.
 MODIFIED: dict[str, tuple[str, Callable[[list[float]], float]]] = {
     "MWF": ("worst", sum),
     "MBF": ("best", sum),
@@ -35,7 +35,7 @@ MODIFIED: dict[str, tuple[str, Callable[[list[float]], float]]] = {
 
 
 class Naive:
-    """Consumers in use, and what each has: lists only."""
+    """Consumers in use, and their items, as plain lists."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -51,13 +51,13 @@ class Naive:
         )
 
     def suits(self, bin: int, item: int) -> bool:
-        """Wide enough; or there is none that is."""
+        """Return whether the consumer is wide enough, or no consumer is."""
         size = self.instance.sizes[item]
         capacities = [self.instance.capacity, *self.instance.capacities.values()]
         return size <= self.capacity(bin) or all(size > each for each in capacities)
 
     def assign_open(self, item: int, fit: str) -> bool:
-        """Into a consumer that is in use; or False."""
+        """Put the item into a consumer in use, or return False."""
         size = self.instance.sizes[item]
         opened = self.used[-1:] if fit == "next" else sorted(self.used)
         enough = [bin for bin in opened if size <= self.room(bin)]
@@ -71,7 +71,7 @@ class Naive:
         return True
 
     def assign(self, item: int, fit: str) -> None:
-        """Into one in use, or else into a new one: equation 14."""
+        """Put the item into a consumer in use, or else into a new one: equation 14."""
         if self.assign_open(item, fit):
             return
         lowest_first = [bin for bin in range(100) if bin not in self.used]
@@ -93,8 +93,8 @@ def naive_any_fit(instance: Instance, fit: str, decreasing: bool) -> list[int]:
 
 
 def naive_modified(instance: Instance, fit: str, order: Callable[[list[float]], float]) -> list[int]:
-    """Algorithm 1, line by line. Where capacities are unequal: a consumer that is too narrow for the greatest item that
-    is left to it is not created."""
+    """Run algorithm 1, line by line. With unequal capacities, it does not create a consumer that is too narrow for its
+    largest remaining item."""
     sizes = instance.sizes
     naive = Naive(instance)
     unassigned = [item for item, bin in enumerate(instance.former) if bin == NOWHERE]
@@ -111,7 +111,7 @@ def naive_modified(instance: Instance, fit: str, order: Callable[[list[float]], 
         if naive.suits(consumer, partitions[0]):
             naive.used.append(consumer)
             for item in list(partitions):
-                # The first one always fits: a partition that is greater than every consumer has one alone.
+                # The first one always fits: a partition larger than every consumer has one alone.
                 if consumer in naive.where and sizes[item] > naive.room(consumer):
                     break
                 naive.where[item] = consumer
@@ -177,7 +177,7 @@ def test_without_former_bins_the_lowest_numbers_are_used(name: str, sizes: list[
 
 @given(st.sampled_from(sorted(set(ANY_FIT) - {"FF", "FFD"})), instances())
 def test_former_bins_change_the_names_of_bins_and_not_their_number(name: str, instance: Instance) -> None:
-    # Not so of first fit, for which the lowest number is first, and not the bin that was opened first.
+    # First fit differs: the lowest number comes first, not the bin that was opened first.
     arriving = Instance(instance.sizes, None, instance.capacity)
     assert len(set(pack(DOCUMENT[name], instance))) == len(set(pack(DOCUMENT[name], arriving)))
 
@@ -220,7 +220,7 @@ def test_what_each_fit_does_with_five_items(name: str, expected: list[int]) -> N
 
 
 def test_a_modified_one_takes_the_smallest_away_first_and_keeps_the_greatest() -> None:
-    # Bin 1 gets more in all and is first; then bin 0 gives what fits, its smallest, and keeps the rest.
+    # Bin 1 has the larger total and is first; then bin 0 gives away its smallest item, which fits, and keeps the rest.
     instance = Instance([4.0, 1.0, 2.0, 5.0, 3.0], [0, 0, 0, 1, 1], 10.0)
     for name in ("MWF", "MBF"):
         assert pack(DOCUMENT[name], instance) == [0, 1, 0, 1, 1]
@@ -229,8 +229,8 @@ def test_a_modified_one_takes_the_smallest_away_first_and_keeps_the_greatest() -
 
 def test_the_sum_or_the_greatest_item_decides_which_bin_is_first() -> None:
     instance = Instance([6.0, 4.0, 4.0], [1, 0, 0], 10.0)
-    assert pack(DOCUMENT["MWF"], instance) == [1, 0, 0]  # 0 is first, and has no room for 6
-    assert pack(DOCUMENT["MWFP"], instance) == [1, 0, 1]  # 1 is first, and has room for one of 4
+    assert pack(DOCUMENT["MWF"], instance) == [1, 0, 0]  # bin 0 is first, and has no room for 6
+    assert pack(DOCUMENT["MWFP"], instance) == [1, 0, 1]  # bin 1 is first, and has room for one item of size 4
     assert [pack(DOCUMENT[name], instance) for name in ("MBF", "MBFP")] == [[1, 0, 0], [1, 0, 1]]
 
 

@@ -1,7 +1,7 @@
-"""A real Kafka for the autoscaler's tests, and what they do to it.
+"""A real Kafka for the autoscaler's tests, and their operations on it.
 
-Owns: the session's server that asks who somebody is, and names of topics that are a test's own. Must never: leave a
-client open. The session's other server is of the folder above, whose tests use it, too.
+Owns: the session's server with authentication, and each test's own topic names. Must never: leave a client open. The
+session's other server belongs to the folder above, whose tests also use it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.loadgen.backends.conftest import PATIENCE_S
 
 from .secured import Secured, secured
 
-#: Between two looks whether the cluster has done what it was told.
+#: Seconds between two checks whether the cluster has carried out a request.
 POLL_S = 0.02
 
 
@@ -49,7 +49,7 @@ def settings_of(
     monitor: dict[str, Any] | None = None,
     **kafka: Any,
 ) -> Settings:
-    """Of a group that reads these topics. ``monitor``, ``kafka``: rows of these tables."""
+    """Return the settings of a group that reads these topics. ``monitor``, ``kafka``: rows of these tables."""
     return Settings(
         folder / "autoscale.toml",
         GroupSettings(name=group, topics=topics, members_max=4, capacity_bytes_per_s=1e6),
@@ -63,12 +63,12 @@ def settings_of(
 
 
 def address_of(url: str) -> str:
-    """``HOST:PORT`` of a server of `bench rivals`."""
+    """Return ``HOST:PORT`` of a server of `bench rivals`."""
     return urlsplit(url).netloc
 
 
 class Cluster:
-    """The server as tests see it: its address, what is made in it, and names that are a test's own."""
+    """The server for tests: its address, its topics, and a test's own names."""
 
     def __init__(self, address: str, name: str) -> None:
         self.address = address
@@ -87,23 +87,23 @@ class Cluster:
             await start(each, self.options)
 
     async def close(self) -> None:
-        """Of a server that is paused, or gone, too."""
+        """Close the client, even if the server is paused or gone."""
         for each in (self.producer, self.client, self.admin):
             await close(each)
 
     def topic(self, name: str = "") -> str:
-        """A name that no other test has."""
+        """Return a name that no other test has."""
         return f"{self.name}.{name}" if name else self.name
 
     def logs(self, timeout_s: float = PATIENCE_S) -> Logs:
-        """What the monitor reads of it."""
+        """Return the monitor's view of the cluster."""
         return Logs(self.client, self.address, timeout_s)
 
     async def make(self, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
-        """A topic that does not forget by itself, and can be asked for its offsets."""
+        """Create a topic without retention, whose offsets are readable."""
         settings = {"retention.ms": "-1", **(config or {})}
         await ensure_topic(self.admin, topic, partitions, 1, settings, servers=self.address, timeout_s=PATIENCE_S)
-        # A server tells of the leader some milliseconds before it leads.
+        # A server announces the leader some milliseconds before it leads.
         logs = self.logs()
         queues = [Queue(topic, number) for number in range(partitions)]
         async with asyncio.timeout(PATIENCE_S):
@@ -113,7 +113,7 @@ class Cluster:
                 await logs.partitions([topic])
 
     async def delete(self, topic: str) -> None:
-        """And wait until nothing is known of it any more."""
+        """Delete the topic, and wait until the cluster has forgotten it."""
         logs = self.logs()
         count = (await logs.partitions([topic]))[topic]
         assert count is not None
@@ -132,17 +132,17 @@ class Cluster:
         await self.make(topic, partitions)
 
     async def produce(self, queue: Queue, records: int, size: int = 1_000) -> None:
-        """So many records with values of so many bytes, all acknowledged."""
+        """Write this number of records with values of this size in bytes, all acknowledged."""
         topic, partition = queue
         waiting = [await self.producer.send(topic, bytes(size), partition=partition) for _ in range(records)]
         await asyncio.gather(*waiting)
 
     async def delete_records(self, queue: Queue, before: int) -> None:
-        """Those below this offset. Their bytes stay in the log."""
+        """Delete the records below this offset. Their bytes stay in the log."""
         await self.admin.delete_records({TopicPartition(*queue): RecordsToDelete(before)})
 
     async def commit(self, group: str, places: dict[Queue, int]) -> None:
-        """As the group's members would."""
+        """Commit an offset as the group's members would."""
         consumer = AIOKafkaConsumer(**self.options, group_id=group, enable_auto_commit=False)
         await start(consumer, self.options)
         try:
@@ -152,7 +152,7 @@ class Cluster:
             await close(consumer)
 
     async def config(self, topic: str, *rows: str) -> dict[str, str]:
-        """Of the topic, as the cluster has it."""
+        """Return the topic's configuration in the cluster."""
         [answer] = await self.admin.describe_configs(
             [ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(rows, ""))]
         )
@@ -161,21 +161,21 @@ class Cluster:
 
 
 def unique(request: pytest.FixtureRequest) -> str:
-    """Nothing in a server is called like this, or begins so."""
+    """Return a name that no object in a server has or begins with."""
     name = str(request.node.name)[:60].replace("[", ".").replace("]", "")
     return f"{name}-{secrets.token_hex(4)}"
 
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """The session's server that asks who somebody is. Nobody may pause or kill it."""
+    """The session's server with authentication. No test may pause or kill it."""
     with secured(tmp_path_factory.mktemp("guarded")) as server:
         yield server
 
 
 @pytest_asyncio.fixture
 async def inside(guarded: Secured, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    """Connected to it by somebody who may do everything, for one test."""
+    """A connection with all permissions to it, for one test."""
     found = Cluster(guarded.inside, unique(request))
     await found.open()
     try:
@@ -186,5 +186,5 @@ async def inside(guarded: Secured, request: pytest.FixtureRequest) -> AsyncItera
 
 @pytest.fixture
 def settings(tmp_path: Path, address: str) -> Settings:
-    """Of a group at the session's server."""
+    """The settings of a group at the session's server."""
     return settings_of(tmp_path, [address])

@@ -1,11 +1,12 @@
-"""Histories of a whole group on a real Kafka: its programs are killed and paused by chance, and nothing may be lost.
+"""Histories of a whole group on a real Kafka: random kills and pauses of its programs must lose nothing.
 
     python -m tests.autoscaler.kafka.histories --seeds 20
 
-Owns: a group of real processes, what happens to it, and what its sink has to hold then. Must never: look inside a
-program: what is judged is what is in the sink.
+Owns: a group of real processes, its faults, and the expected content of its sink. Must never: look inside a program:
+only the sink's content counts.
 
-The seed draws what happens and when; how processes run is the machine's, so a seed that fails may pass the next time.
+The seed draws the faults and their times; the machine schedules the processes, so a failing seed may pass the next
+time.
 """
 
 from __future__ import annotations
@@ -70,19 +71,20 @@ grace_s = 5
 port = -1
 """
 
-#: What may happen, as often as it stands here.
+#: Possible events, weighted by their number of entries.
 EVENTS = (
     *("load", "load", "load"),
     *("kill member", "kill member", "pause member", "pause member"),
     *("kill controller", "pause controller", "kill monitor", "pause monitor"),
     *("end member", "second controller"),
 )
-#: Seconds of a pause: shorter and longer than a member may be silent.
+#: Seconds of a pause: shorter and longer than ``lost_s``.
 PAUSES_S = (0.5, 2.0, 5.0, 8.0)
 
 
 class Outcome(NamedTuple):
-    """``problems``: what may not be, in words. ``moves``: ownerships in the sink beyond the first of each partition."""
+    """The result. ``problems``: violations, in words. ``moves``: ownerships in the sink beyond the first of each
+    partition."""
 
     produced: int
     kept: int
@@ -92,7 +94,7 @@ class Outcome(NamedTuple):
 
 
 class Group:
-    """The processes. ``folder``: theirs."""
+    """The group's processes. ``folder``: their folder."""
 
     def __init__(self, folder: Path, group: str, topic: str, address: str) -> None:
         self.folder = folder
@@ -107,7 +109,7 @@ class Group:
         self._extra = 0
 
     async def start(self, part: str, name: str = "") -> None:
-        """The controller, or the monitor. ``name``: where there is one more of it."""
+        """Start the controller or the monitor. ``name``: for a second instance."""
         log = (self.folder / f"{name or part}.log").open("ab")
         command = [sys.executable, "-m", "ingeborg.broker.command.cli", "autoscale", str(self.file), "--part", part]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -117,11 +119,11 @@ class Group:
         log.close()
 
     def members(self) -> list[int]:
-        """Their process numbers, in the order of their names."""
+        """Return the members' process numbers, in the order of their names."""
         return pids(self.folder / "members")
 
     async def happen(self, what: str, chance: Random) -> None:
-        """One of ``EVENTS``, but for the load."""
+        """Trigger one of ``EVENTS``, except the load."""
         verb, _, part = what.partition(" ")
         if what == "second controller":
             self._extra += 1
@@ -154,13 +156,13 @@ class Group:
                     asyncio.get_running_loop().call_later(chance.choice(PAUSES_S), self.resume, pid)
 
     def resume(self, pid: int) -> None:
-        """It goes on."""
+        """Resume the process."""
         self.paused.discard(pid)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
 
     async def rest(self) -> None:
-        """All go on, and there is a controller and a monitor."""
+        """Resume all processes, and ensure a controller and a monitor."""
         for pid in list(self.paused):
             self.resume(pid)
         for part in ("controller", "monitor"):
@@ -168,7 +170,7 @@ class Group:
                 await self.start(part)
 
     async def end(self) -> None:
-        """Everything, at once."""
+        """Kill everything at once."""
         for process in self.parts.values():
             if process.returncode is None:
                 process.kill()
@@ -178,12 +180,12 @@ class Group:
                 os.kill(pid, signal.SIGKILL)
 
     def kept(self) -> Iterator[Path]:
-        """Folders of the partitions in the sink."""
+        """Return the folders of the partitions in the sink."""
         return iter(sorted((self.sink / self.topic).glob(f"{self.topic}-*")))
 
 
 def pids(folder: Path) -> list[int]:
-    """Process numbers of the members of the scaler `processes` that has this folder, in the order of their names."""
+    """Return the process numbers of the members in this folder of a `processes` scaler, in the order of their names."""
     found = []
     for path in sorted(folder.glob("*.json")):
         with contextlib.suppress(OSError, ValueError):
@@ -208,8 +210,8 @@ async def run(
     patience_s: float = 90.0,
     last: Callable[[Group], Awaitable[None]] | None = None,
 ) -> Outcome:
-    """One history. ``patience_s``: until everything has to be in the sink, after all has come to rest. ``last``: what
-    happens when ``seconds`` are over, while more is produced."""
+    """Run one history. ``patience_s``: seconds after the last fault until the sink must have everything. ``last``: the
+    event after ``seconds``, while production continues."""
     chance = Random(seed)
     topic = f"orders-{seed}-{time.time_ns()}"
     group = Group(folder, f"group-{seed}-{time.time_ns()}", topic, address)
@@ -226,7 +228,7 @@ async def run(
                     began_s = time.monotonic()
                     sent = []
                     for _ in range(max(rate // 10, 1)):
-                        # The first ones get more than the others.
+                        # The first partitions get more than the others.
                         partition = min(chance.randrange(PARTITIONS), chance.randrange(PARTITIONS))
                         value = f"{partition}:{produced[partition]}:".ljust(RECORD_BYTES, "x").encode()
                         produced[partition] += 1
@@ -257,8 +259,8 @@ async def run(
         while time.monotonic() < until_s and in_sink(group) < sum(produced):
             await asyncio.sleep(0.5)
             if group.parts["controller"].returncode is not None:
-                await group.start("controller")  # as whoever runs it would
-        # A little more: what is doubled may still be under way.
+                await group.start("controller")  # as its supervisor would
+        # Wait a little longer: duplicates may still be under way.
         await asyncio.sleep(1.0)
     finally:
         await group.end()
@@ -266,12 +268,12 @@ async def run(
 
 
 def in_sink(group: Group) -> int:
-    """Records in the sink."""
+    """Return the number of records in the sink."""
     return sum(1 for folder in group.kept() for _ in reading.records(folder))
 
 
 def judged(group: Group, produced: list[int]) -> Outcome:
-    """What the sink has, beside what it has to have: each record once, in order, from one owner at a time."""
+    """Compare the sink's content with the expected one: each record once, in order, from one owner at a time."""
     problems, kept, moves = [], 0, 0
     for partition, count in enumerate(produced):
         folder = group.sink / group.topic / f"{group.topic}-{partition}"
@@ -297,7 +299,7 @@ def judged(group: Group, produced: list[int]) -> Outcome:
 
 
 def main() -> int:
-    """The command: histories by their seeds, on a Kafka of its own."""
+    """Run the command: histories by their seeds, on a separate Kafka."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=20, help="how many (20)")
     parser.add_argument("--first", type=int, default=1, help="the first seed (1)")

@@ -1,9 +1,9 @@
-"""A real Kafka that asks who somebody is, and lets nobody do what was not granted.
+"""A real Kafka with authentication and authorization.
 
-Owns: its settings, and how an operator's command of granting is carried out. Must never: know what is tested.
+Owns: its settings, and carrying out an operator's grant command. Must never: know the tests.
 
-It has a port each for SASL, for TLS that wants a certificate of the client's, and for this test's own administration.
-What may be deleted it deletes at once.
+It has one port each for SASL, for TLS with client certificates, and for the test's own administration. It deletes
+expired data at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.loadgen.backends.conftest import PATIENCE_S, started
 
 USER, PASSWORD = "ann", "ann's secret"
 
-#: Seconds for Java to lay out the folder.
+#: Seconds for Java to prepare the folder.
 _FORMAT_S = 60.0
 
 _SETTINGS = """\ process.roles=broker,controller node.id=1 controller.quorum.voters=1@127.0.0.1:{controllers}
@@ -54,7 +54,7 @@ listener.name.tls.ssl.truststore.location={authority}
 
 
 class Secured(NamedTuple):
-    """``HOST:PORT`` of each port, and the authority that signed its certificate and signs those that it trusts."""
+    """``HOST:PORT`` of each port, and the authority for the server's and the clients' certificates."""
 
     sasl: str
     tls: str
@@ -64,7 +64,7 @@ class Secured(NamedTuple):
 
 @contextmanager
 def secured(folder: Path) -> Iterator[Secured]:
-    """For as long as the block takes. Skips where Kafka has not been fetched."""
+    """Run the server during the block. Skip the test if Kafka has not been fetched."""
     wants.server("kafka")
     authority = Authority(folder)
     pair = authority.issue(1)

@@ -1,4 +1,4 @@
-"""Messages through a real Kafka: in order, from where it was asked, and bounded in time."""
+"""Messages through a real Kafka: in order, from the requested offset, and bounded in time."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tests.loadgen.backends.conftest import PATIENCE_S, Server
 
 from .conftest import Cluster
 
-#: Of one look into a topic, seconds.
+#: Seconds of one read from a topic.
 LOOK_S = 0.2
 
 
 async def taken(channel: Incoming, count: int) -> list[Received]:
-    """The next so many messages."""
+    """Return this number of next messages."""
     found: list[Received] = []
     async with asyncio.timeout(PATIENCE_S):
         while len(found) < count:
@@ -103,7 +103,8 @@ async def test_the_groups_own_topics_are_made_once(cluster: Cluster, settings: S
 async def test_a_program_whose_clock_is_wrong_is_heard(
     cluster: Cluster, settings: Settings, monkeypatch: pytest.MonkeyPatch, days: int
 ) -> None:
-    """Its records carry its time. By default Kafka refuses those of a time that is more than an hour ahead."""
+    """A topic's records carry the broker's time. By default Kafka refuses records with a time more than an hour
+    ahead."""
     send = AIOKafkaProducer.send
 
     async def send_then(producer: AIOKafkaProducer, topic: str, *given: Any, **named: Any) -> Any:
@@ -133,9 +134,11 @@ async def test_where_no_answer_comes_sending_ends_with_a_problem(
         await come.read_from({0: None})
         kafka.pause()
         try:
-            with pytest.raises(KafkaProblem, match=f"takes no message, of {cluster.address}: .*no answer came in time"):
+            with pytest.raises(
+                KafkaProblem, match=f"cannot write to topic .*, of {cluster.address}: .*no answer came in time"
+            ):
                 await out.send(0, Reign("c", 0))
-            with pytest.raises(KafkaProblem, match="takes no messages"):
+            with pytest.raises(KafkaProblem, match="cannot write to topic"):
                 await out.put([(0, Reign("c", 0))])
             with pytest.raises(KafkaProblem, match="cannot be read"):
                 await come.read_from({0: None})

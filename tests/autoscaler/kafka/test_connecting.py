@@ -1,4 +1,4 @@
-"""The border to Kafka: what clients are given, what errors say, and topics that have to be there."""
+"""The border to Kafka: options of clients, texts of errors, and required topics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .secured import PASSWORD, USER, Secured, carry_out
 NOBODY = "127.0.0.1:1"
 
 
-# What clients are given
+# Options of clients
 
 
 def test_arguments_of_clients(tmp_path: Path) -> None:
@@ -99,17 +99,17 @@ def encrypted(authority: Authority, folder: Path) -> None:
     ("rows", "words"),
     [
         ({"ca_file": "absent"}, r"ca_file: .*absent: No such file"),
-        ({"ca_file": "garbage"}, r"ca_file: .*garbage: has to be certificates in PEM"),
+        ({"ca_file": "garbage"}, r"ca_file: .*garbage: must be certificates in PEM"),
         ({"cert_file": "1.pem"}, r"cert_file and key_file: give both"),
         ({"key_file": "1.key"}, r"cert_file and key_file: give both"),
         ({"cert_file": "1.pem", "key_file": "absent"}, r"key_file: .*absent: No such file"),
-        ({"cert_file": "1.pem", "key_file": "garbage"}, r"cert_file: .*garbage has to be a certificate chain and its"),
+        ({"cert_file": "1.pem", "key_file": "garbage"}, r"cert_file: .*garbage must be a certificate chain and its"),
         ({"cert_file": "1.pem", "key_file": "2.key"}, r"cert_file: .*KEY_VALUES_MISMATCH"),
         ({"cert_file": "1.pem", "key_file": "encrypted.key"}, r"cert_file: .*not encrypted"),
         ({"security": "sasl_ssl", "password_file": "absent"}, r"password_file: .*absent: No such file"),
-        ({"security": "sasl_ssl", "password_file": "empty"}, r"password_file: .*has to hold the password alone"),
-        ({"security": "sasl_ssl", "password_file": "lines"}, r"password_file: .*has to hold the password alone"),
-        ({"security": "sasl_ssl", "password_file": "binary"}, r"password_file: .*has to be text"),
+        ({"security": "sasl_ssl", "password_file": "empty"}, r"password_file: .*must hold only the password"),
+        ({"security": "sasl_ssl", "password_file": "lines"}, r"password_file: .*must hold only the password"),
+        ({"security": "sasl_ssl", "password_file": "binary"}, r"password_file: .*must be text"),
         ({"security": "sasl_ssl", "password_file": "long"}, r"password_file: .*has 10,001 bytes"),
         ({"security": "sasl_ssl", "password_file": "."}, r"password_file: .*Is a directory"),
     ],
@@ -134,7 +134,7 @@ def test_files_that_cannot_be_used_are_told_with_their_row(tmp_path: Path, rows:
 
 @pytest.mark.parametrize("server", ["kafka://one:9092", "one:port", "one:0", "one:70000", "one two:1", "", "a,b"])
 def test_a_server_is_a_host_and_a_port(tmp_path: Path, server: str) -> None:
-    with pytest.raises(SettingsError, match=r"\[kafka\] servers has .*; it has to be HOST:PORT"):
+    with pytest.raises(SettingsError, match=r"\[kafka\] servers has .*; it must be HOST:PORT"):
         client_options(settings_of(tmp_path, [server]), "member")
 
 
@@ -143,7 +143,7 @@ def test_servers_that_are_possible(tmp_path: Path, server: str) -> None:
     assert client_options(settings_of(tmp_path, [server]), "member")["bootstrap_servers"] == [server]
 
 
-# What errors say
+# Error texts
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_servers_that_are_possible(tmp_path: Path, server: str) -> None:
 )
 async def test_errors_say_what_to_do(error: Exception, words: str) -> None:
     with pytest.raises(KafkaProblem) as raised:
-        async with asking("the topics cannot be read", "one:9092", 1.0):
+        async with asking("cannot read the topics", "one:9092", 1.0):
             raise error
-    assert str(raised.value).startswith("the topics cannot be read, of one:9092: ")
+    assert str(raised.value).startswith("cannot read the topics, of one:9092: ")
     assert words in str(raised.value)
     assert raised.value.__cause__ is error
 
@@ -200,7 +200,7 @@ def clients(options: dict[str, Any]) -> list[Any]:
 async def test_where_nobody_listens(tmp_path: Path) -> None:
     options = client_options(settings_of(tmp_path, [NOBODY, "127.0.0.1:2"]), "test")
     for client in clients(options):
-        with pytest.raises(KafkaProblem, match=rf"no connection can be made, of {NOBODY},127.0.0.1:2: .*refused"):
+        with pytest.raises(KafkaProblem, match=rf"cannot connect, of {NOBODY},127.0.0.1:2: .*refused"):
             await start(client, options)
 
 
@@ -333,7 +333,7 @@ async def test_a_topic_that_gets_no_leader_is_not_waited_for(cluster: Cluster, m
         await ensure(cluster, cluster.topic(), 2, timeout_s=0.3)
 
 
-# A Kafka that asks who somebody is
+# A Kafka with authentication
 
 
 def sasl(folder: Path, server: str, password: str = PASSWORD, **rows: Any) -> Settings:
@@ -406,7 +406,7 @@ async def test_what_is_not_granted_is_told_and_works_when_the_operator_has_done_
     await inside.produce(Queue("orders", 0), 10)
     monitor = Monitor(sasl(tmp_path, guarded.sasl))
     granted = set()
-    async with asyncio.timeout(PATIENCE_S):  # a grant takes effect a moment after its answer: it may be asked for again
+    async with asyncio.timeout(PATIENCE_S):  # a grant takes effect a moment after its answer, so the test retries
         while True:
             try:
                 await monitor.measure()
@@ -420,14 +420,14 @@ async def test_what_is_not_granted_is_told_and_works_when_the_operator_has_done_
     with pytest.raises(KafkaProblem, match=r"topic guarded.speeds cannot be made.*: grant this user CREATE on it"):
         await monitor._send([part])
     await inside.make("guarded.speeds")
-    # It is there now; that this user may not write into it is found out when it does.
+    # The topic exists now; only a write shows that this user lacks permission to write.
     with pytest.raises(KafkaProblem, match=r"guarded\.speeds"):
         await monitor._send([part])
     await monitor.close()
 
 
 async def test_to_ask_for_a_topic_does_not_make_it(guarded: Secured, inside: Cluster, tmp_path: Path) -> None:
-    """Although this server is set to make those that somebody asks for."""
+    """This holds although the server creates requested topics."""
     settings = settings_of(tmp_path, [guarded.inside], "guarded", ("absent",))
     monitor = Monitor(settings)
     await monitor.measure()
@@ -435,7 +435,7 @@ async def test_to_ask_for_a_topic_does_not_make_it(guarded: Secured, inside: Clu
     assert part.missing == ("absent",)
     await monitor.close()
     logs = inside.logs()
-    async with asyncio.timeout(PATIENCE_S):  # one that is asked for as most clients do, later
+    async with asyncio.timeout(PATIENCE_S):  # the server creates a topic on a usual client's request, a little later
         while not (await logs.partitions(["asked"]))["asked"]:
             await inside.admin.describe_topics(["asked"])
     assert await logs.partitions(["absent"]) == {"absent": None}

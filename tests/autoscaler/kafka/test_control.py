@@ -1,4 +1,4 @@
-"""The controller as a program, at a real Kafka and alone: what it hears and says, and what ends it."""
+"""The controller as a program, with a real Kafka and alone: its messages, and the causes of its end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from .test_monitor import Heard, heard
 
 __all__ = ["heard"]  # a fixture
 
-#: Of one look into a topic, seconds.
+#: Seconds of one read from a topic.
 LOOK_S = 0.1
 ONE = Queue("orders", 0)
 
@@ -53,7 +53,7 @@ M = TypeVar("M", bound=Message)
 
 
 class FakeScaler:
-    """Says that these run. ``orders``: what it was told; ``words``: why it fails."""
+    """A scaler that reports these members. ``orders``: the orders it got; ``words``: why it fails."""
 
     def __init__(self) -> None:
         self.names: frozenset[str] = frozenset()
@@ -82,7 +82,7 @@ class FakeScaler:
             raise ScalerError(self.words)
 
     async def order(self, count: int) -> tuple[str, ...]:
-        """Wait until it is told to have so many; who is to leave."""
+        """Wait for an order for this number; return the leaving members."""
         async with asyncio.timeout(PATIENCE_S):
             while not self.orders or self.orders[-1][0] != count:
                 self._changed.clear()
@@ -90,7 +90,7 @@ class FakeScaler:
         return self.orders[-1][1]
 
     async def asked(self, times: int) -> None:
-        """Wait for so many calls from now on."""
+        """Wait for this number of further calls."""
         until = self.calls + times
         async with asyncio.timeout(PATIENCE_S):
             while self.calls < until:
@@ -99,7 +99,7 @@ class FakeScaler:
 
 
 class Group:
-    """A controller that runs, and everybody else: the test."""
+    """A running controller; the test plays everybody else."""
 
     def __init__(self, scaler: FakeScaler, controller: Controller, heard: Incoming, says: Outgoing, speeds: Outgoing):
         self.scaler = scaler
@@ -112,7 +112,8 @@ class Group:
         self.task: asyncio.Task[None]
 
     async def hear(self, kind: type[M], at: int, **fields: Any) -> M:
-        """The next message of this kind in this partition, with these fields. What others hear is kept."""
+        """Return the next message of this kind in this partition, with these fields. Keep messages in other
+        partitions."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 for each in self._messages:
@@ -131,12 +132,12 @@ class Group:
         await self._says.send(0, message)
 
     async def measured(self, **speeds: float) -> None:
-        """Of partitions of the topic: ``p0=100.0``."""
+        """Send speeds of the topic's partitions: ``p0=100.0``."""
         flows = tuple(Flow(Queue("orders", int(name[1:])), speed, 0.0) for name, speed in speeds.items())
         await self._speeds.send(0, Speeds("monitor", 1, 0, 1, 30.0, flows, ()))
 
     async def join(self, name: str) -> int:
-        """A member: its number."""
+        """Add a member, and return its number."""
         await self.say(Hello(name, f"{name}-nonce", 0.0))
         welcome = await self.hear(Welcome, 0, name=name)
         assert (welcome.nonce, welcome.term) == (f"{name}-nonce", self.controller.term)
@@ -148,7 +149,7 @@ class Group:
 async def group(
     cluster: Cluster, settings: Settings, name: str = "c", timeout_s: float = PATIENCE_S
 ) -> AsyncIterator[Group]:
-    """A controller of the test's own group."""
+    """Run a controller of the test's own group."""
     settings = replace(
         settings,
         group=replace(settings.group, name=cluster.name, capacity_bytes_per_s=100.0, fill=1.0, catch_up_s=0.0),
@@ -183,7 +184,7 @@ async def test_a_group_comes_to_be(cluster: Cluster, settings: Settings, monkeyp
     async with group(cluster, settings) as found:
         place = await found.hear(Reign, 0)
         assert place.term == 0
-        assert (await found.hear(Reign, 1)).term == found.controller.term == 1  # behind its place, 0
+        assert (await found.hear(Reign, 1)).term == found.controller.term == 1  # after its offset, 0
         await found.measured(p0=60.0, p1=60.0)
         assert await found.scaler.order(2) == ()
         found.scaler.names = frozenset(["a", "b"])
@@ -200,7 +201,7 @@ async def test_a_group_comes_to_be(cluster: Cluster, settings: Settings, monkeyp
                 await found.scaler.asked(2)
         picture = found.controller.picture()
         assert (picture.state, picture.unowned, picture.running) == ("watching", 0, 2)
-        # Both queues are more than one member can take: what one that ends has had goes to the next that comes.
+        # Both queues exceed one member's capacity: the queue of a member that ends goes to the next new one.
         await found.say(Bye("b", "b-nonce", numbers[1]))
         found.scaler.names = frozenset(["a", "c"])
         number = await found.join("c")
@@ -261,22 +262,22 @@ async def test_while_kafka_does_not_answer_it_goes_on_and_says_so_once(
         number = await found.join("a")
         kafka.pause()
         try:
-            # As it does with what time asks for; nobody has to wait so long here.
+            # The controller does the same on ticks; the test does not wait for that.
             found.controller._notes.add(Tell(number, Reign("c", found.controller.term)))
-            await heard.has("takes no messages")
+            await heard.has("cannot write to topic")
             assert not found.task.done()
         finally:
             kafka.resume()
         await found.join("b")
         await heard.has("Kafka answers again")
-        assert sum("takes no messages" in line for line in heard.lines) == 1
+        assert sum("cannot write to topic" in line for line in heard.lines) == 1
 
 
-# Without Kafka: what a real one cannot be made to do at will
+# Without Kafka: cases that a real one does not produce on demand
 
 
 class GivenMessages(Incoming):
-    """Those that a test gives. ``places``: where it was told to begin."""
+    """Messages from the test. ``places``: the requested offsets."""
 
     def __init__(self) -> None:
         self.given: asyncio.Queue[Received] = asyncio.Queue()
@@ -287,12 +288,12 @@ class GivenMessages(Incoming):
         self.places = dict(places)
 
     async def take(self, wait_s: float) -> list[Received]:
-        """See ``Incoming``; it waits until there is something."""
+        """See ``Incoming``; it waits for a message."""
         return [await self.given.get()]
 
 
 class TriedOrders(Outgoing):
-    """What it is given is in ``tried``. ``words``: why it takes nothing."""
+    """Collects messages in ``tried``. ``words``: why it accepts nothing."""
 
     def __init__(self, words: str = "") -> None:
         self.words = words
@@ -309,13 +310,13 @@ class TriedOrders(Outgoing):
             raise KafkaProblem(self.words)
 
     async def tried(self) -> list[tuple[int, Message]]:
-        """The next messages that were given at once."""
+        """Return the next batch of messages."""
         async with asyncio.timeout(PATIENCE_S):
             return await self._tried.get()
 
 
 class Alone:
-    """A controller at time 12.5 s, and nothing real around it."""
+    """A controller at time 12.5 s, with only doubles around it."""
 
     def __init__(self, words: str = "") -> None:
         settings = GroupSettings(members_max=4, capacity_bytes_per_s=1e6)
@@ -335,7 +336,7 @@ class Alone:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Until the end of the block."""
+        """Run the controller until the end of the block."""
         task = asyncio.create_task(self.program.run())
         try:
             yield task
@@ -366,7 +367,7 @@ async def test_orders_that_kafka_does_not_take_are_dropped_and_that_is_said_once
     monkeypatch.setattr(control, "_SEND_MAX", 1)
     alone = Alone("it is gone")
     async with alone.running():
-        assert await alone.orders.tried() == [(1, Reign("c", 42))]  # and with it go those for 2, 3 and 4
+        assert await alone.orders.tried() == [(1, Reign("c", 42))]  # those for 2, 3 and 4 go along
         alone.controller._notes.add(Tell(3, Reign("c", 42)))
         assert await alone.orders.tried() == [(3, Reign("c", 42))]
         alone.orders.words = ""

@@ -1,4 +1,4 @@
-"""A whole group on a real Kafka: what `histories` draws, and the example of docs/autoscaling.md."""
+"""A whole group on a real Kafka: random `histories`, and the example in docs/autoscaling.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.loadgen.backends.conftest import PATIENCE_S, Server
 from . import histories
 from .histories import ROOT, Group, Outcome
 
-#: Seconds of faults. More of them: ``python -m tests.autoscaler.kafka.histories``.
+#: Seconds of faults. For more, run ``python -m tests.autoscaler.kafka.histories``.
 SECONDS = 12.0
 DOCUMENT = ROOT / "docs" / "autoscaling.md"
 
@@ -32,7 +32,7 @@ async def test_nothing_is_lost_nor_doubled_whatever_is_killed_and_paused(address
 async def test_while_kafka_stands_still_nothing_is_lost_nor_doubled(
     kafka: Server, address: str, tmp_path: Path
 ) -> None:
-    """For so long that each program notices, and that Kafka itself takes its one server for lost."""
+    """Pause Kafka until each program notices, and Kafka itself considers its only server lost."""
 
     def says(part: str, words: str) -> bool:
         return words in (tmp_path / f"{part}.log").read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ async def test_while_kafka_stands_still_nothing_is_lost_nor_doubled(
         kafka.pause()
         try:
             async with asyncio.timeout(PATIENCE_S):
-                for part, words in (("controller", "is Kafka there?"), ("monitor", "nothing is measured")):
+                for part, words in (("controller", "is Kafka running?"), ("monitor", "cannot measure")):
                     while not says(part, words):  # noqa: ASYNC110
                         await asyncio.sleep(0.1)
         finally:
@@ -77,7 +77,7 @@ def test_what_is_lost_doubled_or_taken_from_two_is_found(tmp_path: Path) -> None
 
 @pytest.mark.slow
 async def test_the_example_of_the_page(address: str, tmp_path: Path) -> None:
-    """As the page has it, but for Kafka's address, a free port and a minute of three seconds."""
+    """Follow the page, except for Kafka's address, a free port and a minute of three seconds."""
     [text] = re.findall(r"<<'END'\n(.+?)END\n", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     text = text.replace("127.0.0.1:9092", address) + "[web]\nport = 0\n"
     (tmp_path / "billing.toml").write_text(text, encoding="utf-8")

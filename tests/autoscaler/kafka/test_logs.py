@@ -1,4 +1,4 @@
-"""What the monitor reads of a cluster: at a real one, and answers that a small one does not give."""
+"""The monitor's queries: to a real cluster, and with answers that a small one does not give."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .conftest import Cluster
 
 A, B = Queue("orders", 0), Queue("orders", 1)
 
-#: A record's own fields beside its value, and its part of a batch's header: bytes, at most.
+#: Most bytes of a record's fields other than its value, including its part of a batch's header.
 RECORD_BYTES = 80
 
 
@@ -31,7 +31,7 @@ async def test_partitions_of_topics_and_those_that_are_not_there(cluster: Cluste
     await cluster.make(one)
     await cluster.make(three, 3)
     logs = cluster.logs()
-    for _ in range(2):  # to ask for it does not make it
+    for _ in range(2):  # a request does not create it
         assert await logs.partitions([one, three, none, "no/topic"]) == {one: 1, three: 3, none: None, "no/topic": None}
 
 
@@ -89,7 +89,7 @@ async def test_nothing_is_known_of_partitions_without_a_leader_or_deleted_since(
     topic, logs = cluster.topic(), cluster.logs()
     await cluster.make(topic)
     there, beyond = Queue(topic, 0), Queue(topic, 1)
-    assert await logs.end_offsets([there]) == {}  # nobody has asked for its leader
+    assert await logs.end_offsets([there]) == {}  # its leader is not known yet
     await logs.partitions([topic])
     assert await logs.end_offsets([there, beyond]) == {there: 0}
     assert set(await logs.log_sizes([there, beyond])) == {there}
@@ -130,7 +130,7 @@ Rows = list[tuple[int, int, int, bool]]
 
 
 def answer(*directories: tuple[int, list[tuple[str, Rows]]]) -> DescribeLogDirsResponse_v1:
-    """As it comes over the wire."""
+    """Return the answer in wire format."""
     made = DescribeLogDirsResponse_v1(0, [(code, "/data", topics) for code, topics in directories])
     decoded: DescribeLogDirsResponse_v1 = DescribeLogDirsResponse_v1.decode(io.BytesIO(made.encode()))
     return decoded
@@ -169,7 +169,7 @@ def test_a_broker_without_replicas_of_these_tells_so() -> None:
 async def test_what_is_not_granted_is_told_with_the_command_that_grants_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that refuses gives the answer that has no directory in it; all else is a real one's."""
+    """A broker that refuses answers without any directory; everything else is from a real one."""
     topic = cluster.topic()
     await cluster.make(topic)
     logs = Logs(cluster.client, cluster.address, 10.0, "ann")
@@ -182,6 +182,6 @@ async def test_what_is_not_granted_is_told_with_the_command_that_grants_it(
     with pytest.raises(KafkaProblem) as raised:
         await logs.log_sizes([Queue(topic, 0)])
     assert str(raised.value) == (
-        f"the sizes of logs cannot be read, of {cluster.address}: this user may not. Grant DESCRIBE: kafka-acls.sh "
-        f"--bootstrap-server {cluster.address} --add --allow-principal User:ann --operation Describe --cluster"
+        f"cannot read the sizes of logs, of {cluster.address}: this user lacks permission. Grant DESCRIBE: "
+        f"kafka-acls.sh --bootstrap-server {cluster.address} --add --allow-principal User:ann --operation Describe --cluster"
     )

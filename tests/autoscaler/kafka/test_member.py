@@ -1,4 +1,4 @@
-"""A member at a real Kafka: what it reads, when it says so, and what it does when its sink does not take it."""
+"""A member with a real Kafka: its reads, its reports, and its behaviour when the sink rejects a batch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.loadgen.backends.conftest import PATIENCE_S
 
 from .conftest import Cluster
 
-#: Of one look into a topic, seconds.
+#: Seconds of one read from a topic.
 LOOK_S = 0.1
 NUMBER = 2
 
@@ -45,8 +45,8 @@ M = TypeVar("M", bound=Message)
 
 
 class FakeSink:
-    """Keeps records in memory. ``next``: what ``open`` says; ``fails``, ``newer``: of queues that it does not take.
-    A test may ``hold`` it."""
+    """A sink in memory. ``next``: the result of ``open``; ``fails``, ``newer``: queues that it rejects. A test can
+    ``hold`` it."""
 
     def __init__(self) -> None:
         self.kept: dict[Queue, list[Record]] = {}
@@ -88,12 +88,12 @@ class FakeSink:
         return queue
 
     def hold(self) -> None:
-        """What is appended from now on waits."""
+        """Block all later appends."""
         self.asked.clear()
         self.goes_on.clear()
 
     async def has(self, queue: Queue, count: int) -> list[int]:
-        """Wait for so many records of it; their offsets."""
+        """Wait for this number of the queue's records, and return their offsets."""
         async with asyncio.timeout(PATIENCE_S):
             while len(self.kept.get(queue, ())) < count:
                 self._changed.clear()
@@ -102,7 +102,7 @@ class FakeSink:
 
 
 class Led:
-    """A member that runs, and its controller: the test."""
+    """A running member; the test plays its controller."""
 
     def __init__(self, member: Member, sink: FakeSink, inbox: Incoming, orders: Outgoing) -> None:
         self.member = member
@@ -113,7 +113,7 @@ class Led:
         self.task = asyncio.create_task(member.run())
 
     async def hear(self, kind: type[M], **fields: Any) -> M:
-        """The next message of this kind with these fields. Those before it are passed over."""
+        """Return the next message of this kind with these fields, and skip earlier ones."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 while self._heard:
@@ -133,7 +133,7 @@ class Led:
         await self.hear(Beat, number=number)
 
     async def start(self, *queues: Queue, epoch: int = 1) -> None:
-        """As a controller does: the order again, until it is answered."""
+        """Repeat the order until the member answers, as a controller does."""
         await self._ordered(Start("m", 1, epoch, queues), Started, queues)
 
     async def stop(self, *queues: Queue) -> None:
@@ -152,7 +152,7 @@ class Led:
                     pass
 
     async def problem(self, queue: Queue, words: str) -> None:
-        """Wait until it says this of the queue; ``""``: nothing is wrong."""
+        """Wait until the member reports this problem of the queue; ``""``: no problem."""
         while True:
             for held in (await self.hear(Beat)).held:
                 if held.queue == queue and (words in held.problem if words else not held.problem):
@@ -166,7 +166,7 @@ class Led:
 
 @asynccontextmanager
 async def led(cluster: Cluster, settings: Settings, **rows: Any) -> AsyncIterator[Led]:
-    """A member of the test's own group, called m. ``rows``: of ``[member]``."""
+    """Run a member m of the test's own group. ``rows``: those of ``[member]``."""
     settings = replace(
         settings,
         group=replace(settings.group, name=cluster.name),
@@ -240,7 +240,7 @@ async def test_that_end_is_where_the_next_owner_begins_as_well(cluster: Cluster,
         await one.start(queue)
         assert await cluster.logs().committed(cluster.name, [queue]) == {queue: 5}
         await one.stop(queue)
-        await cluster.produce(queue, 2)  # nobody owns it
+        await cluster.produce(queue, 2)  # it has no owner
         await one.start(queue, epoch=2)
         assert await one.sink.has(queue, 2) == [5, 6]
 
@@ -282,7 +282,7 @@ async def test_a_topic_that_may_not_be_read_is_told_and_the_others_are_read(
         await one.problem(denied, "grant READ")
         await cluster.produce(good, 3)
         assert await one.sink.has(good, 3) == [0, 1, 2]
-        one.member._denied.clear()  # it is tried again after a while
+        one.member._denied.clear()  # the member retries after a while
         await one.problem(denied, "")
         await cluster.produce(denied, 2)
         assert await one.sink.has(denied, 2) == [0, 1]
@@ -299,7 +299,7 @@ async def test_it_has_let_go_only_when_the_sink_has_all_that_was_read(cluster: C
         async with asyncio.timeout(PATIENCE_S):
             await one.sink.asked.wait()
         await one.tell(Stop("m", 1, (queue,)))
-        for _ in range(3):  # it lives, and owns it
+        for _ in range(3):  # the member is alive, and owns the queue
             assert [held.queue for held in (await one.hear(Beat)).held] == [queue]
         assert one.sink.kept == {}
         one.sink.goes_on.set()
@@ -314,7 +314,7 @@ async def test_it_has_let_go_only_when_the_sink_has_all_that_was_read(cluster: C
 
 
 async def test_orders_and_the_end_do_not_wait_for_a_batch(cluster: Cluster, settings: Settings) -> None:
-    """A cycle may take minutes, and a queue has to be let go of within ``stop_s``."""
+    """A cycle can take minutes, but the member must release a queue within ``stop_s``."""
     queue = Queue(cluster.topic(), 0)
     await cluster.make(queue.topic)
     async with led(cluster, settings, wait_s=600.0) as one:
@@ -397,7 +397,7 @@ async def test_a_sink_that_is_farther_than_the_topic_is_a_problem(cluster: Clust
         await one.join()
         while not (await one.hear(Beat)).held:
             await one.tell(Start("m", 1, 1, (queue,)))
-        await one.problem(queue, "was the topic made anew?")
+        await one.problem(queue, "was the topic recreated?")
         assert one.sink.kept == {}
 
 
@@ -414,7 +414,7 @@ async def test_what_retention_has_taken_is_counted_and_passed_over(
         await one.start(queue)
         assert await one.sink.has(queue, 2) == [4, 5]
         assert one.member.skipped == 3
-    assert f"{queue}: offsets 1 to 3 are gone by retention, unread" in caplog.messages
+    assert f"{queue}: retention deleted offsets 1 to 3 before they were read" in caplog.messages
 
 
 async def test_at_its_end_all_that_was_read_is_in_the_sink_before_the_last_word(
@@ -461,7 +461,7 @@ async def test_it_reads_no_faster_than_it_may(cluster: Cluster, settings: Settin
         await one.join()
         await one.start(queue)
         await one.sink.has(queue, 1)
-        await cluster.produce(queue, 1)  # a thousand seconds later, for it has a thousand bytes
+        await cluster.produce(queue, 1)  # read a thousand seconds later, because it has a thousand bytes
         for _ in range(10):
             await one.hear(Beat)
         assert len(one.sink.kept[queue]) == 1

@@ -1,4 +1,4 @@
-"""What the group has committed, at a real Kafka."""
+"""The group's committed offsets in a real Kafka."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .conftest import Cluster
 
 
 def progress_of(cluster: Cluster, timeout_s: float = PATIENCE_S) -> Progress:
-    """Of the test's own group."""
+    """Return the progress of the test's own group."""
     return Progress(cluster.client, cluster.name, cluster.address, timeout_s)
 
 
@@ -60,7 +60,7 @@ async def test_the_coordinator_is_looked_for_again_where_it_is_another_now(
 
 async def test_a_topic_that_is_not_there_is_a_problem(cluster: Cluster) -> None:
     queue = Queue(cluster.topic(), 0)
-    with pytest.raises(KafkaProblem, match=f"of group {cluster.name} cannot be committed, of {cluster.address}"):
+    with pytest.raises(KafkaProblem, match=f"cannot commit the offsets of group {cluster.name}, of {cluster.address}"):
         await progress_of(cluster).commit({queue: 1})
 
 
@@ -82,7 +82,7 @@ async def test_where_no_answer_comes_it_ends_with_a_problem(cluster: Cluster, ka
     progress = progress_of(cluster, 1.0)
     kafka.pause()
     try:
-        with pytest.raises(KafkaProblem, match="cannot be committed"):
+        with pytest.raises(KafkaProblem, match="cannot commit the offsets"):
             await progress.commit({queue: 2})
         with pytest.raises(KafkaProblem, match="cannot be read"):
             await progress.committed(queue)

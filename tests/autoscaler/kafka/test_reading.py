@@ -1,4 +1,4 @@
-"""Records of a real Kafka: what a member reads, and from where."""
+"""Records from a real Kafka: a member's reads and their offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.loadgen.backends.conftest import PATIENCE_S, Server
 
 from .conftest import Cluster
 
-#: Of one look into a topic, seconds.
+#: Seconds of one read from a topic.
 LOOK_S = 0.2
 
 
@@ -28,7 +28,7 @@ LOOK_S = 0.2
 async def reading(
     cluster: Cluster, latest: bool = False, timeout_s: float = PATIENCE_S, **member: Any
 ) -> AsyncIterator[Reader]:
-    """One that is connected. ``member``: rows of its table."""
+    """Connect a reader. ``member``: rows of its table."""
     options = {**cluster.options, "request_timeout_ms": int(timeout_s * 1e3)}
     consumer = consumer_of(options, MemberSettings(**member))
     async with running(consumer, options):
@@ -36,7 +36,7 @@ async def reading(
 
 
 async def read(reader: Reader, count: int) -> dict[Queue, list[Record]]:
-    """The next so many records."""
+    """Return this number of next records."""
     found: dict[Queue, list[Record]] = {}
     async with asyncio.timeout(PATIENCE_S):
         while sum(map(len, found.values())) < count:
@@ -109,7 +109,7 @@ async def test_a_member_that_is_held_to_a_speed_reads_one_batch_of_a_partition_a
         reader.read(dict.fromkeys(queues, 0))
         while sum(found.values()) < 200:
             for queue, records in (await reader.take(LOOK_S)).items():
-                assert len(records) <= 25  # so that no partition waits for all that another one has
+                assert len(records) <= 25  # so that no partition waits for all records of another
                 found[queue] += len(records)
     assert found == dict.fromkeys(queues, 100)
 
@@ -133,7 +133,7 @@ async def test_a_place_that_is_not_there_any_more_is_told_and_the_others_are_rea
 
 
 async def test_a_place_that_has_changed_is_gone_to_and_another_is_not(cluster: Cluster) -> None:
-    """A member whose sink knew another place than it thought reads on from there."""
+    """If the sink knows another offset than the member expected, the member continues from there."""
     queue = Queue(cluster.topic(), 0)
     await cluster.make(queue.topic)
     await cluster.produce(queue, 5)

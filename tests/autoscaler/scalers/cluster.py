@@ -1,7 +1,7 @@
 """A double of a Kubernetes cluster: its API for Deployments and pods, and the controllers behind it.
 
-Owns: objects, their versions, who may do what, and how a ReplicaSet picks the pods that go. Must never: do by itself
-what a real one does later: controllers and kubelet work when the test says so, and may be as late as it likes.
+Owns: objects, their versions, permissions, and a ReplicaSet's choice of pods to remove. Must never: do on its own what
+a real cluster does later: controllers and kubelet act on the test's command, as late as the test chooses.
 
 Each object that it holds fits the published schemas (kubernetes-validate, strict). From the documentation: patches by
 RFC 7396, and strategic merge patches, here the same since lists are refused; versions that a write may demand; errors
@@ -27,7 +27,7 @@ from aiohttp import web
 Object = dict[str, Any]
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
-#: What names of pods are made from: no vowels, so no words.
+#: The characters of pod names: no vowels, so no words.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MERGES = ("application/merge-patch+json", "application/strategic-merge-patch+json")
 _PATH = re.compile(
@@ -41,18 +41,18 @@ _published = kubernetes_validate.utils.schema_contents
 
 @functools.cache
 def _schema_contents(name: str, version: str) -> Any:
-    """Each is read from its file once. That of ``Status`` is under the package of its Go type."""
+    """Return a schema, read from its file once. That of ``Status`` is under the package of its Go type."""
     return _published(name.replace("/status-v1", "/status-meta-v1"), version)
 
 
 def validate(thing: Object) -> None:
-    """Against the newest published schema."""
+    """Validate an object against the newest published schema."""
     with mock.patch.object(kubernetes_validate.utils, "schema_contents", _schema_contents):
         kubernetes_validate.validate(thing, kubernetes_validate.latest_version(), strict=True)
 
 
 def merged(value: Any, patch: Any) -> Any:
-    """RFC 7396, section 2."""
+    """Apply a merge patch (RFC 7396, section 2)."""
     if not isinstance(patch, dict):
         return patch
     result = dict(value) if isinstance(value, dict) else {}
@@ -65,7 +65,7 @@ def merged(value: Any, patch: Any) -> Any:
 
 
 class Refusal(Exception):
-    """An object ``Status``, which says no."""
+    """Return a ``Status`` object for a refusal."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class Refusal(Exception):
 
 
 class Request(NamedTuple):
-    """As it was made. ``name``: of the object; ``""``: all of them."""
+    """A request. ``name``: the object's name; ``""``: all objects."""
 
     verb: str
     resource: str
@@ -85,10 +85,10 @@ class Request(NamedTuple):
 
 
 class Cluster:
-    """One namespace, and one Deployment in it. ``rules``: of a Role; ``None``: whoever asks may do all. ``token``: that
-    stands for the Role's account; ``None``: everybody is.
+    """One namespace with one Deployment. ``rules``: the rules of a Role; ``None``: every client may do everything.
+    ``token``: identifies the Role's account; ``None``: every client has that account.
 
-    ``requests``: those that were answered, in their order. ``ended``: names of pods that were told to end, likewise.
+    ``requests``: the answered requests, in order. ``ended``: names of pods that got the order to end, in order.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Cluster:
         self._version = 1_000
         self.namespace: str = deployment["metadata"]["namespace"]
         self._objects: dict[tuple[str, str], Object] = {}
-        # What the API server fills in.
+        # Fields that the API server fills in.
         made = copy.deepcopy(deployment)
         made["spec"].setdefault("replicas", 1)
         self.name: str = made["metadata"]["name"]
@@ -128,11 +128,11 @@ class Cluster:
         self._objects[resource, thing["metadata"]["name"]] = thing
 
     def deployment(self) -> Object:
-        """As it is now."""
+        """Return the Deployment's current state."""
         return self._objects["deployments", self.name]
 
     def remove_deployment(self) -> None:
-        """Somebody deletes it; its pods are still there."""
+        """Delete the Deployment, as an operator would; its pods remain."""
         del self._objects["deployments", self.name]
 
     def set_replicas(self, count: int) -> None:
@@ -142,21 +142,21 @@ class Cluster:
         self._keep("deployments", made)
 
     def touch(self) -> None:
-        """Somebody changes the Deployment, and not its replicas: its controller does, in its status."""
+        """Change the Deployment but not its replicas, as its controller does in the status."""
         self._keep("deployments", copy.deepcopy(self.deployment()))
 
     @property
     def replicas(self) -> int:
-        """Those that are set."""
+        """Return the costs that are set."""
         count: int = self.deployment()["spec"]["replicas"]
         return count
 
     def pods(self) -> list[Object]:
-        """All that are there, by name."""
+        """Return all existing pods, by name."""
         return [thing for (resource, _), thing in sorted(self._objects.items()) if resource == "pods"]
 
     def staying(self) -> list[Object]:
-        """Those that the ReplicaSet counts: neither over nor told to end."""
+        """Return the pods that the ReplicaSet counts: neither ended nor ending."""
         return [
             pod
             for pod in self.pods()
@@ -164,35 +164,35 @@ class Cluster:
         ]
 
     def costs(self) -> dict[str, str]:
-        """Of the pods that carry one."""
+        """Return the costs of the pods that have one."""
         annotations = {pod["metadata"]["name"]: pod["metadata"].get("annotations", {}) for pod in self.pods()}
         return {name: found[COST] for name, found in annotations.items() if COST in found}
 
     def change_pod(self, name: str, **status: Any) -> None:
-        """Rows of its status."""
+        """Set rows of a pod's status."""
         pod = copy.deepcopy(self._objects["pods", name])
         pod["status"] |= status
         self._keep("pods", pod)
 
     def annotate(self, name: str, cost: str) -> None:
-        """Somebody does, by hand."""
+        """Set a cost by hand, as an operator would."""
         pod = copy.deepcopy(self._objects["pods", name])
         pod["metadata"].setdefault("annotations", {})[COST] = cost
         self._keep("pods", pod)
 
     def remove_pod(self, name: str) -> None:
-        """It is gone, and was not asked."""
+        """Remove a pod without an order, as if its node failed."""
         del self._objects["pods", name]
 
     # Controllers and kubelet
 
     def turn(self) -> None:
-        """All of them do what there is to do: pods are made and started, or told to end."""
+        """Let controllers and kubelets do all their work: create and start pods, or end them."""
         self.control()
         self.start()
 
     def control(self) -> None:
-        """The controllers of Deployments and ReplicaSets alone: what they make is ``Pending``."""
+        """Run only the controllers of Deployments and ReplicaSets: their new pods are ``Pending``."""
         wanted, staying = self.replicas, self.staying()
         for _ in range(wanted - len(staying)):
             self._make_pod()
@@ -204,7 +204,7 @@ class Cluster:
             self.ended.append(leaving["metadata"]["name"])
 
     def start(self) -> None:
-        """The kubelets: pods that are ``Pending`` run, and are ready."""
+        """Run the kubelets: ``Pending`` pods start, and are ready."""
         for pod in self.staying():
             if pod["status"]["phase"] == "Pending":
                 running = copy.deepcopy(pod)
@@ -217,7 +217,7 @@ class Cluster:
                 self._keep("pods", running)
 
     def finish(self) -> None:
-        """The kubelets: pods that were told to end have ended."""
+        """Run the kubelets: ending pods end."""
         for pod in self.pods():
             if "deletionTimestamp" in pod["metadata"]:
                 self.remove_pod(pod["metadata"]["name"])
@@ -230,7 +230,7 @@ class Cluster:
         self._keep("pods", {**pod, "status": {"phase": "Pending"}})
 
     def _rank(self, pod: Object) -> tuple[Any, ...]:
-        """Those that come first go first."""
+        """Return the order in which pods go."""
         ready = [each["status"] for each in pod["status"].get("conditions", ()) if each["type"] == "Ready"]
         node = pod["spec"].get("nodeName")
         beside = sum(each["spec"].get("nodeName") == node for each in self.staying())
@@ -246,7 +246,7 @@ class Cluster:
     # The API
 
     async def answer(self, request: web.Request) -> web.Response:
-        """For ``serving.served``."""
+        """Handle a request from ``serving.served``."""
         patch = await request.read()
         try:
             found = self._answer(request, patch)
@@ -312,7 +312,7 @@ class Cluster:
         return patch
 
     def _demanded(self, thing: Object, patch: Object) -> None:
-        """A version in a patch is the one that it is for."""
+        """Check the version in a patch: it must be the object's current one."""
         demanded = patch.get("metadata", {}).get("resourceVersion", thing["metadata"]["resourceVersion"])
         if demanded != thing["metadata"]["resourceVersion"]:
             raise Refusal(
@@ -338,7 +338,7 @@ class Cluster:
         def shown() -> Object:
             metadata = {key: thing["metadata"][key] for key in ("name", "namespace", "resourceVersion", "uid")}
             count = thing["spec"]["replicas"]
-            # The API leaves out a number that is 0.
+            # The API omits a number that is 0.
             rest = {"spec": {"replicas": count} if count else {}, "status": {"replicas": len(self.staying())}}
             return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, **rest}
 
@@ -368,7 +368,7 @@ class Cluster:
 
 
 def selects(selector: str, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector, as a query has it, is for what has these labels."""
+    """Return whether a label selector in query form matches these labels."""
     for term in _TERM.finditer(selector):
         if term["plain"] is None:
             has = labels.get(term["key"]) in term["values"].split(",")

@@ -1,6 +1,6 @@
-"""What every scaler keeps to that can tell who runs: ``autoscaler/scalers/base.py``, as tests.
+"""The contract of every scaler that can list its members: ``autoscaler/scalers/base.py``, as tests.
 
-Owns: the tests, and what they ask of a world. Must never: know an implementation.
+Owns: the tests, and the interface of a world. Must never: know an implementation.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ import pytest
 
 from ingeborg.autoscaler.scalers.base import Running, Scaler, ScalerError
 
-#: Nothing here takes longer; on a busy machine it takes long enough.
+#: Longest wait, in seconds; enough even on a busy machine.
 PATIENCE_S = 30.0
 
 
 class World(ABC):
-    """Where members run, for one test."""
+    """The environment of members in one test."""
 
     @abstractmethod
     def scaler(self) -> Scaler:
-        """One more, as the next autoscaler would make it; closed with the world."""
+        """Return one more scaler, as the next autoscaler would create it; it closes with the world."""
 
     @abstractmethod
     async def settle(self) -> None:
-        """Let what was ordered be carried out."""
+        """Let the orders be carried out."""
 
     @abstractmethod
     async def breaks(self) -> None:
-        """From now on nothing can be said or done."""
+        """Make every later call fail."""
 
     async def reached(self, scaler: Scaler, count: int) -> frozenset[str]:
-        """The names, once so many run."""
+        """Return the names, once this number runs."""
         found: Running | None = None
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -47,7 +47,7 @@ class World(ABC):
         return found.names
 
     async def stays(self, scaler: Scaler, names: frozenset[str]) -> None:
-        """These run, and go on when all has been carried out."""
+        """Check that these run, and still run when all orders have been carried out."""
         await self.settle()
         assert await scaler.running() == Running(len(names), names)
         await self.settle()
@@ -55,7 +55,7 @@ class World(ABC):
 
 
 class ScalerContract:
-    """A subclass has the fixture ``world``."""
+    """The contract's tests. A subclass has the fixture ``world``."""
 
     async def test_nobody_runs_at_first(self, world: World) -> None:
         assert await world.scaler().running() == Running(0, frozenset())
@@ -106,7 +106,7 @@ class ScalerContract:
         [gone, *_] = sorted(names)
         await scaler.scale(0, [gone])
         await world.stays(scaler, names - {gone})
-        # The one that has gone does not make room for another.
+        # The member that has gone does not make room for another.
         await scaler.scale(0, [gone])
         await world.stays(scaler, names - {gone})
 
@@ -151,7 +151,7 @@ class ScalerContract:
         await scaler.scale(1, [gone])
         await scaler.scale(3, ())
         now = await world.reached(scaler, 3)
-        # The other may be there as well: an order that nobody has begun with can be taken back.
+        # The other one may also run: an order that has not begun can be revoked.
         assert stays in now
 
     async def test_trouble_is_a_scaler_error(self, world: World) -> None:

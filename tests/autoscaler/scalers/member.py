@@ -1,9 +1,9 @@
-"""A member for tests, as a program: ``member.py KIND --name NAME``. It knows nothing of the project.
+"""A member program for tests: ``member.py KIND --name NAME``. It does not know the project.
 
-Owns: three ways to behave. Must never: import what is not Python's own; it has to start quickly.
+Owns: three behaviours. Must never: import anything outside the standard library; it must start quickly.
 
-``patient``: it ends at SIGTERM. ``stubborn``: it does not. ``failing``: it ends at once, with exit code 3, unless there
-is a file ``mended`` beside the program. At SIGUSR1 it writes a line.
+``patient``: it ends at SIGTERM. ``stubborn``: it does not. ``failing``: it ends at once, with exit code 3, unless a
+file ``mended`` exists next to the program. At SIGUSR1 it writes a line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 
 def main() -> None:
-    """Say ``up``, and who this is; then wait."""
+    """Print ``up`` and the name, then wait."""
     kind = sys.argv[1]
     if kind == "failing" and not os.path.exists(os.path.join(os.path.dirname(__file__), "mended")):
         print("there is no topic orders", file=sys.stderr, flush=True)

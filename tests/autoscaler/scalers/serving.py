@@ -1,6 +1,6 @@
-"""An HTTP server in the test's own process, for what a scaler asks.
+"""An HTTP server in the test's own process, for a scaler's requests.
 
-Owns: its start on a free port, and its end. Must never: know what is answered.
+Owns: its start on a free port, and its end. Must never: know the answers.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def served(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """The URL, without a slash at its end, whose every path and method ``handler`` answers."""
+    """Serve all paths and methods with ``handler``; yield the URL without a trailing slash."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handler)
-    # What a test has left waiting is not waited for.
+    # Do not wait for requests that a test has left open.
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.01)
     await runner.setup()
     try:

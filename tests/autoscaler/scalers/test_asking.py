@@ -1,4 +1,4 @@
-"""One request: its limits, and how the operator is told what went wrong."""
+"""One request: its limits, and the error texts for the operator."""
 
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ async def test_an_error_shows_nothing_secret(ask: Asking, url: str) -> None:
 
 async def test_what_is_no_json_is_told_with_how_it_begins(ask: Asking, url: str) -> None:
     answer = await ask.ask("GET", f"{url}/", {})
-    with pytest.raises(ScalerError, match=r"/: status 200: the answer is no JSON: <html>$"):
+    with pytest.raises(ScalerError, match=r"/: status 200: the answer is not JSON: <html>$"):
         answer.json()

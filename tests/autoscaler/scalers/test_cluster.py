@@ -1,4 +1,4 @@
-"""The double of a cluster: that it does what Kubernetes' documentation says of the real one."""
+"""The double of a cluster: it behaves as Kubernetes' documentation describes the real one."""
 
 from __future__ import annotations
 

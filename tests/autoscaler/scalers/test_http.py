@@ -1,4 +1,4 @@
-"""The scaler behind a URL: against an endpoint that does what the module's text says."""
+"""The scaler behind a URL: against a service that follows the module's text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN = "of-the-bearer"
 
 
 class Platform(World):
-    """Members are names in a set. ``says``: instead of who runs. ``orders``: those that came."""
+    """A service with members as names in a set. ``says``: replaces its list of members. ``orders``: received orders."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -31,7 +31,7 @@ class Platform(World):
         self._scalers: list[HttpScaler] = []
 
     async def answer(self, request: web.Request) -> web.Response:
-        """By the text of ``http.py``."""
+        """Handle a request by the text of ``http.py``."""
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return web.Response(status=401, text="no token, or a wrong one")
         if self.status != 200:
@@ -55,7 +55,7 @@ class Platform(World):
         return self._scalers[-1]
 
     async def settle(self) -> None:
-        """It has been carried out at once."""
+        """Do nothing: the service carries out orders at once."""
 
     async def breaks(self) -> None:
         self.status = 503
@@ -97,19 +97,19 @@ async def test_rows_that_are_not_known_are_passed_over(world: Platform) -> None:
 @pytest.mark.parametrize(
     ("says", "why"),
     [
-        (b"", "no JSON"),
-        (b"3", "has to be an object"),
-        (b"{}", "count has to be"),
-        (b'{"count": true}', "count has to be"),
-        (b'{"count": -1}', "count has to be"),
-        (b'{"count": 1.0}', "count has to be"),
+        (b"", "not JSON"),
+        (b"3", "must be an object"),
+        (b"{}", "count must be"),
+        (b'{"count": true}', "count must be"),
+        (b'{"count": -1}', "count must be"),
+        (b'{"count": 1.0}', "count must be"),
         (b'{"count": 10001}', "from 0 to 10,000"),
-        (b'{"count": 1, "names": "a"}', "list of texts"),
-        (b'{"count": 1, "names": [1]}', "list of texts"),
-        (b'{"count": 1, "names": [""]}', "list of texts"),
+        (b'{"count": 1, "names": "a"}', "list of non-empty strings"),
+        (b'{"count": 1, "names": [1]}', "list of non-empty strings"),
+        (b'{"count": 1, "names": [""]}', "list of non-empty strings"),
         (b'{"count": 1, "names": ["' + b"a" * 254 + b'"]}', "more than 253 characters"),
         (b'{"count": 2, "names": ["a", "a"]}', "each once"),
-        (b'{"count": 2, "names": ["a"]}', "as many as count says, 2"),
+        (b'{"count": 2, "names": ["a"]}', "2 entries, as count says"),
     ],
 )
 async def test_an_answer_that_is_wrong_is_told(world: Platform, says: bytes, why: str) -> None:

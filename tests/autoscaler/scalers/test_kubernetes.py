@@ -27,14 +27,14 @@ MANIFESTS = {
     (each["kind"], each["metadata"]["name"]): each for each in documents(DEPLOY / "kubernetes" / "autoscaler.yaml")
 }
 ROLE = MANIFESTS["Role", "ingeborg-autoscaler"]
-#: As the autoscaler finds it at first: nobody wanted yet.
+#: The Deployment before the autoscaler's first order: no member wanted.
 MEMBERS = copy.deepcopy(MANIFESTS["Deployment", "ingeborg-member"])
 MEMBERS["spec"]["replicas"] = 0
 TOKEN = "of-the-account"
 
 
 class Pods(World):
-    """``before``: called before the API answers the request with this number, from 0."""
+    """A world with pods. ``before``: called before the API answers the request with this number, from 0."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -52,7 +52,7 @@ class Pods(World):
         return await self.cluster.answer(request)
 
     def next(self, number: int, act: Callable[[], object]) -> None:
-        """Before the request that is this many after the next one."""
+        """Call it before the request that comes this many after the next one."""
         self.before[self._asked + number] = act
 
     def scaler(self, token: str | None = TOKEN, settle_s: float = 0.0, **how: Any) -> KubernetesScaler:
@@ -70,7 +70,7 @@ class Pods(World):
         self.is_broken = True
 
     async def running(self, count: int) -> tuple[KubernetesScaler, list[str]]:
-        """A scaler, and the names of so many that run."""
+        """Return a scaler, and the names of this number of running members."""
         scaler = self.scaler()
         await scaler.scale(count, ())
         names = sorted(await self.reached(scaler, count))
@@ -148,7 +148,7 @@ async def test_a_cost_is_taken_from_who_leaves_no_more_and_nobody_else(world: Po
 
 
 async def test_a_cost_stays_until_the_order_has_been_carried_out(world: Pods) -> None:
-    """Else Kubernetes would pick any pod for an order that named this one."""
+    """Otherwise Kubernetes would pick any pod for an order that named this one."""
     scaler, [first, second, third] = await world.running(3)
     await scaler.scale(2, [third])
     await scaler.scale(2, ())
@@ -159,7 +159,7 @@ async def test_a_cost_stays_until_the_order_has_been_carried_out(world: Pods) ->
     assert world.cluster.costs().keys() == {second, third}
     world.cluster.turn()
     await scaler.scale(3, ())
-    assert world.cluster.costs().keys() == {third}  # which has been told to end
+    assert world.cluster.costs().keys() == {third}  # it already has the order to end
     assert first in (await world.reached(scaler, 3))
 
 
@@ -172,11 +172,11 @@ async def test_replicas_are_written_only_where_they_differ(world: Pods) -> None:
 async def test_who_was_told_to_end_does_not_make_room_for_another(world: Pods) -> None:
     scaler, names = await world.running(5)
     await scaler.scale(3, names[:2])
-    # The controllers have not heard of it yet; nobody is counted for a second time.
+    # The controllers have not seen the change yet; no pod counts twice.
     await scaler.scale(0, names[:2])
     assert world.cluster.replicas == 3
     world.cluster.turn()
-    await scaler.scale(0, names[:2])  # they take their time to end
+    await scaler.scale(0, names[:2])  # they end slowly
     assert world.cluster.replicas == 3
     assert sorted(world.cluster.ended) == names[:2]
     assert await scaler.running() == Running(3, frozenset(names[2:]))
@@ -201,7 +201,7 @@ async def test_pods_that_are_over_do_not_run(world: Pods) -> None:
 async def test_a_conflict_is_tried_again_with_what_is_there_now(world: Pods) -> None:
     scaler, names = await world.running(4)
     await scaler.scale(4, names[:2])
-    # Between the reads and the write: somebody lowers the number himself.
+    # Between the reads and the write, an operator lowers the number.
     world.next(2, lambda: world.cluster.set_replicas(3))
     await scaler.scale(2, names[:2])
     assert world.cluster.replicas == 2
@@ -222,7 +222,9 @@ async def test_conflicts_without_end_are_told(world: Pods, monkeypatch: pytest.M
     scaler, _ = await world.running(1)
     for attempt in range(ATTEMPTS):
         world.next(2 + 3 * attempt, world.cluster.touch)
-    with pytest.raises(ScalerError, match=r"others change Deployment ingeborg-member all the time.*has been modified"):
+    with pytest.raises(
+        ScalerError, match=r"something else keeps changing Deployment ingeborg-member.*has been modified"
+    ):
         await scaler.scale(2, ())
     assert len(writes(world.cluster)) == ATTEMPTS
     await scaler.scale(2, ())
@@ -230,14 +232,14 @@ async def test_conflicts_without_end_are_told(world: Pods, monkeypatch: pytest.M
 
 
 async def test_an_order_that_could_not_be_given_is_told(world: Pods) -> None:
-    """A clock that stands still: the costs never become old."""
+    """With a clock that stands still, the costs never become old."""
 
     async def sleep(seconds: float) -> None:
         assert seconds == 1.0
 
     _, [first, _] = await world.running(2)
     scaler = world.scaler(settle_s=1.0, clock=lambda: 5.0, sleep=sleep)
-    with pytest.raises(ScalerError, match="nothing has been lowered yet"):
+    with pytest.raises(ScalerError, match="replicas are not lowered yet"):
         await scaler.scale(1, [first])
     assert world.cluster.replicas == 2
 
@@ -247,7 +249,7 @@ async def test_a_pod_that_is_gone_before_it_is_marked_counts_no_more(world: Pods
     world.next(2, lambda: world.cluster.remove_pod(first))
     await scaler.scale(2, [first])
     await world.settle()
-    # Kubernetes replaced it; nobody went in its place.
+    # Kubernetes replaced it; no other pod went.
     assert {second, third} <= (await scaler.running()).names  # type: ignore[operator]
     assert world.cluster.ended == []
 
@@ -263,7 +265,7 @@ async def test_more_pods_than_one_answer_has(world: Pods, monkeypatch: pytest.Mo
 
 
 async def test_the_role_has_no_rule_too_many(world: Pods) -> None:
-    """Without any one of them the scaler cannot do its work, and says which is missing."""
+    """Without any single rule the scaler cannot work, and names the missing one."""
     missing = []
     for rule in ROLE["rules"]:
         for resource in rule["resources"]:
@@ -286,9 +288,9 @@ async def test_the_role_has_no_rule_too_many(world: Pods) -> None:
 
 
 async def test_a_wrong_token_is_told(world: Pods) -> None:
-    with pytest.raises(ScalerError, match="does not take the token or certificate"):
+    with pytest.raises(ScalerError, match="rejects the autoscaler's token or certificate"):
         await world.scaler("another").running()
-    with pytest.raises(ScalerError, match="does not take the token or certificate"):
+    with pytest.raises(ScalerError, match="rejects the autoscaler's token or certificate"):
         await world.scaler(None).running()
 
 
@@ -316,13 +318,13 @@ async def test_a_url_of_something_else_is_told(body: str) -> None:
 
         async with served(answer) as url:
             scaler = KubernetesScaler("ingeborg", "ingeborg-member", Access(url, None, lambda: None), PATIENCE_S)
-            with pytest.raises(ScalerError, match=r"URL of Kubernetes' API|no JSON"):
+            with pytest.raises(ScalerError, match=r"URL of the Kubernetes API|not JSON"):
                 await scaler.running()
             await scaler.close()
 
 
 async def test_an_empty_selector_is_refused() -> None:
-    """It would find every pod of the namespace."""
+    """An empty selector would match every pod in the namespace."""
     deployment = {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 1, "selector": {}}}
 
     async def answer(request: web.Request) -> web.Response:
@@ -362,12 +364,13 @@ def test_replicas_fall_by_no_more_than_may_go(count: int, replicas: int, pods: i
     else:
         assert count <= result <= replicas
         assert replicas - result <= going
-        # What the ReplicaSet will end: pods beyond the number.
+        # The ReplicaSet will end pods beyond the number.
         assert pods - result <= max(going, pods - replicas)
 
 
 async def test_whatever_comes_in_between_nobody_with_work_ends() -> None:
-    """Orders at random, and controllers that are late at random. All pods that run have work but for those marked."""
+    """Send random orders, with controllers that are late at random. All running pods have work, except the marked
+    ones."""
     marked = 0
     for seed in range(12):
         chance = random.Random(seed)
@@ -393,7 +396,7 @@ async def test_whatever_comes_in_between_nobody_with_work_ends() -> None:
 
 
 async def test_a_call_can_be_given_up(world: Pods) -> None:
-    """And whatever it has done by then, the same order does the rest."""
+    """After any partial order, the same order completes the rest."""
     scaler, names = await world.running(3)
     for step in range(6):
         task = asyncio.ensure_future(scaler.scale(1, names[:2]))

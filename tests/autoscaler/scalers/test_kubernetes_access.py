@@ -1,4 +1,4 @@
-"""Where Kubernetes' API is, and as whom it is asked: against a server that wants TLS."""
+"""Access to the Kubernetes API: against a server that requires TLS."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pair(authority: Authority) -> Pair:
 
 @pytest.fixture
 async def url(authority: Authority, pair: Pair) -> AsyncIterator[str]:
-    """A server that says what was shown to it."""
+    """Run a server that returns the credentials it received."""
 
     async def answer(request: web.Request) -> web.Response:
         assert request.transport is not None
@@ -51,7 +51,7 @@ async def url(authority: Authority, pair: Pair) -> AsyncIterator[str]:
 
 
 async def shown(access: Access) -> dict[str, Any]:
-    """What the server sees."""
+    """Return the credentials that the server sees."""
     asking = Asking(PATIENCE_S, access.tls)
     try:
         token = access.token()
@@ -63,7 +63,7 @@ async def shown(access: Access) -> dict[str, Any]:
 
 
 def kubeconfig(folder: Path, cluster: Any, user: Any, **rest: Any) -> dict[str, str]:
-    """The environment in which it is found."""
+    """Return an environment that points to the kubeconfig."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -102,10 +102,10 @@ async def test_a_pod_reads_its_token_anew(authority: Authority, url: str, tmp_pa
     assert await shown(access) == {"certificate": False, "token": "Bearer second"}
     for wrong in ("", "two tokens", "no\ntoken"):
         (account / "token").write_text(wrong)
-        with pytest.raises(ScalerError, match=r"account/token: it has to hold a token"):
+        with pytest.raises(ScalerError, match=r"account/token: it must hold a token"):
             access.token()
     (account / "token").write_bytes(b"\xff")
-    with pytest.raises(ScalerError, match=r"account/token: it is no token"):
+    with pytest.raises(ScalerError, match=r"account/token: it is not a token"):
         access.token()
     (account / "token").unlink()
     with pytest.raises(ScalerError, match=r"account/token: No such file"):
@@ -130,7 +130,7 @@ async def test_a_server_that_another_authority_speaks_for_is_not_trusted(url: st
 
 
 async def test_a_kubeconfig_with_files(authority: Authority, pair: Pair, url: str, tmp_path: Path) -> None:
-    """Their paths are as seen from its folder."""
+    """Paths in a kubeconfig are relative to its folder."""
     environment = kubeconfig(
         tmp_path,
         {"server": f"{url}/", "certificate-authority": "authority.pem"},
@@ -190,12 +190,12 @@ GOOD = {"server": "https://10.0.0.1:6443"}
         ({**GOOD, "insecure-skip-tls-verify": True}, {}, r"the cluster of context mine has insecure-skip-tls-verify, "),
         ({**GOOD, "proxy-url": "http://a"}, {}, r"has proxy-url, .*kubectl proxy"),
         ({**GOOD, "tls-server-name": "a"}, {}, r"has tls-server-name, .*kubectl proxy"),
-        ({"server": "http://10.0.0.1"}, {"token": "a"}, r"has to be https://, not 'http://10\.0\.0\.1'"),
-        ({"server": "10.0.0.1"}, {}, r"has to be https://"),
-        ({}, {}, r"no cluster 'here'|has to be https://"),
-        (GOOD, {"client-certificate-data": "AAAA"}, r"client-certificate needs its client-key"),
+        ({"server": "http://10.0.0.1"}, {"token": "a"}, r"must be https://, not 'http://10\.0\.0\.1'"),
+        ({"server": "10.0.0.1"}, {}, r"must be https://"),
+        ({}, {}, r"no cluster 'here'|must be https://"),
+        (GOOD, {"client-certificate-data": "AAAA"}, r"give both client-certificate and client-key"),
         (GOOD, {"client-certificate-data": "AAAA", "client-key-data": "AAAA"}, r"cannot be used: "),
-        (GOOD, {"client-certificate-data": "A", "client-key-data": "A"}, r"client-certificate-data is no base64"),
+        (GOOD, {"client-certificate-data": "A", "client-key-data": "A"}, r"client-certificate-data is not base64"),
         ({**GOOD, "certificate-authority-data": "AAAA"}, {}, r"cannot be used: "),
         ({**GOOD, "certificate-authority": "none.pem"}, {}, r"certificate-authority none\.pem: No such file"),
     ],
@@ -213,8 +213,8 @@ def test_a_row_that_is_off_is_no_obstacle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a: [", "is no YAML"),
-        ("- a", "is no kubeconfig"),
+        ("a: [", "is not YAML"),
+        ("- a", "is not a kubeconfig"),
         ("{}", "has no current-context: `kubectl config use-context NAME` sets it"),
         ("current-context: a", "has no context 'a'"),
         ("current-context: a\ncontexts: [{name: a, context: {cluster: b}}]", "has no cluster 'b'"),

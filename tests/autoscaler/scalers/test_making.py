@@ -1,4 +1,4 @@
-"""From the file's [scaler] to a scaler."""
+"""Creating a scaler from the file's [scaler] table."""
 
 from __future__ import annotations
 
@@ -95,5 +95,5 @@ def test_no_way_to_kubernetes_is_an_error_of_the_settings(tmp_path: Path, monkey
     for name in ("KUBERNETES_SERVICE_HOST", "KUBECONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(SettingsError, match="there is no way to Kubernetes"):
+    with pytest.raises(SettingsError, match="no way to reach Kubernetes"):
         make(read(tmp_path, 'kind = "kubernetes"\ndeployment = "m"'))

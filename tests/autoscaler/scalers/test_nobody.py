@@ -1,4 +1,4 @@
-"""No scaler: it says that it does not know, and does nothing."""
+"""No scaler: it does not know the members, and does nothing."""
 
 from __future__ import annotations
 

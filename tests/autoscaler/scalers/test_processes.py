@@ -1,4 +1,4 @@
-"""Members as processes: real ones, of a program that knows nothing but signals."""
+"""Members as real processes of a program that knows only signals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GRACE_S = 60.0
 
 
 class Clock:
-    """Moved by the test alone."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -45,7 +45,7 @@ class Clock:
 
 
 class Machine(World):
-    """``program``: a copy of the member's, so that processes of this test are known by it."""
+    """A world with processes. ``program``: a copy of the member's program, which identifies this test's processes."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = Clock()
@@ -59,16 +59,16 @@ class Machine(World):
         return ProcessScaler(command, self.folder, GRACE_S, group, clock=self.clock, **how)
 
     async def settle(self) -> None:
-        """Members have started, and those that were told to end have ended."""
+        """Wait until members have started, and ending ones have ended."""
         await until(lambda: all(self.is_up(each["name"]) or self.is_gone(each) for each in self.records()))
         await until(lambda: all(self.is_gone(each) for each in self.records() if each["told_s"] is not None))
 
     async def breaks(self) -> None:
-        """Somebody else writes into the folder."""
+        """Write into the folder, as another program would."""
         (self.folder / "other.json").write_text("{}")
 
     def records(self) -> list[dict[str, Any]]:
-        """What is in the files ``NAME.json``."""
+        """Return the content of the files ``NAME.json``."""
         return [orjson.loads(file.read_bytes()) for file in sorted(self.folder.glob("*.json"))]
 
     def record(self, name: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Machine(World):
         return (self.folder / f"{name}.log").read_text()
 
     def is_up(self, name: str) -> bool:
-        """It has said so, which it does when it takes signals."""
+        """Wait until the member has printed ``up``: from then on it handles signals."""
         file = self.folder / f"{name}.log"
         return file.exists() and file.read_text().startswith("up ")
 
@@ -92,7 +92,7 @@ class Machine(World):
         return seen is None or seen.has_ended or seen.started != record["started"]
 
     def processes(self) -> list[psutil.Process]:
-        """All of this test that have not ended."""
+        """Return all processes of this test that have not ended."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -101,14 +101,14 @@ class Machine(World):
         return found
 
     async def members(self, scaler: ProcessScaler, count: int) -> list[str]:
-        """So many that are up."""
+        """Start this number of members, and wait until they are up."""
         await scaler.scale(count, ())
         await self.settle()
         return sorted(await self.reached(scaler, count))
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    """Wait until it is true of processes that nothing can be awaited of: they are not ours."""
+    """Poll until the condition holds, because the processes are not our children."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             if condition():
@@ -125,7 +125,7 @@ def world(tmp_path: Path) -> Iterator[Machine]:
             process.kill()
         with suppress(ChildProcessError):
             os.waitpid(process.pid, 0)
-    with suppress(ValueError):  # what a test has written there
+    with suppress(ValueError):  # a test may have written something else there
         for pid in [record["pid"] for record in machine.records() if record.get("pid")]:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
@@ -133,7 +133,7 @@ def world(tmp_path: Path) -> Iterator[Machine]:
 
 @pytest.fixture
 async def stranger() -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that is no member, until its standard input ends."""
+    """Start a process that is not a member; it runs until its standard input ends."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", "-c", "input()"), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -153,7 +153,7 @@ async def test_a_member_is_told_its_name_which_nobody_else_has(world: Machine) -
     assert len(set(names)) == 3
     for name in names:
         assert re.fullmatch(rf"orders-{host}-[0-9a-f]{{6}}", name)
-        # In a session of its own, with nothing to read.
+        # It has its own session, and no input.
         assert world.log(name) == f"up patient --name {name} True True\n"
 
 
@@ -165,7 +165,7 @@ async def test_the_longest_names_are_names_of_files(world: Machine, monkeypatch:
 
 
 async def test_members_survive_the_death_of_their_autoscaler(world: Machine) -> None:
-    """A process of its own starts two and is killed. The next one finds them, and they are no children of its."""
+    """A separate process starts two members and is killed. The next one finds them, and they are not its children."""
     source = (
         "import asyncio, os, signal, sys; from pathlib import Path\n"
         "from ingeborg.autoscaler.scalers.processes import ProcessScaler\n"
@@ -186,7 +186,7 @@ async def test_members_survive_the_death_of_their_autoscaler(world: Machine) -> 
     [first, second] = sorted(running.names)
     await scaler.scale(1, [first])
     assert await world.reached(scaler, 1) == {second}
-    # How one ended that is another's child, nobody here can know.
+    # The exit code of another process's child is unknown here.
     os.kill(world.record(second)["pid"], signal.SIGKILL)
     await world.reached(scaler, 0)
     assert scaler.ended == [Ended(second, None, (f"up patient --name {second} True True",))]
@@ -198,10 +198,10 @@ async def test_a_number_that_is_used_again_is_no_member(world: Machine, stranger
     record = world.record(name)
     os.kill(record["pid"], signal.SIGKILL)
     await until(lambda: world.is_gone(record))
-    # As after a restart: another process has the number now.
+    # As after a reboot, another process has the number now.
     world.write({**record, "pid": stranger.pid})
     assert await world.scaler().running() == Running(0, frozenset())
-    # Nor is it killed for a member whose grace is over.
+    # The scaler also does not kill it for a member whose grace is over.
     world.write({**record, "pid": stranger.pid, "told_s": 0.0})
     later = world.scaler()
     assert await later.running() == Running(0, frozenset())
@@ -225,7 +225,7 @@ async def test_a_member_that_ends_by_itself_is_told_of_and_replaced(
     await until(lambda: world.is_gone(record))
     assert await scaler.running() == Running(1, frozenset({second}))
     assert scaler.ended == [Ended(first, code, (f"up patient --name {first} True True",))]
-    assert not psutil.pid_exists(record["pid"])  # nothing is left of it
+    assert not psutil.pid_exists(record["pid"])  # the process is gone
     assert second in await world.members(scaler, 2)
     assert len(scaler.ended) == 1
 
@@ -279,7 +279,7 @@ async def test_sigkill_comes_after_grace_whoever_is_there_to_send_it(
 
 
 async def test_a_member_that_ends_takes_what_it_started_with_it(world: Machine) -> None:
-    """A command that is a shell script, for instance."""
+    """The command can be a shell script, for example."""
     line = f'{sys.executable} -I -S {world.program} patient "$@" & wait'
     scaler = world.scaler(command=("/bin/sh", "-c", line, "sh"))
     await scaler.scale(1, ())
@@ -301,12 +301,12 @@ async def test_a_command_that_is_not_there_is_told_and_tried_ever_more_seldom(wo
     assert str(error.value).startswith(
         f"fewer than 3 members run: '{command}' cannot be started (No such file or directory): mend [scaler] command; "
     )
-    # At 0, 1, 3, 7, 15, 31, 63, and from then on each minute.
+    # Attempts at 0, 1, 3, 7, 15, 31, 63, and then each minute.
     counts = [found[1] for found in tried if found is not None]
     assert [counts.index(each) for each in dict.fromkeys(counts)] == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363]
     assert re.search(r"tried again in (\d+) s$", str(error.value)) is not None
     assert list(world.folder.iterdir()) == []
-    # Somebody puts it there.
+    # An operator creates the file.
     (tmp_path / "nowhere").write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {world.program} patient "$@"\n')
     (tmp_path / "nowhere").chmod(0o755)
     world.clock.now_s += PAUSE_S_MAX
@@ -316,7 +316,7 @@ async def test_a_command_that_is_not_there_is_told_and_tried_ever_more_seldom(wo
 
 async def test_a_file_that_is_no_program_is_told(world: Machine, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(ScalerError, match=r"cannot be started \(Permission denied\): mend \[scaler\] command"):
+    with pytest.raises(ScalerError, match=r"cannot be started \(Permission denied\): correct \[scaler\] command"):
         await world.scaler(command=(str(tmp_path / "text"),)).scale(1, ())
 
 
@@ -345,7 +345,7 @@ async def test_members_that_end_at_once_are_no_storm(world: Machine) -> None:
     assert len(at) <= 3 + 9
     assert text == ""  # none is wanted, none is wanting
     assert re.fullmatch(
-        r"fewer than 3 members run: member orders-\S+ ended as soon as it was started, with exit code 3 and these last "
+        r"fewer than 3 members run: member orders-\S+ ended right after its start, with exit code 3 and these last "
         r"lines: there is no topic orders; failed \d times in a row, tried again in \d+ s",
         str(told.value),
     )
@@ -363,7 +363,7 @@ async def test_when_what_was_wrong_is_mended_all_are_started(world: Machine) -> 
     world.clock.now_s += 1.0
     with pytest.raises(ScalerError, match="fewer than 5 members run"):
         await scaler.scale(5, ())
-    assert len(world.records()) == 1  # one, to see
+    assert len(world.records()) == 1  # one for the operator to inspect
     await world.settle()
     world.clock.now_s += LASTING_S
     assert len(await world.members(scaler, 5)) == 5
@@ -384,7 +384,7 @@ async def test_a_death_between_note_and_start_leaves_nothing_and_nobody(world: M
     record = world.record(first)
     # The process was started, and its autoscaler died before it could write its number.
     world.write({**record, "pid": None, "started": ""})
-    # This one was not even started.
+    # This process was never started.
     world.write({**record, "name": "orders-here-000000", "pid": None, "started": ""})
     later = world.scaler()
     assert await later.running() == Running(2, frozenset({first, second}))
@@ -396,13 +396,13 @@ async def test_what_somebody_else_wrote_is_told(world: Machine) -> None:
     world.folder.mkdir()
     for text in ("", "[]", '{"name": "a"}', "\xff"):
         (world.folder / "a.json").write_text(text, encoding="latin-1")
-        with pytest.raises(ScalerError, match=r"members/a\.json is not what an autoscaler writes: remove it, or"):
+        with pytest.raises(ScalerError, match=r"members/a\.json was not written by an autoscaler: remove it, or"):
             await world.scaler().running()
 
 
 async def test_a_folder_that_cannot_be_one_is_told(world: Machine) -> None:
     world.folder.write_text("a file")
-    with pytest.raises(ScalerError, match=r"^cannot look after members: .*/members: File exists$"):
+    with pytest.raises(ScalerError, match=r"^cannot manage members: .*/members: File exists$"):
         await world.scaler().running()
 
 
@@ -417,7 +417,7 @@ async def test_a_long_log_is_cut_and_written_on(world: Machine, monkeypatch: pyt
     assert (world.folder / f"{name}.log.old").read_text() == "x" * 991 + "\nthe end\n"
     os.kill(world.record(name)["pid"], signal.SIGUSR1)
     await until(lambda: world.log(name) == "once more\n")
-    # With no room for the end of it, it is cut all the same.
+    # Without room for its end, the log is cut anyway.
     monkeypatch.setattr(processes, "LOG_BYTES_MAX", 5)
     (world.folder / f"{name}.log.old").unlink()
     (world.folder / f"{name}.log.old").mkdir()
@@ -472,7 +472,9 @@ async def test_what_may_not_be_signalled_is_told(world: Machine, monkeypatch: py
         raise PermissionError
 
     monkeypatch.setattr(os, "killpg", refuse)
-    with pytest.raises(ScalerError, match=rf"may not send SIGTERM to member {name}, process \d+: run the autoscaler"):
+    with pytest.raises(
+        ScalerError, match=rf"no permission to send SIGTERM to member {name}, process \d+: run the autoscaler"
+    ):
         await scaler.scale(0, [name])
     monkeypatch.undo()
 

@@ -1,4 +1,4 @@
-"""Knowing a process again: by /proc and by ps, which have to agree."""
+"""Recognising a process: through /proc and ps, which must agree."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find(way: str) -> Find:
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    """It runs until its standard input ends."""
+    """Start a process that runs until its standard input ends."""
     source = "print(flush=True); input()"
     command = [sys.executable, "-I", "-S", "-c", source, "--name", f"test-{os.getpid()}"]
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL

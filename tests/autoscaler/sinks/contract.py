@@ -1,6 +1,6 @@
-"""The contract of ``sinks/base.py``: what a member may rely on, whatever the sink.
+"""The contract of ``sinks/base.py``: guarantees of every sink to a member.
 
-Owns: the tests that each sink's own test module takes over. Must never: know an implementation.
+Owns: the tests that each sink's own test module inherits. Must never: know an implementation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .stages import PATIENCE_S, PLACE, TAKEN, Stage, batch, lines
 
 
 class SinkContract:
-    """``stage`` is a fixture of the module that takes this over."""
+    """The contract's tests. ``stage`` is a fixture of the inheriting module."""
 
     async def test_what_is_appended_is_kept_in_order(self, stage: Stage) -> None:
         sink = stage.sink()
@@ -104,7 +104,7 @@ class SinkContract:
         await old.append(PLACE, batch(0, 2))
         new = stage.sink()
         assert await new.open(TAKEN) == 2
-        for _ in range(2):  # it is refused for good
+        for _ in range(2):  # every attempt is refused
             with pytest.raises(RefusedError) as refused:
                 await old.append(PLACE, batch(2, 4))
             assert refused.value.epoch == TAKEN.epoch
@@ -184,6 +184,6 @@ class SinkContract:
         await sink.open(PLACE)
         await sink.append(PLACE, batch(0, 4))
         for records in (batch(0, 2), batch(3, 6)):
-            with pytest.raises(SinkError, match="made anew"):
+            with pytest.raises(SinkError, match="recreated"):
                 await sink.append(PLACE, records)
         assert stage.kept(PLACE) == lines(PLACE, batch(0, 4))

@@ -1,10 +1,9 @@
-"""A member as a process, which keeps one batch in the files sink and stops in the middle of the next.
+"""A member as a process, which stores one batch in the files sink and stops in the middle of the next.
 
 Owns: the process. Must never: run without an end.
 
-``python -m tests.autoscaler.sinks.member FOLDER STEP END`` says "here" when it has come to this step of its
-second batch. With END "wait" it waits for a line, goes on, and says what has become of the batch. With END "die" it is
-killed there.
+``python -m tests.autoscaler.sinks.member FOLDER STEP END`` prints "here" when it reaches this step of its second batch.
+With END "wait" it waits for a line, continues, and prints the outcome of the batch. With END "die" it is killed there.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .stages import PATIENCE_S, PLACE, Once, WatchedDisk, batch
 
 
 async def main(folder: Path, step: str, end: str) -> None:
-    """Until the second batch is kept, or is not."""
+    """Run until the second batch is stored or refused."""
 
     def here() -> None:
         print("here", flush=True)
@@ -45,5 +44,5 @@ async def main(folder: Path, step: str, end: str) -> None:
 
 
 if __name__ == "__main__":
-    signal.alarm(int(5 * PATIENCE_S))  # whoever started it may be gone
+    signal.alarm(int(5 * PATIENCE_S))  # its parent may be gone
     asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))

@@ -1,6 +1,6 @@
 """A service that keeps the contract of ``sinks/http.py``, with the files sink behind it.
 
-Owns: the double of what an operator would write. Must never: be kinder to a member than the contract is.
+Owns: a double of an operator's service. Must never: be kinder to a member than the contract.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ BODY_BYTES_MAX = 1 << 24
 
 
 class Service:
-    """``sink``: where batches go. ``token``: that requests have to have. ``cut``: so many answers are not sent: the
-    connection is closed in their place. ``requests``: as they came in: path, query and type."""
+    """The service. ``sink``: destination of batches. ``token``: required in requests. ``cut``: this many connections
+    are closed instead of answered. ``requests``: path, query and type of each, in order."""
 
     def __init__(self, sink: FilesSink, token: str | None = None) -> None:
         self._sink = sink
@@ -33,7 +33,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[str]:
-        """Its URL."""
+        """Return the service's URL."""
         runner = web.AppRunner(self.application, shutdown_timeout=1.0)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)

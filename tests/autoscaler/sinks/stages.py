@@ -1,6 +1,6 @@
-"""Where sinks are looked at: disks that a test watches, holds and breaks, and what a stage of the contract has.
+"""Test stages for sinks: disks that a test watches, holds and breaks, and the interface of a contract's stage.
 
-Owns: the doubles that the tests of the sinks share. Must never: know what a sink does with a step.
+Owns: the shared doubles of the sinks' tests. Must never: know a step's purpose in a sink.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ingeborg.autoscaler.sinks.base import Place, Record, Sink
 from ingeborg.autoscaler.sinks.disk import Disk
 from ingeborg.autoscaler.sinks.lines import Line
 
-#: Nothing a test waits for takes longer; on a busy machine it takes long enough.
+#: Longest wait in a test, in seconds; enough even on a busy machine.
 PATIENCE_S = 60.0
 
 PLACE = Place("clicks", "web", 3, 7, "m-1")
@@ -23,12 +23,12 @@ TAKEN = PLACE._replace(epoch=8, member="m-2")
 
 
 def batch(first: int, end: int, step: int = 1) -> list[Record]:
-    """Records with these offsets."""
+    """Return records with these offsets."""
     return [Record(offset, 1_000 + offset, b"%d" % offset, b"value %d" % offset) for offset in range(first, end, step)]
 
 
 def lines(place: Place, records: Sequence[Record]) -> list[Line]:
-    """What is kept of the records."""
+    """Return the stored form of the records."""
     return [
         Line(place.topic, place.partition, each.offset, place.epoch, place.member, each.time_ms, each.key, each.value)
         for each in records
@@ -36,7 +36,7 @@ def lines(place: Place, records: Sequence[Record]) -> list[Line]:
 
 
 class WatchedDisk(Disk):
-    """``at`` is called before each step, with its name and a path; it may wait, or raise."""
+    """A disk that calls ``at`` before each step, with its name and a path; ``at`` can wait or raise."""
 
     def __init__(self, at: Callable[[str, Path], None] | None = None) -> None:
         self.at = at or (lambda step, path: None)
@@ -83,14 +83,14 @@ class WatchedDisk(Disk):
 
 
 class Hold:
-    """A thread that stops where it is told to, as one whose process was stopped."""
+    """Stops a thread at a chosen point, as if its process was stopped."""
 
     def __init__(self) -> None:
         self._reached = threading.Event()
         self._released = threading.Event()
 
     def stop(self) -> None:
-        """In the thread: wait until it is released."""
+        """Wait in the thread until it is released."""
         self._reached.set()
         assert self._released.wait(PATIENCE_S), "nobody has released it"
 
@@ -99,12 +99,12 @@ class Hold:
         assert await asyncio.to_thread(self._reached.wait, PATIENCE_S), "no thread came here"
 
     def release(self) -> None:
-        """The thread goes on."""
+        """Let the thread continue."""
         self._released.set()
 
 
 class Once:
-    """Something to do before the next step of this name, once."""
+    """Runs an action once, before the next step of this name."""
 
     def __init__(self, disk: WatchedDisk, step: str, act: Callable[[], None]) -> None:
         self._disk, self._step, self._act = disk, step, act
@@ -117,19 +117,19 @@ class Once:
 
 
 class Stage(Protocol):
-    """One storage, and sinks that write to it as those of several members do."""
+    """One storage, and sinks that write to it like those of several members."""
 
     def sink(self) -> Sink:
-        """Another member's."""
+        """Return another member's sink."""
 
     def hold(self, sink: Sink) -> Hold:
-        """The sink's next ``append`` stops where only one step is missing until its batch is kept."""
+        """Stop the sink's next ``append`` one step before its batch is stored."""
 
     def fail(self, sink: Sink) -> None:
-        """The sink's next ``append`` keeps nothing, and raises ``SinkError``."""
+        """Make the sink's next ``append`` store nothing, and raise ``SinkError``."""
 
     def lose(self, sink: Sink) -> None:
-        """The sink's next ``append`` keeps the batch, and raises ``SinkError`` all the same."""
+        """Make the sink's next ``append`` store the batch, and still raise ``SinkError``."""
 
     def kept(self, place: Place) -> list[Line]:
-        """All that is kept of the partition, in order."""
+        """Return all stored records of the partition, in order."""

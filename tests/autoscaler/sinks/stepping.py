@@ -1,6 +1,6 @@
-"""Threads that go on by one step when they are told to: interleavings that can be written down and repeated.
+"""Threads that advance step by step on command: a test can write down and repeat interleavings.
 
-Owns: the baton, which one thread has at a time. Must never: choose who goes on.
+Owns: the baton, which one thread has at a time. Must never: choose the next thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class KilledError(BaseException):
 
 
 class Call:
-    """What one thread does, from step to step. It begins stopped."""
+    """The steps of one thread. It begins stopped."""
 
     def __init__(self) -> None:
         self._stopped = threading.Semaphore(0)
@@ -30,7 +30,8 @@ class Call:
         self.is_over = False
 
     def step(self) -> None:
-        """In the thread: stop here until it is released. Raises ``KilledError``, from then on at every step."""
+        """Stop the thread here until it is released. Raises ``KilledError`` after a kill, at every later step as
+        well."""
         if not self._is_killed:
             self._stopped.release()
             assert self._released.acquire(timeout=PATIENCE_S), "nobody has released it"
@@ -38,29 +39,30 @@ class Call:
             raise KilledError
 
     def end(self) -> None:
-        """In the thread: nothing comes any more."""
+        """Report from the thread that it has no more steps."""
         self.is_over = True
         self._stopped.release()
 
     def arrive(self) -> None:
-        """Wait until it stops, or is over."""
+        """Wait until the thread stops or ends."""
         assert self._stopped.acquire(timeout=PATIENCE_S), "the thread does not stop"
 
     def go(self, steps: int = 1_000_000) -> None:
-        """Let it do so many steps, or what is left."""
+        """Let the thread run this many steps, or the remaining ones."""
         while steps > 0 and not self.is_over:
             steps -= 1
             self._released.release()
             self.arrive()
 
     def kill(self) -> None:
-        """It does nothing any more."""
+        """Kill the thread: it does nothing more."""
         self._is_killed = True
         self.go()
 
 
 class SteppedThreads(Executor):
-    """A thread for each call. ``begun``: the calls, the newest last. ``disk``: whose steps of these names count."""
+    """Runs each call in its own thread. ``begun``: the calls, the newest last. ``disk``: the disk whose steps with
+    these names count."""
 
     def __init__(self, steps: Collection[str]) -> None:
         self.begun: list[Call] = []
@@ -73,7 +75,7 @@ class SteppedThreads(Executor):
             self._own.call.step()
 
     def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
-        """Begin a call, and wait until it stops for the first time."""
+        """Begin a call, and wait for its first stop."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
         call = Call()

@@ -1,4 +1,4 @@
-"""Chains of entries: the steps of an owner, one by one, and what another owner does between any two of them."""
+"""Chains of entries: the steps of an owner, one by one, with another owner's actions between any two steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def chain(root: Path, place: Place = PLACE, disk: Disk | None = None) -> Chain:
 
 
 def sizes(root: Path) -> dict[str, int]:
-    """Of the entries; a fence is 0."""
+    """Return the number of lines in each entry; a fence has 0."""
     return {path.name: path.stat().st_size for path in sorted(folder_of(root).iterdir()) if is_entry(path.name)}
 
 
@@ -65,7 +65,7 @@ def test_the_steps_are_as_many_as_are_tried(tmp_path: Path) -> None:
 
 
 class Takeover:
-    """At one step of an owner, another with a newer epoch enters, and adds a batch."""
+    """Let another owner with a newer epoch enter and add a batch, at one step of an owner."""
 
     def __init__(self, root: Path, at: int) -> None:
         self._root, self._left = root, at
@@ -116,7 +116,7 @@ def test_whoever_is_overtaken_at_any_step_of_entering_is_refused_then_or_at_its_
         enter_and_append()
     assert takeover.next == 2
     assert [line.offset for line in records(folder_of(tmp_path))] == [0, 1, 2, 3]
-    # The new owner goes on, though the old one may have added a fence behind it.
+    # The new owner continues, although the old one may have added a later fence.
     new = chain(tmp_path, TAKEN)
     assert new.enter() == 4
 
@@ -132,7 +132,7 @@ def test_an_owner_goes_on_behind_a_fence_that_an_older_one_has_added(tmp_path: P
 
 
 def test_no_number_is_passed_over(tmp_path: Path) -> None:
-    """In a gap an owner that was paused could add its batch."""
+    """A paused owner could add its batch in a gap."""
     for epoch in range(1, 6):
         owner = chain(tmp_path, PLACE._replace(epoch=epoch))
         owner.enter()
@@ -165,21 +165,21 @@ def test_where_others_take_every_number_somebody_is_told(tmp_path: Path) -> None
         if step == "publish" and is_entry(path.name):
             path.touch()
 
-    with pytest.raises(SinkError, match="see who writes there"):
+    with pytest.raises(SinkError, match="find out what writes there"):
         chain(tmp_path, disk=WatchedDisk(taken)).enter()
 
 
 def test_a_batch_of_an_owner_before_is_not_taken_for_one_whose_answer_was_lost(tmp_path: Path) -> None:
     chain(tmp_path).append(batch(0, 2))
     for place in (TAKEN, PLACE._replace(epoch=9)):
-        with pytest.raises(SinkError, match="offset 1 is kept already, and a batch goes back to 0"):
+        with pytest.raises(SinkError, match="offset 1 is stored already, but a batch goes back to 0"):
             chain(tmp_path, place).append(batch(0, 2))
 
 
 def test_a_file_that_is_not_of_the_sink_is_named(tmp_path: Path) -> None:
     chain(tmp_path).append(batch(0, 2))
     (folder_of(tmp_path) / entry_name(3)).write_text("something\n")
-    with pytest.raises(SinkError, match=rf"{entry_name(3)}: its last line is no record"):
+    with pytest.raises(SinkError, match=rf"{entry_name(3)}: its last line is not a record"):
         chain(tmp_path).enter()
 
 

@@ -1,4 +1,4 @@
-"""The steps of a disk: done or not done, and nothing half."""
+"""The steps of a disk: each is done completely or not."""
 
 from __future__ import annotations
 

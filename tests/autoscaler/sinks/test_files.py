@@ -1,4 +1,4 @@
-"""The files sink: the contract, its limit of time, its errors, members that are cut off anywhere, real processes."""
+"""The files sink: the contract, its time limit, its errors, members that are cut off anywhere, real processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def folder_of(root: Path, place: Place = PLACE) -> Path:
 
 
 def entries(folder: Path) -> list[str]:
-    """The names of all that is in it."""
+    """Return the names of all files inside."""
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -47,7 +47,7 @@ def broken(number: int) -> OSError:
 
 
 class FilesStage:
-    """A folder. Each sink has a disk of its own to it, as each process has."""
+    """A folder. Each sink has its own disk object for it, as each process would."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -68,7 +68,7 @@ class FilesStage:
         self._raise_at(sink, "draft")
 
     def lose(self, sink: Sink) -> None:
-        self._raise_at(sink, "sync")  # the link has been made
+        self._raise_at(sink, "sync")  # the link exists
 
     def _raise_at(self, sink: Sink, step: str) -> None:
         def fail() -> None:
@@ -92,7 +92,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[FilesStage]:
 
 
 class TestContract(SinkContract):
-    """What every sink does."""
+    """The contract of every sink."""
 
 
 # Refusals are counted
@@ -118,14 +118,14 @@ async def test_a_refusal_that_cannot_be_counted_is_logged_and_stands(
     (stage.root / "refused.jsonl").mkdir()
     with pytest.raises(RefusedError):
         await old.append(PLACE, batch(0, 3))
-    assert "a refused batch is not counted" in caplog.text
+    assert "cannot record a refused batch" in caplog.text
 
 
-# The limit of time
+# Time limit
 
 
 class SlowStage:
-    """A sink whose disk holds a step for longer than the sink waits."""
+    """A sink whose disk blocks a step for longer than the sink waits."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -133,7 +133,7 @@ class SlowStage:
         self.sink = FilesSink(root, PATIENCE_S, disk=self.disk)
 
     async def given_up(self, step: str, records: Sequence[Record]) -> tuple[Hold, FilesSink]:
-        """An ``append`` that is held at the step until its time is over."""
+        """Run an ``append`` that blocks at the step until its time is over."""
         hold = Hold()
         Once(self.disk, step, hold.stop)
         with mock.patch.object(self.sink, "_timeout_s", 0.05), pytest.raises(SinkError, match="has not answered in"):
@@ -143,7 +143,7 @@ class SlowStage:
 
 
 async def ended(sink: FilesSink) -> None:
-    """Wait until its threads have come to their end."""
+    """Wait until the sink's threads have ended."""
     await sink.close()
     await asyncio.wait_for(asyncio.to_thread(sink._threads.shutdown, wait=True), PATIENCE_S)
 
@@ -204,7 +204,7 @@ async def test_calls_that_hang_hold_no_other_up_for_longer_than_its_limit(tmp_pa
     disk = WatchedDisk(lambda step, path: hold.stop())
     sink = FilesSink(tmp_path, 0.05, disk=disk)
     for number in range(THREADS + 2):
-        with pytest.raises(SinkError, match=r"has not answered in 0.05 s: see whether its disk"):
+        with pytest.raises(SinkError, match=r"has not answered in 0.05 s: check its disk"):
             await sink.open(PLACE._replace(partition=number))
     hold.release()
     await ended(sink)
@@ -216,13 +216,13 @@ async def test_calls_that_hang_hold_no_other_up_for_longer_than_its_limit(tmp_pa
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (errno.ENOSPC, "No space left on device; make room on its disk"),
-        (errno.EDQUOT, "make room in the quota"),
+        (errno.ENOSPC, "No space left on device; free space on its disk"),
+        (errno.EDQUOT, "free space in the quota"),
         (errno.EACCES, "Permission denied; let the members' user write there"),
-        (errno.EROFS, "mount it so that it can be written to"),
-        (errno.ENOTSUP, "has to have hard links"),
-        (errno.EIO, "see whether its disk is well"),
-        (errno.ETIMEDOUT, "see whether its disk is well"),
+        (errno.EROFS, "mount it writable"),
+        (errno.ENOTSUP, "must support hard links"),
+        (errno.EIO, "check its disk"),
+        (errno.ETIMEDOUT, "check its disk"),
     ],
 )
 @pytest.mark.parametrize("step", ["draft", "publish", "sync"])
@@ -264,7 +264,7 @@ async def test_a_disk_that_is_full_for_long_gets_no_fences(tmp_path: Path) -> No
 
 async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     sink = FilesSink(tmp_path / "not" / "there")
-    with pytest.raises(SinkError, match=r"No such file or directory; make the folder of \[sink\] folder, or mount"):
+    with pytest.raises(SinkError, match=r"No such file or directory; create the folder of \[sink\] folder, or mount"):
         await sink.open(PLACE)
     await sink.close()
     assert entries(tmp_path) == []
@@ -273,7 +273,7 @@ async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 async def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / PLACE.table).touch()
     sink = FilesSink(tmp_path)
-    with pytest.raises(SinkError, match="a file is where a folder has to be"):
+    with pytest.raises(SinkError, match="a file is in the place of a folder"):
         await sink.open(PLACE)
     await sink.close()
 
@@ -282,7 +282,7 @@ async def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
 async def test_a_table_that_cannot_be_a_folder_is_refused_before_anything_is_made(tmp_path: Path, table: str) -> None:
     place = PLACE._replace(table=table)
     sink = FilesSink(tmp_path)
-    with pytest.raises(SinkError, match=r"name another one in \[sink\] tables"):
+    with pytest.raises(SinkError, match=r"set another name in \[sink\] tables"):
         await sink.open(place)
     with pytest.raises(SinkError, match="a table cannot be called"):
         await sink.append(place, batch(0, 1))
@@ -304,7 +304,7 @@ async def test_what_killed_writers_have_left_is_removed_when_it_is_old(tmp_path:
 
 
 async def test_a_member_may_append_without_having_opened(tmp_path: Path) -> None:
-    """As a service does that was started anew with this sink behind it."""
+    """A restarted service with this sink behind it does this."""
     for first in (0, 2):
         sink = FilesSink(tmp_path)
         await sink.append(PLACE, batch(first, first + 2))
@@ -315,15 +315,15 @@ async def test_a_member_may_append_without_having_opened(tmp_path: Path) -> None
 # Members that are cut off anywhere
 
 
-#: Where members meet, and where one may have kept a batch and not know it. Between two of these nothing that another
-#: member sees is done but once.
+#: Steps where members meet, and where a member may have stored a batch without knowing. Between two such steps, a
+#: member does at most one thing that another one sees.
 STEPS = frozenset({"names", "publish", "sync", "last_line"})
 
 
 @dataclass
 class Member:
-    """A process, as ``membership`` and the member's cycle have it. It opens, goes on from what the sink says, sends a
-    batch again until it knows what has become of it, and lets go when it is refused."""
+    """A member process, as in ``membership`` and the member's cycle. It opens, continues from the sink's offset,
+    repeats a batch until it knows the outcome, and releases the partition after a refusal."""
 
     root: Path
     name: str
@@ -343,25 +343,25 @@ class Member:
         return PLACE._replace(epoch=self.epoch, member=self.name)
 
     def own(self, epoch: int) -> None:
-        """The controller says so. What is under way goes on."""
+        """Start at the controller's order. A call under way continues."""
         self.give_up()
         self.epoch, self.next, self.sending = epoch, None, []
 
     def give_up(self) -> None:
-        """The limit of time is over; the thread does not know."""
+        """Let the time limit pass; the thread does not know."""
         if self.task is not None:
             self.task.cancel()
             self.task = None
             self.strays.append(self.threads.begun[-1])
 
     def die(self) -> None:
-        """And start anew."""
+        """Kill the process, and restart it."""
         self.give_up()
         self.__post_init__()
         self.epoch, self.next, self.sending, self.strays = 0, None, [], []
 
     async def go(self, steps: int, size: int) -> None:
-        """So many steps of what is under way; if nothing is, the next thing begins."""
+        """Run this many steps of the call under way; without one, begin the next call."""
         if self.task is None:
             if self.next is not None and not self.sending:
                 self.sending = batch(self.next, self.next + size)
@@ -393,7 +393,7 @@ class Member:
 
 
 MEMBERS = 2
-#: Errors come from two members in the middle of something, a step apart: so this is what is drawn most.
+#: Two members in the middle of a call, a step apart, cause most errors, so the test draws these most often.
 ACTS = st.tuples(
     st.sampled_from(["go"] * 8 + ["finish"] * 4 + ["give up", "stray", "own", "die"]),
     st.integers(0, MEMBERS - 1),
@@ -404,17 +404,17 @@ ACTS = st.tuples(
 @settings(max_examples=120)
 @given(st.lists(ACTS, min_size=30, max_size=80))
 def test_whatever_is_cut_off_where_nothing_is_kept_twice_and_nothing_is_lost(acts: list[tuple[str, int, int]]) -> None:
-    """The naive model of a partition: all offsets from 0 on, once each, under epochs that never fall."""
+    """Check the naive model of a partition: all offsets from 0 on, once each, with epochs that never fall."""
     root = Path(tempfile.mkdtemp())
     try:
-        with mock.patch("ingeborg.autoscaler.sinks.disk.os.fsync"):  # no crash of the machine is looked at
+        with mock.patch("ingeborg.autoscaler.sinks.disk.os.fsync"):  # this test has no crash of the machine
             asyncio.run(played(root, acts))
     finally:
         shutil.rmtree(root)
 
 
 async def played(root: Path, acts: list[tuple[str, int, int]]) -> None:
-    """The acts, then the end of all that was cut off, and then what is kept."""
+    """Run the acts, let everything that was cut off end, then check the stored records."""
     members = [Member(root, f"m-{number}") for number in range(MEMBERS)]
     killed: list[Call] = []
     epoch = 1
@@ -456,7 +456,7 @@ async def played(root: Path, acts: list[tuple[str, int, int]]) -> None:
 
 
 def member(tmp_path: Path, step: str, end: str) -> Child:
-    """The process of ``member``, whose folder is ``kept``."""
+    """Start ``member`` as a process, with the folder ``kept``."""
     (tmp_path / "kept").mkdir()
     command = python("tests.autoscaler.sinks.member", str(tmp_path / "kept"), step, end)
     return Child("a member", command, tmp_path / "log", stdin=subprocess.PIPE)

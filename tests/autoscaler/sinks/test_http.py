@@ -1,4 +1,4 @@
-"""The http sink: the contract over a service that keeps it, and answers of services that do not."""
+"""The http sink: the contract over a conforming service, and answers of other services."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .test_files import FilesStage
 
 
 class HttpStage:
-    """A service, of which each sink is a client. What happens to its own sink's disk happens to whoever asks."""
+    """A service with each sink as a client. A fault of the service's disk affects every client."""
 
     def __init__(self, root: Path) -> None:
         self._files = FilesStage(root)
@@ -65,7 +65,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[HttpStage]:
 
 
 class TestContract(SinkContract):
-    """What every sink does."""
+    """The contract of every sink."""
 
 
 # Requests
@@ -111,19 +111,19 @@ async def test_a_connection_that_ends_without_an_answer_is_tried_once_more(stage
     if cut == 1:
         await sink.append(PLACE, batch(0, 2))
     else:
-        with pytest.raises(SinkError, match="see whether the service runs"):
+        with pytest.raises(SinkError, match="check that the service runs"):
             await sink.append(PLACE, batch(0, 2))
         await sink.append(PLACE, batch(0, 2))
     await sink.append(PLACE, batch(2, 3))
     assert stage.kept(PLACE) == lines(PLACE, batch(0, 3))
 
 
-# Services that do otherwise
+# Services that do not conform
 
 
 @asynccontextmanager
 async def answering(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[HttpSink]:
-    """A sink whose service answers everything so."""
+    """Return a sink whose service gives this answer to everything."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(application, shutdown_timeout=1.0)
@@ -149,14 +149,14 @@ def always(status: int, text: str = "", **headers: str) -> Callable[[web.Request
     [
         (500, "out of\n  order", "answered 500 Internal Server Error: out of order$"),
         (503, "", "answered 503 Service Unavailable$"),
-        (404, "?", r"see url of \[sink\]: the paths"),
-        (405, "", "it has to take POST"),
+        (404, "?", r"see url of \[sink\]: members add the paths"),
+        (405, "", "it must accept POST"),
         (413, "too large", r"413 .*: too large; let the service.*batch_bytes of \[member\]"),
         (204, "", "answered 204"),
         (500, "x" * 1_000, "x" * 200 + "$"),
-        (409, "", "409 has to come with"),
-        (409, '{"epoch": "9"}', "409 has to come with"),
-        (409, '{"epoch": true}', "409 has to come with"),
+        (409, "", "409 needs"),
+        (409, '{"epoch": "9"}', "409 needs"),
+        (409, '{"epoch": true}', "409 needs"),
         (409, '{"epoch": 6}', "E at least 7"),
     ],
 )
@@ -171,7 +171,7 @@ async def test_any_other_answer_is_shown(status: int, text: str, words: str) -> 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"next": "1"}', '{"next": -1}', '{"next": true}', '{"next": 1.5}'])
 async def test_opening_needs_an_offset_or_null(text: str) -> None:
     async with answering(always(200, text)) as sink:
-        with pytest.raises(SinkError, match="200 has to come with"):
+        with pytest.raises(SinkError, match="open needs 200 with"):
             await sink.open(PLACE)
 
 
@@ -190,7 +190,9 @@ async def test_409_names_the_newer_epoch() -> None:
 
 async def test_a_redirection_is_not_followed_and_told() -> None:
     async with answering(always(302, "", Location="https://elsewhere.example/in/open")) as sink:
-        with pytest.raises(SinkError, match=r"302 Found.*names https://elsewhere.example/in/open, and redirections"):
+        with pytest.raises(
+            SinkError, match=r"302 Found.*redirects to https://elsewhere.example/in/open, which members"
+        ):
             await sink.open(PLACE)
 
 
@@ -219,7 +221,7 @@ async def test_a_service_that_does_not_answer_is_given_up() -> None:
     async with answering(answer) as sink:
         sink._timeout_s = 0.05
         try:
-            with pytest.raises(SinkError, match=r"has not answered in 0.05 s: see whether the service is well"):
+            with pytest.raises(SinkError, match=r"has not answered in 0.05 s: check the service"):
                 await sink.open(PLACE)
         finally:
             silent.set()
@@ -228,7 +230,7 @@ async def test_a_service_that_does_not_answer_is_given_up() -> None:
 async def test_a_service_that_is_not_there_is_told() -> None:
     with claim() as ports:
         sink = HttpSink(f"http://127.0.0.1:{ports.first}/in")
-        with pytest.raises(SinkError, match=r"Cannot connect .*; see whether the service runs, and url of \[sink\]"):
+        with pytest.raises(SinkError, match=r"Cannot connect .*; check that the service runs, and url of \[sink\]"):
             await sink.open(PLACE)
         await sink.close()
 

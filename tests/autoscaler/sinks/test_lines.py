@@ -1,4 +1,4 @@
-"""Lines: what a record looks like, and that it comes back as it was."""
+"""Lines: the form of a record, and the round trip."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WHOLE = {"topic": "t", "partition": 0, "offset": 1, "epoch": 2, "member": "m", "
     [
         (b"", "empty"),
         (b'{"topic": ', "line 1 column"),
-        (b"[]", "no object"),
+        (b"[]", "not an object"),
         (orjson.dumps({**WHOLE, "topic": 1}), "topic"),
         (orjson.dumps({**WHOLE, "offset": "1"}), "offset"),
         (orjson.dumps({**WHOLE, "epoch": True}), "epoch"),

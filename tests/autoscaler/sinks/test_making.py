@@ -1,4 +1,4 @@
-"""Making a sink of settings: the kinds, and what is wrong with a row."""
+"""Creating a sink from settings: the kinds, and errors in rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stages import PLACE, batch, lines
 
 
 def settings(folder: Path, sink: str) -> Settings:
-    """Of a file with this table for the sink."""
+    """Return the settings of a file with this table for the sink."""
     file = folder / "group.toml"
     file.write_text(
         f"""
@@ -70,5 +70,5 @@ def test_a_url_that_cannot_be_added_to_is_told(tmp_path: Path, url: str) -> None
 
 def test_a_user_in_the_url_and_a_token_do_not_go_together(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc")
-    with pytest.raises(SettingsError, match="only one of them"):
+    with pytest.raises(SettingsError, match="a request carries one"):
         make(settings(tmp_path, 'kind = "http"\nurl = "http://me:secret@sink.example"\ntoken_file = "token"'))

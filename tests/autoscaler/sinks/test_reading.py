@@ -1,4 +1,4 @@
-"""Reading back: the order of entries, who handed records on, and what is no record."""
+"""Reading back: the order of entries, the owners of records, and invalid records."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_refusals_are_read_and_none_is_an_empty_list(tmp_path: Path) -> None:
     (tmp_path / "refused.jsonl").write_bytes(line)
     assert refusals(tmp_path) == [Refusal(1, "t", 2, 3, 4, "m", 5)]
     (tmp_path / "refused.jsonl").write_bytes(line + b"[]\n")
-    with pytest.raises(ValueError, match="no refusal"):
+    with pytest.raises(ValueError, match="not a refusal"):
         refusals(tmp_path)

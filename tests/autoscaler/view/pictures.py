@@ -1,4 +1,4 @@
-"""A picture of a group to look at."""
+"""A picture of a group for display."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ingeborg.autoscaler.model import Queue
 
 
 def bar(number: int, *sizes: float, problem: str = "", is_leaving: bool = False, is_ready: bool = True) -> Bar:
-    """A member that can take 100 kB/s; its first queue has the problem, its last one is moving."""
+    """Return a member with 100 kB/s of capacity; its first queue has the problem, its last one is moving."""
     shares = tuple(
         Share(
             Queue("orders", 10 * number + index),

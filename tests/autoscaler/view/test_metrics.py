@@ -1,4 +1,4 @@
-"""What Prometheus is told."""
+"""The metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_promtool_finds_no_fault() -> None:
 def test_what_is_not_known_is_not_said() -> None:
     text = Metrics("billing", Controller(GroupSettings(), 4, "c")).text().decode()
     assert f"{PREFIX}running_members" not in text
-    assert f"{PREFIX}wanted_members" not in text  # who scales by it would end members that work
+    assert f"{PREFIX}wanted_members" not in text  # a scaler that reads it would end working members
     assert f'{PREFIX}state{{group="billing",state="synchronizing"}} 1.0' in text
 
 

@@ -1,4 +1,4 @@
-"""The pages: their paths and headers, and what the page is told."""
+"""The pages: their paths and headers, and the page's data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    """Talks to the pages of a group that looks like ``PICTURE``."""
+    """A client of the pages for a group that looks like ``PICTURE``."""
     metrics = Metrics("billing", Controller(GroupSettings(), 4, "c"))
     limit = aiohttp.ClientTimeout(PATIENCE_S)
     async with (
@@ -116,7 +116,7 @@ async def test_an_address_that_is_taken_is_said_with_what_to_do() -> None:
     metrics = Metrics("billing", Controller(GroupSettings(), 4, "c"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        words = rf"^\[web\] 127\.0\.0\.1, port {port}: Address already in use; name another there, or port -1"
+        words = rf"^\[web\] 127\.0\.0\.1, port {port}: Address already in use; set another one, or port -1"
         with pytest.raises(OSError, match=words):
             async with serving("127.0.0.1", port, "billing", metrics, lambda: PICTURE):
                 pass

@@ -14,7 +14,7 @@ from .pictures import PICTURE, bar
 
 
 def lines(picture: Picture, width: int) -> list[str]:
-    """What a terminal of so many columns shows."""
+    """Return the output on a terminal with this number of columns."""
     out = io.StringIO()
     Console(file=out, width=width, force_terminal=False).print(drawn("billing", picture))
     return out.getvalue().splitlines()

@@ -40,10 +40,10 @@ def test_one_is_no_plural() -> None:
 
 def test_a_line_for_each_trouble() -> None:
     assert words.troubles(PICTURE) == [
-        "no measurements come: does a monitor run?",
+        "no measurements arrive: is a monitor running?",
         "there is no topic refunds",
         "more members are needed than members_max",
-        "more than one member can take: orders/20",
+        "too large for one member: orders/20",
         "billing-host-000002 does not read orders/20: sink: no room",
     ]
 
