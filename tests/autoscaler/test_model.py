@@ -177,24 +177,24 @@ def test_a_fingerprint_need_not_be_said(kind: str, key: str) -> None:
     found = orjson.loads(encode(BY_KIND[kind]))
     del found[key]
     assert decode(orjson.dumps(found)) == BY_KIND[kind]._replace(**{key: ""})  # type: ignore[arg-type]
-    assert wrong(kind, **{key: 7}) == f"{key} is no text of 0 to 253 characters"
+    assert wrong(kind, **{key: 7}) == f"{key} is not a string of 0 to 253 characters"
 
 
 @pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, key in FIELDS if key in WHOLES])
 def test_a_wrong_whole_number_is_named(kind: str, key: str) -> None:
     for value in NO_WHOLE:
-        assert wrong(kind, **{key: value}).startswith(f"{key} is no whole number of at least "), value
+        assert wrong(kind, **{key: value}).startswith(f"{key} is not a whole number of at least "), value
 
 
 @pytest.mark.parametrize(("kind", "key"), [("beat", "number"), ("welcome", "number"), ("beat", "parts")])
 def test_some_begin_at_one(kind: str, key: str) -> None:
-    assert wrong(kind, **{key: 0}) == f"{key} is no whole number of at least 1"
+    assert wrong(kind, **{key: 0}) == f"{key} is not a whole number of at least 1"
 
 
 @pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, key in FIELDS if key in NUMBERS])
 def test_a_wrong_number_is_named(kind: str, key: str) -> None:
     for value in NO_NUMBER:
-        assert wrong(kind, **{key: value}) == f"{key} is no number of at least 0", value
+        assert wrong(kind, **{key: value}) == f"{key} is not a number of at least 0", value
 
 
 def test_a_whole_number_is_a_number() -> None:
@@ -207,7 +207,7 @@ def test_a_whole_number_is_a_number() -> None:
 @pytest.mark.parametrize(("kind", "key"), [each for each in FIELDS if each[1] in TEXTS and each not in OPTIONAL])
 def test_a_wrong_text_is_named(kind: str, key: str) -> None:
     for value in [*NO_TEXT, "x" * (NAME_CHARS_MAX + 1)]:
-        assert wrong(kind, **{key: value}) == f"{key} is no text of 1 to {NAME_CHARS_MAX} characters", value
+        assert wrong(kind, **{key: value}) == f"{key} is not a string of 1 to {NAME_CHARS_MAX} characters", value
 
 
 def test_a_name_may_be_as_long_as_one_of_a_pod() -> None:
@@ -220,7 +220,7 @@ def test_a_wrong_list_is_named(kind: str, key: str) -> None:
     good = list(getattr(BY_KIND[kind], key))[:1]
     for value in [*NO_LIST, good * (QUEUES_MAX + 1)]:
         shown = ... if value is ... else orjson.loads(orjson.dumps(value, default=tuple))
-        assert wrong(kind, **{key: shown}) == f"{key} is no list of at most {QUEUES_MAX:,}"
+        assert wrong(kind, **{key: shown}) == f"{key} is not a list of at most {QUEUES_MAX:,}"
 
 
 def test_a_list_may_be_as_long_as_that() -> None:
@@ -240,15 +240,15 @@ def test_a_wrong_queue(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "what is held is [queue, epoch, next, bytes_per_s, problem]"),
-        ({}, "what is held is [queue, epoch, next, bytes_per_s, problem]"),
-        ([["t", 0], 1, 0, 0.0], "what is held is [queue, epoch, next, bytes_per_s, problem]"),
-        ([["t", 0], 1, 0, 0.0, "", ""], "what is held is [queue, epoch, next, bytes_per_s, problem]"),
-        ([["t", 0], -1, 0, 0.0, ""], "epoch is no whole number of at least 0"),
-        ([["t", 0], 1, -2, 0.0, ""], "next is no whole number of at least -1"),
-        ([["t", 0], 1, 0, -1.0, ""], "bytes_per_s is no number of at least 0"),
-        ([["t", 0], 1, 0, 0.0, None], "problem is no text of 0 to 1000 characters"),
-        ([["t", 0], 1, 0, 0.0, "x" * 1_001], "problem is no text of 0 to 1000 characters"),
+        (None, "a held queue is [queue, epoch, next, bytes_per_s, problem]"),
+        ({}, "a held queue is [queue, epoch, next, bytes_per_s, problem]"),
+        ([["t", 0], 1, 0, 0.0], "a held queue is [queue, epoch, next, bytes_per_s, problem]"),
+        ([["t", 0], 1, 0, 0.0, "", ""], "a held queue is [queue, epoch, next, bytes_per_s, problem]"),
+        ([["t", 0], -1, 0, 0.0, ""], "epoch is not a whole number of at least 0"),
+        ([["t", 0], 1, -2, 0.0, ""], "next is not a whole number of at least -1"),
+        ([["t", 0], 1, 0, -1.0, ""], "bytes_per_s is not a number of at least 0"),
+        ([["t", 0], 1, 0, 0.0, None], "problem is not a string of 0 to 1000 characters"),
+        ([["t", 0], 1, 0, 0.0, "x" * 1_001], "problem is not a string of 0 to 1000 characters"),
     ],
 )
 def test_a_wrong_holding(value: Any, words: str) -> None:
@@ -261,8 +261,8 @@ def test_a_wrong_holding(value: Any, words: str) -> None:
         (None, "a flow is [queue, bytes_per_s, stock]"),
         ([["t", 0], 1.0], "a flow is [queue, bytes_per_s, stock]"),
         ([["t", 0], 1.0, 0.0, 0.0], "a flow is [queue, bytes_per_s, stock]"),
-        ([["t", 0], -1.0, 0.0], "bytes_per_s is no number of at least 0"),
-        ([["t", 0], 1.0, None], "stock is no number of at least 0"),
+        ([["t", 0], -1.0, 0.0], "bytes_per_s is not a number of at least 0"),
+        ([["t", 0], 1.0, None], "stock is not a number of at least 0"),
     ],
 )
 def test_a_wrong_flow(value: Any, words: str) -> None:
@@ -271,7 +271,7 @@ def test_a_wrong_flow(value: Any, words: str) -> None:
 
 @pytest.mark.parametrize("value", [None, 1, "", ["t"]])
 def test_a_wrong_topic(value: Any) -> None:
-    assert wrong("speeds", missing=["users", value]) == "a topic is text"
+    assert wrong("speeds", missing=["users", value]) == "a topic is a string"
 
 
 @pytest.mark.parametrize("kind", ["beat", "speeds"])

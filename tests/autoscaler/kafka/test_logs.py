@@ -183,5 +183,6 @@ async def test_what_is_not_granted_is_told_with_the_command_that_grants_it(
         await logs.log_sizes([Queue(topic, 0)])
     assert str(raised.value) == (
         f"cannot read the sizes of logs, of {cluster.address}: this user lacks permission. Grant DESCRIBE: "
-        f"kafka-acls.sh --bootstrap-server {cluster.address} --add --allow-principal User:ann --operation Describe --cluster"
+        f"kafka-acls.sh --bootstrap-server {cluster.address} --add --allow-principal User:ann "
+        "--operation Describe --cluster"
     )

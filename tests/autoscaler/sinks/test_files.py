@@ -304,7 +304,7 @@ async def test_what_killed_writers_have_left_is_removed_when_it_is_old(tmp_path:
 
 
 async def test_a_member_may_append_without_having_opened(tmp_path: Path) -> None:
-    """A restarted service with this sink behind it does this."""
+    """A new sink gets each batch, as after a restart of a service with this sink behind it."""
     for first in (0, 2):
         sink = FilesSink(tmp_path)
         await sink.append(PLACE, batch(first, first + 2))
