@@ -40,9 +40,12 @@ EVEN = 1.25
 
 
 class Group(NamedTuple):
-    """A group's current state. ``sizes``: bytes a second of each queue. ``owners``: the number of the member that owns
-    each queue. ``members``: the capacity of each present member, in bytes a second, by its number. ``reserved``:
-    numbers that a new member cannot have."""
+    """A group's current state.
+
+    ``sizes``: bytes a second of each queue. ``owners``: the number of the member that owns each queue. ``members``: the
+    capacity of each present member, in bytes a second, by its number. ``reserved``: numbers that a new member cannot
+    have.
+    """
 
     sizes: Mapping[Queue, float]
     owners: Mapping[Queue, int]
@@ -51,8 +54,11 @@ class Group(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Limits of a decision. ``capacity``: bytes a second, for a member that has reported no other. ``fill``: the part
-    of a member's capacity that a decision uses. ``price``: see ``mend``. ``least``, ``most``: numbers of members."""
+    """Limits of a decision.
+
+    ``capacity``: bytes a second, for a member that has reported no other. ``fill``: the part of a member's capacity
+    that a decision uses. ``price``: see ``mend``. ``least``, ``most``: numbers of members.
+    """
 
     algorithm: str
     price: float
@@ -63,9 +69,12 @@ class Rules(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The result of a decision. ``where``: the number of the planned owner of each queue. ``members``: how many members
-    that takes, without regard to ``least``. ``hot``: queues that exceed the capacity of a whole member. ``capped``: the
-    group needs more than ``most`` members, so members get more than they can take."""
+    """The result of a decision.
+
+    ``where``: the number of the planned owner of each queue. ``members``: how many members that takes, without regard
+    to ``least``. ``hot``: queues that exceed the capacity of a whole member. ``capped``: the group needs more than
+    ``most`` members, so members get more than they can take.
+    """
 
     where: dict[Queue, int]
     members: int

@@ -28,7 +28,9 @@ SETTLE_S: Final = 5.0
 
 class Sentinel:
     """Plans owners and the number of members.
-    ``present``: capacities of the members that may own something, by number, in bytes a second."""
+
+    ``present``: capacities of the members that may own something, by number, in bytes a second.
+    """
 
     def __init__(self, settings: GroupSettings, notes: Notes) -> None:
         self._settings = settings

@@ -20,11 +20,17 @@ ROUNDING: Final = 1e-9
 
 
 class Instance:
-    """One instance of the packing problem. Args: sizes: size of each item, by item number, in bytes a second; finite
-    and not negative. former: current bin of each item, by item number, or ``NOWHERE``; as long as ``sizes``. capacity:
-    capacity in bytes a second of every bin that ``capacities`` does not list; finite and positive. capacities: capacity
-    in bytes a second by bin number, for bins that differ. Raises: ValueError: lengths differ, a size or capacity is out
-    of range, or a bin number is negative."""
+    """One instance of the packing problem.
+
+    Args:
+        sizes: size of each item, by item number, in bytes a second; finite and not negative.
+        former: current bin of each item, by item number, or ``NOWHERE``; as long as ``sizes``.
+        capacity: capacity in bytes a second of every bin that ``capacities`` does not list; finite and positive.
+        capacities: capacity in bytes a second by bin number, for bins that differ.
+
+    Raises:
+        ValueError: lengths differ, a size or capacity is out of range, or a bin number is negative.
+    """
 
     __slots__ = ("capacities", "capacity", "former", "sizes", "widest")
 

@@ -182,8 +182,14 @@ class _Packing:
 
 def mend(instance: Instance, price: float = PRICE) -> Work:
     """Mend the current packing. The time depends on the changes: an unchanged instance costs one pass over its items.
-    Args: instance: the problem; sizes and capacities in bytes a second. price: most load that may move to save one bin,
-    in capacities. Returns: See ``packing.Algorithm``."""
+
+    Args:
+        instance: the problem; sizes and capacities in bytes a second.
+        price: most load that may move to save one bin, in capacities.
+
+    Returns:
+        A running algorithm, which returns the bin number of each item; see ``packing.Algorithm``.
+    """
     sizes, former = instance.sizes, instance.former
     packing = _Packing(instance)
     loose = [item for item, bin in enumerate(former) if bin == NOWHERE]

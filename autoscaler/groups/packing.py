@@ -32,22 +32,35 @@ Work = Generator[None, None, list[int]]
 
 Algorithm = Callable[[Instance], Work]
 """The interface of a packing algorithm: a generator function over an instance.
+
 Args:
     instance: item sizes and bin capacities in bytes a second, and the current bin of each item. Do not change it.
+
 Yields:
     ``None``, at least every ``SLICE`` items or a comparable amount of work.
+
 Returns:
     The bin number of each item, by item number (the generator's return value). Every item gets a bin. A bin exceeds its
     capacity only if it holds a single item that is larger than the capacity. The same instance gives the same list.
+
 Raises:
     Nothing: ``Instance`` has checked its values.
 """
 
 
 def pack(algorithm: Algorithm, instance: Instance) -> list[int]:
-    """Run the algorithm without pauses. Args: algorithm: see ``Algorithm``. instance: the problem; sizes and capacities
-    in bytes a second. Returns: The bin number of each item, by item number. Raises: Exception: any exception of the
-    algorithm; the algorithms here raise none for a valid ``Instance``."""
+    """Run the algorithm without pauses.
+
+    Args:
+        algorithm: see ``Algorithm``.
+        instance: the problem; sizes and capacities in bytes a second.
+
+    Returns:
+        The bin number of each item, by item number.
+
+    Raises:
+        Exception: any exception of the algorithm; the algorithms here raise none for a valid ``Instance``.
+    """
     work = algorithm(instance)
     while True:
         try:

@@ -91,6 +91,7 @@ T = TypeVar("T")
 
 class ProcessScaler:
     """Runs members as processes.
+
     ``command``: starts a member; without its name. ``folder``: holds the records of members; created if missing.
     ``grace_s``: seconds from SIGTERM to SIGKILL. ``group``: the group's name; groups may share a folder.
 
