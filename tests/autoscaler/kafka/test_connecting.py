@@ -301,7 +301,7 @@ async def test_a_topic_that_cannot_be_made_is_told_with_the_command_that_makes_i
     with pytest.raises(KafkaProblem, match="InvalidTopicError") as raised:
         await ensure(cluster, "no/topic", 2)
     assert str(raised.value).endswith(
-        f"or make it: kafka-topics.sh --bootstrap-server {cluster.address} --create --topic no/topic --partitions 2 "
+        f"or create it: kafka-topics.sh --bootstrap-server {cluster.address} --create --topic no/topic --partitions 2 "
         "--replication-factor 1 --config retention.ms=3600000"
     )
 

@@ -84,7 +84,7 @@ async def test_where_no_answer_comes_it_ends_with_a_problem(cluster: Cluster, ka
     try:
         with pytest.raises(KafkaProblem, match="cannot commit the offsets"):
             await progress.commit({queue: 2})
-        with pytest.raises(KafkaProblem, match="cannot be read"):
+        with pytest.raises(KafkaProblem, match="cannot read the offsets"):
             await progress.committed(queue)
     finally:
         kafka.resume()
