@@ -257,7 +257,7 @@ def _known(file: Path, where: str, table: Mapping[str, Any], names: list[str], s
     for key in table:
         if spelled.format(key) not in names:
             near = difflib.get_close_matches(spelled.format(key), names, 1)
-            hint = f"; is {near[0]} meant?" if near else f"; there are {', '.join(names)}"
+            hint = f"; is {near[0]} meant?" if near else f"; the known ones are {', '.join(names)}"
             raise SettingsError(f"{file}: {where} has no {shown(key)}{hint}")
 
 

@@ -71,7 +71,7 @@ class Outgoing:
 
 
 class Incoming:
-    """Receives messages from one topic. Invalid messages are counted and skipped."""
+    """Receives messages from one topic. It counts and skips invalid messages."""
 
     def __init__(self, consumer: AIOKafkaConsumer, topic: str, servers: str, timeout_s: float) -> None:
         self._consumer = consumer

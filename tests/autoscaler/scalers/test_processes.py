@@ -299,7 +299,8 @@ async def test_a_command_that_is_not_there_is_told_and_tried_ever_more_seldom(wo
         tried.append(re.search(r"failed (\S+)", str(error.value)))
         world.clock.now_s += 1.0
     assert str(error.value).startswith(
-        f"fewer than 3 members run: '{command}' cannot be started (No such file or directory): correct [scaler] command; "
+        f"fewer than 3 members run: '{command}' cannot be started (No such file or directory): "
+        "correct [scaler] command; "
     )
     # Attempts at 0, 1, 3, 7, 15, 31, 63, and then each minute.
     counts = [found[1] for found in tried if found is not None]
