@@ -35,20 +35,33 @@ USER, PASSWORD = "ann", "ann's secret"
 #: Seconds for Java to prepare the folder.
 _FORMAT_S = 60.0
 
-_SETTINGS = """\ process.roles=broker,controller node.id=1 controller.quorum.voters=1@127.0.0.1:{controllers}
+_SETTINGS = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controllers}
 listeners=SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},INSIDE://127.0.0.1:{inside},CONTROLLERS://127.0.0.1:{controllers}
 advertised.listeners=SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},INSIDE://127.0.0.1:{inside}
 listener.security.protocol.map=SASL:SASL_PLAINTEXT,TLS:SSL,INSIDE:PLAINTEXT,CONTROLLERS:PLAINTEXT
-inter.broker.listener.name=INSIDE controller.listener.names=CONTROLLERS log.dirs={folder}/data
-auto.create.topics.enable=true offsets.topic.replication.factor=1 offsets.topic.num.partitions=1
-group.initial.rebalance.delay.ms=0 log.cleaner.dedupe.buffer.size=8388608 log.initial.task.delay.ms=100
-log.retention.check.interval.ms=100 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-super.users=User:ANONYMOUS listener.name.sasl.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
+inter.broker.listener.name=INSIDE
+controller.listener.names=CONTROLLERS
+log.dirs={folder}/data
+auto.create.topics.enable=true
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+log.cleaner.dedupe.buffer.size=8388608
+log.initial.task.delay.ms=100
+log.retention.check.interval.ms=100
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+listener.name.sasl.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
 listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
 user_{user}="{password}";
 listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
-listener.name.tls.ssl.client.auth=required listener.name.tls.ssl.keystore.type=PEM
-listener.name.tls.ssl.keystore.location={folder}/server.pem listener.name.tls.ssl.truststore.type=PEM
+listener.name.tls.ssl.client.auth=required
+listener.name.tls.ssl.keystore.type=PEM
+listener.name.tls.ssl.keystore.location={folder}/server.pem
+listener.name.tls.ssl.truststore.type=PEM
 listener.name.tls.ssl.truststore.location={authority}
 """
 
