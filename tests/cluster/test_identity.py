@@ -47,7 +47,7 @@ async def test_one_that_stood_still_until_its_name_was_taken_ends_and_says_why(t
         await younger.ready()
         older.signal(signal.SIGCONT)
         assert await older.ended() == NAME_TAKEN
-        assert re.search(rf"{re.escape(younger.url)}.* registered as endpoint 'twin'.* name of its own", older.said())
+        assert re.search(rf"{re.escape(younger.url)}.* registered as endpoint 'twin'.* its own name", older.said())
         async with Client(younger.url, "friend", timeout_s=20) as friend:
             assert await friend.publish("twins", 1, ack=True) is False
 

@@ -253,6 +253,7 @@ def first_alternative_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(indexes, "_ways", lambda text: true(text)[:1])
 
 
+TWO_DRAINED = {"faults": False, "drains": True, "endpoints": 2, "limits": SMALL_CACHE}
 TWO_IN_SLICES = {"faults": False, "endpoints": 2, "sizes": Sizes(delivery_slice=1)}
 
 
@@ -262,8 +263,8 @@ TWO_IN_SLICES = {"faults": False, "endpoints": 2, "sizes": Sizes(delivery_slice=
         fault(replace_keeps_the_plain_one, {"faults": False}, seed=171_000),
         fault(replace_keeps_the_filters, {"faults": False}, seed=171_001),
         fault(replace_is_an_addition, {"faults": False}, seed=171_002),
-        fault(missed_between_two_pages, {"faults": False, "drains": True, "limits": SMALL_CACHE}, seed=171_151),
-        fault(changes_while_reading_are_lost, {"faults": False, "drains": True}, seed=171_151),
+        fault(missed_between_two_pages, TWO_DRAINED, seed=171_206),
+        fault(changes_while_reading_are_lost, TWO_DRAINED, seed=171_206),
         fault(a_first_filter_is_lost, {"faults": False, "limits": SMALL_CACHE}, seed=171_017),
         fault(not_read, {"faults": False, "drains": True}, seed=171_000),
         fault(kept_through_a_lapse, {}, seed=171_124),
@@ -277,4 +278,4 @@ def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], options: dict[str, Any], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    search(plant, seed, range(171_000, 171_200), lambda seed: FilterHistory(seed, **options).run())
+    search(plant, seed, range(171_000, 171_250), lambda seed: FilterHistory(seed, **options).run())
