@@ -305,7 +305,9 @@ class Member:
             self._failed(
                 queue,
                 holding,
-                f"the sink has it up to offset {next:,}, which is beyond its end: was the topic recreated? Then give "
+                f"the sink has records up to offset {next:,}, beyond the end of this partition: was the topic "
+                f"recreated? Then "
+                f"give "
                 "it another table, or move the sink's records",
             )
             return
