@@ -42,9 +42,9 @@ EVEN = 1.25
 class Group(NamedTuple):
     """A group's current state.
 
-    ``sizes``: bytes a second of each queue. ``owners``: the number of the member that owns each queue. ``members``: the
-    capacity of each present member, in bytes a second, by its number. ``reserved``: numbers that a new member cannot
-    have.
+    ``sizes``: bytes per second of each queue. ``owners``: the number of the member that owns each queue. ``members``:
+    the capacity of each present member, in bytes per second, by its number. ``reserved``: numbers that a new member
+    cannot have.
     """
 
     sizes: Mapping[Queue, float]
@@ -56,7 +56,7 @@ class Group(NamedTuple):
 class Rules(NamedTuple):
     """Limits of a decision.
 
-    ``capacity``: bytes a second, for a member that has reported no other. ``fill``: the part of a member's capacity
+    ``capacity``: bytes per second, for a member that has reported no other. ``fill``: the part of a member's capacity
     that a decision uses. ``price``: see ``mend``. ``least``, ``most``: numbers of members.
     """
 

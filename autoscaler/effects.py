@@ -81,8 +81,8 @@ class Share(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A member, for display. ``load``: the total size of its queues, bytes a second; ``rate``: bytes a second that it
-    reports reading. ``shares``: the largest first."""
+    """A member, for display. ``load``: the total size of its queues, bytes per second; ``rate``: bytes per second that
+    it reports reading. ``shares``: the largest first."""
 
     number: int
     name: str

@@ -47,7 +47,7 @@ class Holding:
 
 class Membership:
     """One member's state. ``name``: the member's name, also in the scaler's list. ``nonce``: identifies this start of
-    the program. ``capacity``: bytes a second; 0: as the group's file says. ``sink``: see ``model.Hello``.
+    the program. ``capacity``: bytes per second; 0: as the group's file says. ``sink``: see ``model.Hello``.
 
     After each call, look at ``opening`` (queues to open at the sink), ``closing`` (queues to release) and ``answers``
     (messages for the controller).

@@ -29,7 +29,7 @@ SETTLE_S: Final = 5.0
 class Sentinel:
     """Plans owners and the number of members.
 
-    ``present``: capacities of the members that may own something, by number, in bytes a second.
+    ``present``: capacities of the members that may own something, by number, in bytes per second.
     """
 
     def __init__(self, settings: GroupSettings, notes: Notes) -> None:
@@ -116,7 +116,7 @@ class Sentinel:
             self.targets = {queue: names.get(number, number) for queue, number in self.targets.items()}
 
     def loads(self) -> dict[int, tuple[float, int]]:
-        """Return the planned load of each number: bytes a second, and queues."""
+        """Return the planned load of each number: bytes per second, and queues."""
         loads: dict[int, tuple[float, int]] = {}
         for queue, number in self.targets.items():
             load, count = loads.get(number, (0.0, 0))

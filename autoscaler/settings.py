@@ -51,7 +51,7 @@ class GroupSettings:
     members_max: int = option(0, "most members to run", least=1, most=1_000)
     members_min: int = option(1, "fewest members to run", least=0, most=1_000)
     capacity_bytes_per_s: float = option(
-        0.0, "capacity of one member, in bytes a second, as stored in Kafka", least=0.0, above=True
+        0.0, "capacity of one member, in bytes per second, as stored in Kafka", least=0.0, above=True
     )
     fill: float = option(5 / 6, "the part of a member's capacity to use", least=0.1, most=1.0)
     algorithm: str = option("mend", f"that packs: {', '.join(ALGORITHMS)}")

@@ -1,4 +1,4 @@
-"""How fast queues grow: turns repeated readings into bytes a second (arXiv 2402.06085, V-A).
+"""How fast queues grow: turns repeated readings into bytes per second (arXiv 2402.06085, V-A).
 
 Owns: the time window, the size of a record, and the unread bytes. Must never: read a clock, or know the source of an
 amount.
@@ -74,7 +74,7 @@ class Windows:
             points.popleft()
 
     def speeds(self) -> dict[Queue, float]:
-        """Return the speed of each queue, in amounts a second: (last - first) / time, over the part of the window in
+        """Return the speed of each queue, in amounts per second: (last - first) / time, over the part of the window in
         which the queue existed. 0 for a queue that was seen only once."""
         if not self._points:
             return {}

@@ -23,7 +23,7 @@ from aiokafka.errors import for_code
 
 PARTITIONS = 16
 ORDER_BYTES = 1_000
-#: Kilobytes a second, and the minutes for which they last.
+#: Kilobytes per second, and the minutes for which they last.
 LOAD = ((100, 1), (200, 1), (50, 2))
 #: Seconds after the last order within which the sink must have all.
 PATIENCE_S = 120.0

@@ -3,7 +3,7 @@
 Owns: the instance, the load of bins, what moves, the lower bound on bins, and the numbers of bins. Must never: decide
 where an item goes.
 
-An item is a number from 0 on and has a size, in bytes a second; a bin is a consumer, which also has a number, and a
+An item is a number from 0 on and has a size, in bytes per second; a bin is a consumer, which also has a number, and a
 capacity in the same unit (arXiv 2402.06085, "the document" in this package, section III).
 """
 
@@ -23,10 +23,10 @@ class Instance:
     """One instance of the packing problem.
 
     Args:
-        sizes: size of each item, by item number, in bytes a second; finite and not negative.
+        sizes: size of each item, by item number, in bytes per second; finite and not negative.
         former: current bin of each item, by item number, or ``NOWHERE``; as long as ``sizes``.
-        capacity: capacity in bytes a second of every bin that ``capacities`` does not list; finite and positive.
-        capacities: capacity in bytes a second by bin number, for bins that differ.
+        capacity: capacity in bytes per second of every bin that ``capacities`` does not list; finite and positive.
+        capacities: capacity in bytes per second by bin number, for bins that differ.
 
     Raises:
         ValueError: lengths differ, a size or capacity is out of range, or a bin number is negative.
@@ -62,7 +62,7 @@ class Instance:
         self.widest = max(capacity, *self.capacities.values()) if self.capacities else capacity
 
     def capacity_of(self, bin: int) -> float:
-        """Return the capacity of this bin, in bytes a second."""
+        """Return the capacity of this bin, in bytes per second."""
         return self.capacities.get(bin, self.capacity)
 
     def suits(self, bin: int, size: float) -> bool:
@@ -76,7 +76,7 @@ def by_size(sizes: list[float]) -> list[int]:
 
 
 def loads(instance: Instance, where: list[int]) -> dict[int, float]:
-    """Return the load of each used bin, in bytes a second."""
+    """Return the load of each used bin, in bytes per second."""
     found: dict[int, list[float]] = {}
     for item, bin in enumerate(where):
         found.setdefault(bin, []).append(instance.sizes[item])

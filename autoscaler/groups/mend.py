@@ -184,7 +184,7 @@ def mend(instance: Instance, price: float = PRICE) -> Work:
     """Mend the current packing. The time depends on the changes: an unchanged instance costs one pass over its items.
 
     Args:
-        instance: the problem; sizes and capacities in bytes a second.
+        instance: the problem; sizes and capacities in bytes per second.
         price: most load that may move to save one bin, in capacities.
 
     Returns:

@@ -34,7 +34,7 @@ Algorithm = Callable[[Instance], Work]
 """The interface of a packing algorithm: a generator function over an instance.
 
 Args:
-    instance: item sizes and bin capacities in bytes a second, and the current bin of each item. Do not change it.
+    instance: item sizes and bin capacities in bytes per second, and the current bin of each item. Do not change it.
 
 Yields:
     ``None``, at least every ``SLICE`` items or a comparable amount of work.
@@ -53,7 +53,7 @@ def pack(algorithm: Algorithm, instance: Instance) -> list[int]:
 
     Args:
         algorithm: see ``Algorithm``.
-        instance: the problem; sizes and capacities in bytes a second.
+        instance: the problem; sizes and capacities in bytes per second.
 
     Returns:
         The bin number of each item, by item number.

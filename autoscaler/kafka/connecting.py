@@ -26,7 +26,7 @@ from ..settings import Settings, SettingsError
 
 _log = logging.getLogger("ingeborg.autoscale")
 # aiokafka also raises the errors that it logs, or a timeout catches them. When no server listens any more, it retries
-# without a pause and logs each time: hundreds of lines a second.
+# without a pause and logs each time: hundreds of lines per second.
 if (_its_log := logging.getLogger("aiokafka")).level == logging.NOTSET:
     _its_log.setLevel(logging.CRITICAL)
 

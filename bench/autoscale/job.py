@@ -27,7 +27,7 @@ MASTER, MEMORY = "local[*]", "4g"
 PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
 #: Figure 13 counts bytes in windows of this length, in seconds.
 SAMPLE_S: Final = 0.25
-#: Step of figure 13's histogram, in bytes a second; and steps to a factor of ten in the others.
+#: Step of figure 13's histogram, in bytes per second; and steps to a factor of ten in the others.
 SAMPLE_BYTES: Final = 10_000_000
 STEPS_TO_TEN: Final = 5
 #: The steps of a change, by their events in the journal.
@@ -183,7 +183,7 @@ def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
 
 
 def _throughput(rows: DataFrame | None) -> list[Json] | None:
-    """Figure 13: return bytes a second for each quarter of a second, from a run's first batch on. Leave out the empty
+    """Figure 13: return bytes per second for each quarter of a second, from a run's first batch on. Leave out the empty
     ones before the very last batch: a batch that does not fill waits there until its time is over."""
     if rows is None:
         return None

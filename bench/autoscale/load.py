@@ -24,7 +24,7 @@ class Due(NamedTuple):
 
 
 class Load:
-    """``stream``: bytes a second of each partition, one row for each ``iteration_s``. ``seed``: so that not all
+    """``stream``: bytes per second of each partition, one row for each ``iteration_s``. ``seed``: so that not all
     partitions begin with a record at the same time."""
 
     def __init__(self, stream: Sequence[Sequence[float]], iteration_s: float, record_bytes: int, seed: int) -> None:

@@ -357,7 +357,7 @@ def _monitor(found: Json | None) -> Html:
     drawn = Drawn(
         Plot(
             title="Figure 14, Δt1: the monitor's values",
-            description="Bytes a second over seconds, while the load steps between two rates every 40 s.",
+            description="Bytes per second over seconds, while the load steps between two rates every 40 s.",
             series=[Series("measured", [(x, y) for x, y in found["series"]], 0)],
             x=linear(max(x for x, _ in found["series"]), lambda value: f"{value:g} s"),
             y=linear(max(y for _, y in found["series"]), lambda value: f"{value / 1e3:g} kB/s"),

@@ -49,7 +49,7 @@ _QUIET_S: Final = 1.5
 #: Time limit for a change to settle, in seconds.
 _CHANGE_S_MAX: Final = 60.0
 
-#: Steps of the load: bytes a second, each held for longer than the monitor's window.
+#: Steps of the load: bytes per second, each held for longer than the monitor's window.
 STEP_RATES: Final = (50_000.0, 100_000.0, 50_000.0, 100_000.0, 50_000.0)
 STEP_S: Final = 40.0
 

@@ -2,7 +2,7 @@
 
 Owns: these numbers. Must never: take another value from a row: results of two scales must not mix.
 
-Seconds of the document are ``TIME`` times as long as the measured ones. Bytes a second are scaled so that 32 members
+Seconds of the document are ``TIME`` times as long as the measured ones. Bytes per second are scaled so that 32 members
 together need less than a core: a member's own throttle limits it to ``CONSUMED``, not the machine.
 """
 
@@ -20,7 +20,7 @@ DELTA: Final = 5.0
 #: How long a measurement of a stream holds (section VI-C), in seconds here.
 ITERATION_S: Final = 30.0 / TIME
 
-#: A member's highest rate (C̄ in section VI-C), in bytes a second of keys and values.
+#: A member's highest rate (C̄ in section VI-C), in bytes per second of keys and values.
 CONSUMED: Final = 100_000.0
 #: A partition's highest rate (C = 5/6 C̄).
 MOST: Final = CONSUMED * 5 / 6
@@ -30,7 +30,7 @@ RECORD_BYTES: Final = 2_000
 #: Bytes that Kafka adds to it in the log: a batch of one record, without compression.
 OVERHEAD_BYTES: Final = 73
 
-#: The document's consumer sends after 5 MB, of which it reads 2.3 MB a second, or after a second (section VI-F).
+#: The document's consumer sends after 5 MB, of which it reads 2.3 MB per second, or after a second (section VI-F).
 BATCH_BYTES: Final = int(CONSUMED * 5.0 / 2.3 / TIME)
 WAIT_S: Final = 1.0 / TIME
 #: Data fetched at once from one partition, in seconds of reading.

@@ -46,7 +46,7 @@ _TIMEOUT_S: Final = 30.0
 
 
 def stream_of(seed: int, iterations: int, delta: float = scale.DELTA) -> list[list[float]]:
-    """Return bytes a second of each partition, one row for each measurement (equation 15; sizes stay at C or below).
+    """Return bytes per second of each partition, one row for each measurement (equation 15; sizes stay at C or below).
     ``delta``: the greatest change between two, in per cent of C."""
     rows = streams.drawn(scale.PARTITIONS, iterations, delta, seed)
     return [[size / streams.CAPACITY * scale.MOST for size in row] for row in rows]

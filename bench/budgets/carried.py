@@ -59,8 +59,8 @@ class Carried(NamedTuple):
 
 
 def carried(runs: Iterable[Json]) -> dict[str, Carried]:
-    """By system, medians of the runs of a digest. A run in which no rate held counts as 0 messages a second and has no
-    CPU. ``BenchError``: a system has no other run, or its CPU is unknown."""
+    """By system, medians of the runs of a digest. A run in which no rate held counts as 0 messages per second and has
+    no CPU. ``BenchError``: a system has no other run, or its CPU is unknown."""
     groups: dict[str, list[Json]] = {}
     for run in runs:
         groups.setdefault(run["facts"]["variant"], []).append(run)

@@ -27,7 +27,7 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, OnMessage, ask, cpu_s, dial, started
 from .model import Check, measured, show
 
-#: Subscribers of the topic, and publishes a second: at most what either server carries with a third of a core.
+#: Subscribers of the topic, and publishes per second: at most what either server carries with a third of a core.
 RATES = {1: 4000, 5: 1600, 20: 500, 100: 100}
 LOAD_S = 3.0
 #: Due publishes come together, as those of many publishers do.

@@ -41,7 +41,7 @@ TOPICS, MESSAGES = 2_048, 200_000
 #: Microseconds of both sides together.
 HOP_US = 15.0
 
-#: Publishes a second, which both hold on two cores shared with the generator; for this many seconds.
+#: Publishes per second, which both hold on two cores shared with the generator; for this many seconds.
 RATE_PER_S, RATE_S = 25_000, 8
 #: The gain that two with a core each should have over one.
 GAIN = 1.3

@@ -40,7 +40,7 @@ LOADGEN_S_MAX, DIGEST_S_MAX, IMPORT_S_MAX = 1_500.0, 600.0, 600.0
 
 #: Figure 1: messages in and out a second, and the latencies at that rate and at half that rate, in ms.
 IN_ALL, P99_MS, HALF_P99_MS = 100_000, 50.0, 5.0
-#: Figure 3: subscriptions a second, share of the rate with few topics, growth of the endpoint's memory in bytes.
+#: Figure 3: subscriptions per second, share of the rate with few topics, growth of the endpoint's memory in bytes.
 TOPICS, FEW = 2_097_152, 1_024
 SUBSCRIBE_PER_S, END_TO_END_SHARE, GROWTH_BYTES = 200_000, 0.75, 100_000_000
 #: Messages of the run with few topics: enough to last for some seconds. With one topic there are as many as with most,

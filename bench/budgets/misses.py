@@ -43,7 +43,7 @@ NO_WAITING = 0.9
 
 
 class Turn(NamedTuple):
-    """CPU microseconds of the endpoint for a message, and messages a second from end to end."""
+    """CPU microseconds of the endpoint for a message, and messages per second from end to end."""
 
     cpu_us: float
     per_s: float

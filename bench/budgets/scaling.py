@@ -40,7 +40,7 @@ from .model import Check, measured, show
 ENDPOINTS = (1, 2, 4, 16)
 #: The model is fitted to these; it has to predict the others.
 FITTED = ENDPOINTS[:-1]
-#: Subscribers of a topic, and publishes a second, to all endpoints together.
+#: Subscribers of a topic, and publishes per second, to all endpoints together.
 RATES = {1: 400, 5: 400, 20: 300}
 #: Publishes that come to each endpoint at once in bursts, and the factor by which the rate rises then.
 BURSTS, BURST, BURST_RATE = (2, 4, 8, 16, 32), 4, 2

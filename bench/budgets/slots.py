@@ -6,8 +6,8 @@ Endpoints in their own processes, over one embedded store, each with pages in ad
 (`ingeborg.bench.micro.paged`). A minute and a half of an idle machine.
 
 Pages: two endpoints have all pages, a third joins, then the first leaves in order. Publishers at every endpoint send
-600 messages a second with `ack`, and 200 pages a second change. A slot is without a home from its home's last action
-for it until the next home learns that it may act: both processes report when. At the end, a digest of each slot
+600 messages per second with `ack`, and 200 pages per second change. A slot is without a home from its home's last
+action for it until the next home learns that it may act: both processes report when. At the end, a digest of each slot
 compares the pages with their last writes.
 
 Duplicates: one endpoint's table is filled in its process, without publishing. A second one joins; the first one's table
@@ -51,7 +51,7 @@ DUPLICATES_S, STALL_MS = 2.0, 10.0
 
 #: Bytes of a page: 16 pages are a chunk of 64 KiB.
 PAGE_BYTES = 4096
-#: Messages a second, of all publishers; their topics; pages that change a second.
+#: Messages per second, of all publishers; their topics; pages that change a second.
 PUBLISHES_PER_S, TOPICS, CHANGES_PER_S = 600.0, 512, 200.0
 #: Seconds of measuring before something moves, and after. Connections and caches have settled by then.
 SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0

@@ -116,7 +116,7 @@ def throughput(found: Found) -> list[Html]:
             "Experiment 4: throughput",
             lambda value: f"{value / 1000:g} k/s" if value else "0",
             "e4",
-            "Records a second until all have been delivered, the mean of the runs. LMDB, memory without a limit.",
+            "Records per second until all have been delivered, the mean of the runs. LMDB, memory without a limit.",
         )
     ]
 

@@ -6,7 +6,7 @@ Owns everything that the forms of a digest on disk have in common. Pure: it neve
 |---|---|---|
 | seconds | run and second | counts of the events in it; latency of the messages that were meant to be sent in it |
 | histogram | run, phase, second and latency bucket | deliveries (bounds of the bucket in ns) |
-| machine | run, process and sample | processor cores used, resident bytes, network and disk bytes a second |
+| machine | run, process and sample | processor cores used, resident bytes, network and disk bytes per second |
 | counters | run, phase, server and counter | its first and last value in the phase |
 """
 

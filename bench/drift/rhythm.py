@@ -3,7 +3,7 @@
 Owns: the arithmetic that takes the rhythm off a profile, and a message's share. Must never: count.
 
 The clock decides how many ticks come while something is counted. So those that came are taken off, and each figure gets
-the same share instead, that of ``PER_S`` messages a second. Otherwise, work moved from messages into ticks would look
+the same share instead, that of ``PER_S`` messages per second. Otherwise, work moved from messages into ticks would look
 like work saved.
 """
 
@@ -21,7 +21,7 @@ TICK = re.compile(r"CPyPy_(?:.*___)?Router___tick")
 STORED = re.compile(r"CPyPy_(?:.*___)?Router___stored")
 
 TICKS_PER_S = 10.0
-#: Messages a second that share what an endpoint does in a second: a busy one, and far from a full one.
+#: Messages per second that share what an endpoint does in a second: a busy one, and far from a full one.
 PER_S = 1_000.0
 
 

@@ -167,7 +167,7 @@ async def measure(rate: float, seconds: float, rounds: int, clients: int) -> Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=float, default=1_000, help="connects a second (%(default)s)")
+    parser.add_argument("--rate", type=float, default=1_000, help="connects per second (%(default)s)")
     parser.add_argument("--seconds", type=float, default=5, help="length of each measurement (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the costs, by turns (%(default)s)")
     parser.add_argument("--clients", type=int, default=4_000, help="clients that stay connected (%(default)s)")

@@ -39,12 +39,12 @@ class Measured(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Return subscriptions a second, overall."""
+        """Return subscriptions per second, overall."""
         return len(self.ends_s) * TOPICS_PER_SLICE / self.ends_s[-1]
 
     @property
     def slowest_rate(self) -> float | None:
-        """Return the subscriptions a second of the slowest half million; the first one begins at the start, the last
+        """Return the subscriptions per second of the slowest half million; the first one begins at the start, the last
         may be cut off. ``None``: there were fewer."""
         calls = PART // TOPICS_PER_SLICE
         marks_s = [0.0, *self.ends_s[calls - 1 :: calls]]

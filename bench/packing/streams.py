@@ -15,7 +15,7 @@ from typing import Final
 
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
-#: Capacity of every bin, in bytes a second. Sizes have the same unit, so only their ratio matters.
+#: Capacity of every bin, in bytes per second. Sizes have the same unit, so only their ratio matters.
 CAPACITY: Final = 100.0
 
 #: Topics of the radio-like streams, hashed to the slots.

@@ -22,7 +22,7 @@ class Settings:
     #: Low enough that the load falls on the endpoints, not on the one process that receives everything.
     fanout: int = 5
     payload_bytes: int = 150
-    rate: float = option(0.0, "publishes a second; 0: 70 % of the greatest rate, found first", "PER_S", least=0)
+    rate: float = option(0.0, "publishes per second; 0: 70 % of the greatest rate, found first", "PER_S", least=0)
     load: float = 0.7
     #: Share of the publishes that another connection repeats a second later, and that have to be dropped.
     repeated: float = 0.1

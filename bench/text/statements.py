@@ -31,7 +31,7 @@ NAMES_MAX = 12
 
 
 class Thesis(NamedTuple):
-    """A result of the thesis: traffic (6.4) in messages a second, topics (6.5)."""
+    """A result of the thesis: traffic (6.4) in messages per second, topics (6.5)."""
 
     system: str
     setup: str

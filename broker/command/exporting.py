@@ -48,7 +48,7 @@ class Exported(NamedTuple):
         rate = self.subscriptions / max(self.seconds, 1e-9)
         among = among_them(self.expiring, self.filtered)
         counts = f"{self.subscriptions:,} subscriptions{among} in {self.lines:,} lines"
-        return f"{counts}, in {self.seconds:.1f} s ({rate:,.0f} a second)"
+        return f"{counts}, in {self.seconds:.1f} s ({rate:,.0f} per second)"
 
 
 def among_them(expiring: int, filtered: int) -> str:

@@ -86,7 +86,7 @@ class Imported(NamedTuple):
         expired = f"; skipped {self.expired:,} that had already ended" if self.expired else ""
         among = among_them(self.expiring, self.filtered)
         counts = f"{self.subscriptions:,} subscriptions{among} from {self.lines:,} lines"
-        return f"{counts} in {self.seconds:.1f} s ({rate:,.0f} a second){expired}"
+        return f"{counts} in {self.seconds:.1f} s ({rate:,.0f} per second){expired}"
 
 
 async def living(store: Store) -> list[str]:

@@ -25,7 +25,7 @@ from ingeborg.bench.budgets.recoverers import KEEP_S
 MEMORY_US, STORE_US = 5.0, 30.0
 #: The most that history may add to a message that is not retained, in microseconds: a test or two.
 UNUSED_US = 1.0
-#: Publishes a second, and seconds of a turn: an endpoint carries this at a quarter of a core.
+#: Publishes per second, and seconds of a turn: an endpoint carries this at a quarter of a core.
 RATE, TURN_S = 2_000, 0.5
 #: Pairs of turns.
 PAIRS = 24

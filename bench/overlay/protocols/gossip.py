@@ -16,7 +16,7 @@ from .wires import GOSSIP, GOSSIP_BYTES, Mid
 
 SEEN_MAX: Final = 10_000
 """Ids of messages that a node remembers. A copy is under way for some seconds at most, and the experiments have at most
-some hundred broadcasts a second."""
+some hundred broadcasts per second."""
 
 
 @dataclass(frozen=True)

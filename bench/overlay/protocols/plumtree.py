@@ -34,7 +34,7 @@ from .wires import (
 
 RECEIVED_MAX: Final = 10_000
 """Messages that a node remembers, and can send on request. A request comes within some time-outs after the
-announcement; the experiments have at most some hundred broadcasts a second."""
+announcement; the experiments have at most some hundred broadcasts per second."""
 
 _PRUNE: Final = (PRUNE,)
 

@@ -43,7 +43,7 @@ from .wires import (
     named,
 )
 
-#: Entries wait this long for others, in seconds: far less than a GRAFT timer. At 1,000 messages a second it batches
+#: Entries wait this long for others, in seconds: far less than a GRAFT timer. At 1,000 messages per second it batches
 #: ten.
 BATCH_S: Final = 0.01
 

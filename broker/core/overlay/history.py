@@ -10,7 +10,7 @@ from typing import Final
 
 from .roots import HISTORY_S, TOLD_S, Root, Vector
 
-#: Payloads kept for a new neighbour, in bytes. At 1,600 bytes and 1,000 messages a second it lasts as long as
+#: Payloads kept for a new neighbour, in bytes. At 1,600 bytes and 1,000 messages per second it lasts as long as
 #: ``HISTORY_S``.
 HISTORY_BYTES_MAX: Final = 16 << 20
 
