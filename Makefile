@@ -6,9 +6,9 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-# An empty file: its time says when the environment last matched the two files it is made from.
+# An empty file: its modification time says when the environment last matched the two files it is made from.
 READY := $(VENV)/.ready
-# pip installs the pins, and never asks the network for its own version.
+# pip installs the pinned packages, and never checks for a newer version of itself.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 DURATION ?= 20
@@ -86,7 +86,7 @@ demo: $(READY) ## two endpoints, 20 s of radio, digest and report (REPLAY=file.c
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& DURATION='$(DURATION)' REPLAY='$(REPLAY)' bash bench/demo.sh
 
-# Where a comparison goes: a folder per day and kind of machine.
+# The folder of a comparison: one per day and kind of machine.
 RESULTS ?= bench/results/$(shell date +%F)-$(shell nproc)-cores
 BENCH_ARGS := $(if $(FULL),--last 2097152) $(if $(RESUME),--resume) $(ARGS)
 

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Sourced, not run: installing Debian packages where it can be done without asking anybody.
+# Source this file, do not run it. It installs Debian packages where that needs no interaction.
 
-# Until when packages may be fetched, in bash's SECONDS: a mirror that trickles must not hold a build for ever.
+# Deadline for fetching packages, in bash's SECONDS: a slow mirror must not hold up a build for ever.
 APT_FETCH_UNTIL=$((SECONDS + ${APT_FETCH_S:-600}))
 # The exit status of this shell's `apt-get update`, once it has been tried.
 APT_UPDATED=
 
-# apt_possible: root (or sudo that asks no password) and apt-get are there.
+# apt_possible: succeeds if apt-get exists, and this is root or sudo asks for no password.
 apt_possible() {
     command -v apt-get >/dev/null && { [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null; }
 }
@@ -25,7 +25,7 @@ apt_update() {
     return "$APT_UPDATED"
 }
 
-# apt_install PACKAGE…: 0 if all are installed now. It says on standard error what it installs, and how it failed.
+# apt_install PACKAGE…: 0 if all are installed now. It reports on standard error what it installs, and why it failed.
 # Fetches first, and installs by itself what is there: dpkg ended halfway leaves a system that installs nothing more.
 apt_install() {
     apt_possible || return 1
@@ -38,7 +38,7 @@ _apt_fetch() {
     _apt $((APT_FETCH_UNTIL - SECONDS)) install --download-only --no-install-recommends "$@"
 }
 
-# _apt SECONDS ARGUMENT…: apt-get, ended after that time. Another that is at work is waited for.
+# _apt SECONDS ARGUMENT…: apt-get, ended after that time. If another apt-get is running, it waits for that one.
 _apt() {
     local seconds=$1 said status=0
     shift

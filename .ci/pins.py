@@ -1,10 +1,10 @@
-"""Take out of constraints files the hashes of files that no supported machine installs: ``pins.py FILE…``.
+"""Removes from constraints files the hashes of files that no supported machine installs: ``pins.py FILE…``.
 
 Owns which files those are: wheels for another system than Linux with glibc on x86-64 or aarch64, or for another Python
 than CPython 3.11 to 3.14. Must never: drop a hash that the index does not know, or one of a source distribution.
 
-pip-compile writes the hashes of all files of a release, some 2,700 for this project; a tenth of them is ever compared.
-The index is pip's: ``PIP_INDEX_URL``, what ``pip config`` says, or pip's own default.
+pip-compile writes the hashes of all files of a release, some 2,700 for this project; pip only ever compares a tenth of
+them. The index is the one that pip uses: ``PIP_INDEX_URL``, what ``pip config`` says, or pip's own default.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def index() -> str:
 
 
 def fits(tag: Tag) -> bool:
-    """Does a supported machine install a wheel with this tag?"""
+    """Return whether a supported machine installs a wheel with this tag."""
     python, abi, platform = tag.interpreter, tag.abi, tag.platform
     old_abi3 = abi == "abi3" and re.fullmatch(r"cp3\d+", python) and int(python[3:]) <= max(MINORS)
     older = abi == "none" and re.fullmatch(r"py3\d+", python) and int(python[3:]) <= max(MINORS)
@@ -66,7 +66,7 @@ def useless(files: list[dict[str, object]]) -> set[str]:
 
 
 def files_of(project: str) -> list[dict[str, object]]:
-    """What the index has of it."""
+    """Return the index's files of this release."""
     request = urllib.request.Request(f"{index()}/{project}/", headers={"Accept": TYPE})
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         listed: list[dict[str, object]] = json.load(answer)["files"]

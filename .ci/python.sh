@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Prints the command of a Python that can make the project's environment: 3.11 or newer, with the modules `venv` and
-# `ensurepip` (Debian keeps those in a package of their own). PYTHON=… is tried first. Where there is none, installs
-# Debian's with apt as root; where that is not possible, says what to install and fails.
+# `ensurepip` (Debian keeps those in a package of their own). PYTHON=… is tried first. If there is none, the script
+# installs Debian's with apt as root; if that is not possible, it says what to install and fails.
 set -u
 
-# In this order because every pinned package has wheels for 3.11 to 3.13; a newer one may have to build some.
+# They are in this order because every pinned package has wheels for 3.11 to 3.13; a newer one may have to build some.
 candidates=(${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 python3.14)
 
 fits() {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs what some tests want beside the pinned packages: the programs of tests/tools.txt that are not there yet,
-# Kafka's jars with KAFKA=1, Event Ruler's with RULER=1, and what is built with Go: Centrifuge with CENTRIFUGE=1, the
-# NATS of today with NATS=1.
-# As root, or with sudo that asks nothing; else it says which command to run. No server that it installs is started,
-# neither now nor when the machine starts. Ends with 0 if all is there that this release has. It gives up fetching
-# packages after ten minutes, and Kafka's jars and each of what is built after ten more: a mirror may trickle.
+# Installs what some tests need in addition to the pinned packages: the missing programs of tests/tools.txt,
+# Kafka's jars with KAFKA=1, Event Ruler's with RULER=1, and the programs built with Go: Centrifuge with CENTRIFUGE=1,
+# the current NATS with NATS=1. It needs root, or sudo that asks for no password; otherwise it says which command to
+# run. It starts none of the servers that it installs, and the machine does not start them at boot. It exits with 0 if
+# everything is installed that this release has. It gives up fetching packages after ten minutes, and Kafka's jars and
+# each build after ten more, since a mirror can be slow.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=.ci/apt.sh
@@ -37,7 +37,7 @@ enabled() {
     find /etc/systemd/system -path '*.wants/*' '(' -name '*.service' -o -name '*.socket' ')' -printf '%f\n' 2>/dev/null | sort -u
 }
 
-# install_each PACKAGE…: one by one, so that what a slow mirror has given is installed.
+# install_each PACKAGE…: one by one, so that the packages that a slow mirror did deliver get installed.
 install_each() {
     local before package unit
     before=$(enabled)

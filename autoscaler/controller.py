@@ -5,7 +5,7 @@ Kafka: time comes in, effects go out.
 
 This module implements the document's state machine (arXiv 2402.06085, section V-C, figure 4) as *levels*, not as a
 script. It compares the current owners (``owners``) with the planned owners (``sentinel``), and at each event it acts on
-the difference. So a crash at any point is harmless: the next controller asks members what they own, and goes on from
+the difference. So a crash at any point is harmless: the next controller asks members what they own, and continues from
 there. From outside, this looks like the document's states:
 
 - *Synchronize* (``synchronizing``): not every member has reported yet what it owns.
@@ -112,7 +112,7 @@ class Controller:
         #: Monitors heard recently: since when, and when last.
         self._monitors: dict[str, tuple[float, float]] = {}
         self.lost = 0
-        #: Messages that came too late to count.
+        #: Messages that arrived too late to count.
         self.stale = 0
 
     def take(self) -> list[Effect]:
@@ -120,8 +120,8 @@ class Controller:
         return self._notes.take()
 
     def _is_known(self, now_s: float, epoch: int) -> None:
-        """Take note of an epoch that somebody knows. If this controller has yet to assign it, another one had the same
-        term."""
+        """Take note of an epoch that another program knows. If this controller has yet to assign it, another one had
+        the same term."""
         if epoch > self.term * EPOCHS_PER_TERM + self._epochs:
             self._above(now_s, epoch // EPOCHS_PER_TERM)
 
@@ -141,9 +141,9 @@ class Controller:
             self._notes.add(Tell(number, Reign(self._name, term)))
 
     def _above(self, now_s: float, term: int) -> None:
-        """Move to a higher term: somebody knows this one already, and it is not below this controller's. Offsets
-        restarted, as they do in a topic that was deleted and recreated. Terms must still grow."""
-        self._notes.trouble("term", f"term {term} is known already: going on with {term + 1}")
+        """Move to a higher term: another program already knows this term, and it is not below this controller's.
+        Offsets restarted, as they do in a topic that was deleted and recreated. Terms must still grow."""
+        self._notes.trouble("term", f"term {term} is known already: continuing with {term + 1}")
         self._reign(now_s, term + 1)
 
     def heard(self, now_s: float, *messages: tuple[Message, int]) -> None:
@@ -197,7 +197,7 @@ class Controller:
         self._ticked_s = now_s
         if gap_s > PAUSE_S:
             self._heard_s += gap_s
-        # Without members nobody can be lost, and the controller does not wait for a scaler that gives no names.
+        # Without members none can be lost, and the controller does not wait for a scaler that gives no names.
         is_deaf = now_s - self._heard_s > self._deaf_s and bool(self._members)
         if is_deaf and not self._is_deaf:
             self._is_deaf = True
@@ -299,7 +299,7 @@ class Controller:
         if member is not None:
             member.heard_s = now_s
         if beat.term < self.term:
-            # It is alive. Its report counts once it has heard of this controller: an order from the previous one may
+            # It is alive. Its report counts only once it knows this controller: an order from the previous one may
             # still be under way.
             if beat.number <= self._numbers_max:
                 self._notes.add(Tell(beat.number, Reign(self._name, self.term)))
@@ -459,8 +459,8 @@ class Controller:
         self._settle(now_s, present)
 
     def _is_synchronized(self, now_s: float) -> bool:
-        """Return whether every member that the scaler knows has answered. A member that never answers is lost in the
-        end."""
+        """Return whether every member that the scaler knows has answered. A member that never answers counts as lost in
+        the end."""
         if not self.term:
             return False
         if now_s - self._began_s > self._settings.lost_s:

@@ -91,7 +91,7 @@ def decide(group: Group, rules: Rules) -> Decision:
         capacity = min(capacity, max(EVEN * math.fsum(sizes) / rules.least, *sizes, 0.0) or capacity)
     packed = sizes
     if queues and not any(sizes):
-        # Their sizes are not known yet: share them out by their count.
+        # Their sizes are unknown: distribute them by number.
         packed = [capacity / math.ceil(len(queues) / max(rules.least, 1))] * len(queues)
     own = {
         number - 1: min(each * rules.fill, capacity) if capacity < rules.capacity * rules.fill else each * rules.fill
@@ -184,8 +184,8 @@ def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: 
 
 
 def _relieve(numbers: list[int], filled: dict[int, float], sizes: list[float], group: Group, rules: Rules) -> None:
-    """While the fullest member has more than it can take, move one of its items to the emptiest: the item that leaves
-    the fuller of the two least full. Make at most as many moves as there are items."""
+    """While the fullest member has more than it can take, move one of its items to the emptiest: the one after whose
+    move the fuller of the two is least full. Make at most as many moves as there are items."""
 
     def share(number: int, more: float = 0.0) -> float:
         return (filled[number] + more) / group.members.get(number, rules.capacity)

@@ -57,11 +57,11 @@ class Notes:
         self._effects.append(effect)
 
     def note(self, event: str, words: str, seconds: float | None = None) -> None:
-        """Add a note that something has happened."""
+        """Add a note about an event."""
         self._effects.append(Note(event, words, seconds=seconds))
 
     def trouble(self, event: str, words: str) -> None:
-        """Add a note that something has happened and somebody must act."""
+        """Add a note about an event that needs an operator."""
         self._effects.append(Note(event, words, True))
 
     def take(self) -> list[Effect]:

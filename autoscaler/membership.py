@@ -3,7 +3,7 @@
 Owns: the queues that the member was given and has not released. Must never: read a queue, or know a sink.
 
 The member carries out orders between two of its cycles (arXiv 2402.06085, section V-B), and answers only then. So once
-it reports a queue as released, it hands no record from that queue to a sink. Without a controller it goes on with its
+it reports a queue as released, it hands no record from that queue to a sink. Without a controller it keeps reading its
 queues.
 """
 

@@ -144,7 +144,7 @@ class Welcome(NamedTuple):
 
 
 class Start(NamedTuple):
-    """The member is to read these from now on. ``nonce``: the start of the program that this addresses; ``""``: any
+    """The member must read these from now on. ``nonce``: the start of the program that this addresses; ``""``: any
     program of that name."""
 
     name: str
@@ -155,7 +155,7 @@ class Start(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """The member is to release these once the sink has answered for everything it was handed. ``nonce``: as in
+    """The member must release these once the sink has acknowledged everything sent to it. ``nonce``: as in
     ``Start``."""
 
     name: str

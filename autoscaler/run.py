@@ -158,9 +158,9 @@ async def _journal(path: Path | None) -> AsyncIterator[Callable[[float, Note], N
             line["seconds"] = note.seconds
         try:
             opened.write(orjson.dumps(line) + b"\n")
-        except OSError as error:  # the controller goes on with a full disk
+        except OSError as error:  # the controller continues even if the disk is full
             if not is_said:
-                _log.warning("the journal %s lacks lines: %s; scaling goes on", path, error.strerror)
+                _log.warning("the journal %s lacks lines: %s; scaling continues", path, error.strerror)
             is_said = True
 
     with path.open("ab", buffering=0) as opened:

@@ -22,7 +22,7 @@ from .model import Flow, Queue
 from .settings import GroupSettings
 from .sizes import Sizes
 
-#: Seconds between two decisions: measurements come each second, and a window covers many.
+#: Seconds between two decisions: measurements arrive every second, and a window covers many.
 SETTLE_S: Final = 5.0
 
 

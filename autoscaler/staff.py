@@ -2,8 +2,8 @@
 
 Owns: the scaler's orders and reports, and the missing members. Must never: choose an owner of a queue.
 
-The controller believes a scaler only when its members say hello. The scaler's own reports only help: a listed member
-that stays silent must end, and other listed members are not ordered again.
+The controller counts a member as started only when the member says hello. The scaler's own reports only help: a listed
+member that stays silent must end, and other listed members are not ordered again.
 """
 
 from __future__ import annotations

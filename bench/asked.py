@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from ingeborg.bench.errors import BenchError
 
 ANSWER_S: Final = 300.0
-"""The longest wait for an answer: far more than any takes on a busy machine."""
+"""The longest wait for an answer: far longer than any answer takes on a busy machine."""
 
 
 class Asked:
@@ -46,7 +46,7 @@ class Asked:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        # It may read nothing, or write half a line: ending it ends the wait.
+        # The process may read nothing, or write half a line: ending it ends the wait.
         timer = threading.Timer(ANSWER_S, self._give_up)
         timer.start()
         try:

@@ -1,6 +1,6 @@
 """Starts a process of this program: the same Python, the same packages, and a socket as its standard input.
 
-Owns: how the process starts. Must never: look after it.
+Owns: how the process starts. Must never: supervise it.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ class Bins:
         return node - self._leaves
 
     def open(self, former: int, size: float) -> int:
-        """Open a bin for an item of this size: the item's former bin, or else the lowest number (the document,
-        equations 12 to 14), provided that it suits the item."""
+        """Open a bin for an item of this size: the item's former bin, or else the one with the lowest number (the
+        document, equations 12 to 14), provided that it is large enough for the item."""
         bin = former
         if former == NOWHERE or former in self.room or not self._instance.suits(former, size):
             bin = self._lowest_for(size)

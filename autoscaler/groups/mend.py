@@ -3,7 +3,7 @@
 Owns: the project's own algorithm, in addition to the document's twelve. Must never: move an item that may stay, at a
 cost above ``price``.
 
-1. Everything stays where it is.
+1. By default every item stays where it is.
 2. A bin over its capacity gives up enough items, and as little load as possible.
 3. Items without a bin are placed, the largest first: where they fit best; else in place of a lighter item, which moves
    on; else in a new bin.

@@ -28,7 +28,7 @@ CUMULATIVE: Final = "cumulative"
 GREATEST: Final = "greatest"
 
 Work = Generator[None, None, list[int]]
-"""A running algorithm: yields now and then so that other work can proceed, and returns the bin of each item."""
+"""A running algorithm: yields periodically so that other work can proceed, and returns the bin of each item."""
 
 Algorithm = Callable[[Instance], Work]
 """The interface of a packing algorithm: a generator function over an instance.

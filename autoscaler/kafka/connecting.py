@@ -37,7 +37,7 @@ _LOOK_S: Final = 5.0
 _LOOK_AT: Final = 5
 #: Seconds between two checks whether a new topic has its leaders.
 _LEADER_POLL_S: Final = 0.1
-#: Size of a password file. Anything longer is another file.
+#: Maximum size of a password file. Anything longer is some other kind of file.
 _PASSWORD_BYTES_MAX: Final = 10_000
 
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/,]+)(?::(?P<port>[0-9]{1,5}))?")

@@ -203,7 +203,7 @@ class Logs:
             while True:
                 try:
                     return await self._committed(group, queues)
-                except MOVING:  # the first request to a new cluster creates its offsets topic
+                except MOVING:  # the first such request to a new cluster creates its offsets topic
                     self._coordinators.pop(group, None)
                     await asyncio.sleep(_COORDINATOR_POLL_S)
                 except errors.GroupAuthorizationFailedError:

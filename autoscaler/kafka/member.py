@@ -9,7 +9,7 @@ again.
 
 **A cycle** ends when ``batch_bytes`` have come, or after ``wait_s``. The member sends all partitions concurrently, each
 in its order. If the sink rejects a partition's batch, the member stops reading that partition until the sink accepts
-it; the others go on.
+it; the others continue.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Member:
         try:
             while not self._is_ending:
                 if beating.done():
-                    beating.result()  # without beats nobody would know this member
+                    beating.result()  # without beats the controller would not know this member
                 await self._cycle()
             beating.cancel()
             await self._last()
@@ -358,7 +358,9 @@ class Member:
         beat_s = self._settings.member.beat_s
         while True:
             self._measure()
-            if self._core.number and self._core.number == self._number:  # else the member does not listen there yet
+            if (
+                self._core.number and self._core.number == self._number
+            ):  # otherwise the member does not listen there yet
                 self._core.beat()
             now_s = self._clock()
             is_alone = now_s - self._heard_s > _ALONE_S

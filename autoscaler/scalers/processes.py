@@ -15,9 +15,9 @@ after ``grace_s``, also if another autoscaler makes that call.
 Signals go to the member's process group, as with systemd: if the command is a shell script, its child processes end
 with it.
 
-The first call that finds more than ``LOG_BYTES_MAX`` in a log cuts it: its end becomes ``NAME.log.old``, and the member
-writes on at the beginning. A line that the member writes at this moment may be lost. While no autoscaler runs, nothing
-cuts the log.
+The first call that finds more than ``LOG_BYTES_MAX`` in a log truncates it: the tail is kept as ``NAME.log.old``, and
+the member continues writing at the start of the empty log. A line that the member writes at this moment may be lost.
+While no autoscaler runs, nothing cuts the log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ import orjson
 from . import recognising
 from .base import Running, ScalerError
 
-#: Size of a log, and of the end that a cut keeps. A member logs a line now and then; this holds days of lines.
+#: Maximum size of a log, and size of the tail that truncating it keeps. A member logs only an occasional line, so this
+#: holds days of lines.
 LOG_BYTES_MAX = 4 << 20
 #: Logs of ended members in the folder, for the operator to see why they ended.
 LOGS_KEPT = 20

@@ -63,7 +63,7 @@ def find_by_proc(arguments: Sequence[str]) -> int | None:
         if folder.name.isdigit():
             try:
                 line = (folder / "cmdline").read_bytes()
-            except OSError:  # it has ended, or belongs to another user
+            except OSError:  # the process has ended, or belongs to another user
                 continue
             if line.removesuffix(b"\0").split(b"\0")[-len(wanted) :] == wanted:
                 return int(folder.name)

@@ -40,8 +40,8 @@ EPOCHS: Final = "epochs"
 _ENTRY = re.compile(rf"[0-9]{{{DIGITS}}}\.jsonl")
 _EPOCH = re.compile(rf"[0-9]{{{DIGITS}}}")
 
-#: Times that an owner may find its number taken in one call. Each time another writer has added a fence meanwhile: a
-#: recent owner that was paused, and each of these adds one.
+#: How often an owner may find its number taken in one call. Each time, another writer has added a fence meanwhile: a
+#: recent owner that was paused. Each of these adds one fence.
 _TRIES: Final = 100
 
 

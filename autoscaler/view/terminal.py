@@ -18,7 +18,7 @@ from . import words
 
 #: Two alternating shades, so that the border between queues shows.
 _SHADES = ("cyan", "blue")
-#: Cells of a full bar: most and fewest. More cells show no more, and fewer show nothing.
+#: Cells of a full bar: most and fewest. More cells show no more detail, and fewer show too little.
 _CELLS_MAX = 40
 _CELLS_MIN = 8
 #: Characters of a name: the end of a pod's name, which is unique.

@@ -1,6 +1,6 @@
 """The number of members that KEDA runs for a group, from its lag, by the rule of Kubernetes' HorizontalPodAutoscaler.
 
-Owns: the rule. Must never: ask for a lag, or start a member.
+Owns: the rule. Must never: query a lag, or start a member.
 
 KEDA's scaler for Kafka gives the autoscaler the group's total lag as a metric with an average value for each pod, its
 ``lagThreshold``. The rest is the autoscaler's: the desired number is the metric divided by the threshold, rounded up.

@@ -185,11 +185,12 @@ class Lagging:
         self.decisions = 0
 
     async def start(self) -> None:
-        """Start as many members as the load needs on average, so that the rule does not begin far off."""
+        """Start as many members as the load needs on average, so that the rule does not begin far from the right
+        number."""
         await self._processes.scale(scale.COUNTS[0])
 
     async def tick(self) -> None:
-        """Check the lag when it is time."""
+        """Check the lag when that is due."""
         now_s = time.monotonic()
         if now_s - self._looked_s < LOOK_S / scale.TIME:
             return

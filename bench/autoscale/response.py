@@ -113,7 +113,7 @@ async def _program(
 
 
 async def changes(delta: float, servers: str, out: Path, seconds: float = SECONDS) -> dict[str, Any]:
-    """Send a stream of measurements, each after the change of the previous one. Return the facts."""
+    """Send a stream of measurements, each once the change that the previous one caused is over. Return the facts."""
     name = f"delta-{delta:g}"
     (out / JOURNALS).mkdir(exist_ok=True)
     # Members send batches when they are full, and not by time.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Seconds of the document in a measured one.
+#: Seconds in the document for each measured second.
 TIME: Final = 10.0
 
 PARTITIONS: Final = 32
@@ -33,7 +33,7 @@ OVERHEAD_BYTES: Final = 73
 #: The document's consumer sends after 5 MB, of which it reads 2.3 MB per second, or after a second (section VI-F).
 BATCH_BYTES: Final = int(CONSUMED * 5.0 / 2.3 / TIME)
 WAIT_S: Final = 1.0 / TIME
-#: Data fetched at once from one partition, in seconds of reading.
+#: Amount of data fetched at once from one partition, as seconds of reading.
 PORTION_S: Final = 0.1
 
 #: Numbers of members of Kafka's own assignments: from about what the document's packing needs on average, up to one for

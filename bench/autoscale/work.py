@@ -33,8 +33,8 @@ ARRIVALS, RUNNING, JOURNALS, FACTS = "arrivals", "running", "journals", "runs"
 
 #: Seconds within which a group has to settle, and to read what was written until then.
 _SETTLE_S_MAX: Final = 80.0
-#: A group whose number follows the load gets the load bit by bit, as if it had grown: all at once would be a flood that
-#: needs more members than the group needs later. In seconds.
+#: A group whose number follows the load gets the load gradually, as if it had grown: all of it at once would need more
+#: members than the group needs later. In seconds.
 _RAMP_S: Final = 20
 #: Below this latency a group has caught up, in seconds.
 _CAUGHT_UP_S: Final = 1.0
@@ -239,7 +239,7 @@ class _Run:
             await asyncio.sleep(_TICK_S)
 
     async def _look(self) -> bool:
-        """If it is time, let the group do its own work and note how many members run. Return whether it was time."""
+        """If due, let the group do its own work and note how many members run. Return whether this was due."""
         now_s = time.monotonic()
         if now_s - self._looked_s < _LOOK_S:
             return False

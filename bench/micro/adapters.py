@@ -2,9 +2,9 @@
 
     python -m ingeborg.bench.micro.adapters [SYSTEM…]
 
-Starts each system's server (`bench rivals`); one process publishes 5,000 messages per second of 200 bytes each in batches of
-100 to one topic, and this one receives them. Prints microseconds of each process's CPU, and the names of systems that
-are not installed. Some seconds per system, on an idle machine.
+Starts each system's server (`bench rivals`); one process publishes 5,000 messages of 200 bytes each per second in
+batches of 100 to one topic, and this one receives them. Prints microseconds of each process's CPU, and the names of
+systems that are not installed. Some seconds per system, on an idle machine.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Access:
         if is_loopback(address):
             if is_loopback(peer):
                 return None
-            address = _counted(peer)  # a proxy called the client "this machine": its own machine, or a lie
+            address = _counted(peer)  # a proxy named "this machine": either its own, or a client lied
         if not self._counting.arrived(address, self._per_address_max):
             text = f"There are {self._per_address_max} connections from your address already; close some"
             raise Refused(http.HTTPStatus.TOO_MANY_REQUESTS, text)
@@ -184,7 +184,7 @@ def _not_accepted(error: TokenError) -> Refused:
 
 
 def _question(request: Request, names: Sequence[str]) -> Question:
-    """Return the question for the server: the request's headers of these names. Raises ``Refused``."""
+    """Return the question for the operator's server: the request's headers of these names. Raises ``Refused``."""
     headers = [(name, _as_utf8(name, value)) for name in names for value in request.headers.get_all(name)]
     if "authorization" in names and "Authorization" not in request.headers:
         try:

@@ -27,7 +27,7 @@ from .claims import TokenError, granted
 
 log = logging.getLogger("ingeborg.auth")
 
-#: Bytes of an answer: a few thousand topics. Larger ones would hold up the loop for milliseconds.
+#: Bytes of an answer: a few thousand topics. Larger answers would block the loop for milliseconds.
 BODY_BYTES_MAX = 64 << 10
 
 #: The longest lifetime of a connection that an answer may give, in seconds: a year.
@@ -54,7 +54,8 @@ TOLD_AT_ONCE = 16
 #: Time between two log lines about failures, in seconds.
 SAY_S = 5.0
 
-#: Bytes of a digest. Without the key, nobody can find two requests with the same digest, or one with a given digest.
+#: Bytes of a digest. Without the key, an attacker cannot find two requests with the same digest, or one with a given
+#: digest.
 DIGEST_BYTES = KEY_BYTES = 32
 
 
@@ -98,7 +99,7 @@ class Unanswered(Exception):
 
 
 def read_answer(answer: Answer, unix_s: float, asked_at: float | None = None) -> Verdict:
-    """Return the verdict of an answer that came at this Unix time, in seconds, to a call of ``asked_at``. Raises
+    """Return the verdict of an answer received at this Unix time, in seconds, to a call of ``asked_at``. Raises
     ``CallFailed``."""
     status = answer.status
     if status in (401, 403):
@@ -215,7 +216,7 @@ class Breaker:
             self._is_probing = False
 
     def given_up(self, turn: Turn) -> None:
-        """Record that the call ended without finding out."""
+        """Record that the call ended without showing whether the server works."""
         if turn is Turn.PROBE:
             self._is_probing = False
 

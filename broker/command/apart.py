@@ -38,7 +38,7 @@ def run(command: str, directory: Path, work: Callable[[], int]) -> int:
         The child's exit code, or 1 if it died of damage. If another signal ended the child, the same signal ends this
         process.
     """
-    if not hasattr(signal, "sigwaitinfo"):  # a system where damage ends the command without a word
+    if not hasattr(signal, "sigwaitinfo"):  # on this system damage ends the command without a message
         return work()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -56,7 +56,7 @@ def run(command: str, directory: Path, work: Callable[[], int]) -> int:
     if code >= 0:
         return code
     if -code not in DAMAGE_SIGNALS:
-        if -code != signal.SIGKILL:  # whose default cannot be changed
+        if -code != signal.SIGKILL:  # its default handler cannot be changed
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     print(

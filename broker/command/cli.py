@@ -330,7 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = parsed.pop("command")
     try:
         if command in ("serve", "import", "export", "cluster", "doctor"):
-            from . import on_a_store  # here: a client's commands do without the packages that an endpoint needs
+            from . import on_a_store  # imported here: client commands do not need the packages of an endpoint
 
             return on_a_store.COMMANDS[command](parsed)
         if command == "autoscale":

@@ -75,7 +75,7 @@ async def run(
 
 
 def _wrong(store: Store, name: str, value: str) -> str | None:
-    """Say why this change cannot be made; ``None``: it can."""
+    """Return why this change cannot be made; ``None``: it can."""
     if name not in CHOICES:
         return f"there is no setting {name!r}, but {' and '.join(CHOICES)}"
     if value not in CHOICES[name]:

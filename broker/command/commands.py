@@ -50,9 +50,9 @@ OK = 0
 FAILED = 1
 USAGE = 2
 
-#: The longest wait for one frame of topics: the store can take a while for a million.
+#: Maximum wait for one frame of topics: the store can take a while for a million.
 _SUBSCRIBE_TIMEOUT_S = 300.0
-#: The most ended subscriptions, or topics with missing messages, that one line names.
+#: Maximum number of ended subscriptions, or of topics with missing messages, that one line names.
 _NAMED_MAX = 10
 #: Time between the two scrapes for the rates.
 _RATE_INTERVAL_S = 1.0
@@ -153,8 +153,9 @@ async def sub(
             await client.listen()
         _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
 
-    #: Does the client listen before it subscribes? Subscriptions until disconnect can end while nobody listens, and
-    #: many subscriptions take a while. Endpoints send retained messages only to a listening client.
+    #: Return whether the client listens before it subscribes. Subscriptions until disconnect can end while their client
+    #: does not listen, and making many subscriptions takes a while. Endpoints send retained messages only to a
+    #: listening client.
     first = how.until is not None or last is not None or recover is not None
     left = count
     beginning: asyncio.Task[None] | None = None
@@ -381,9 +382,9 @@ async def pub(
     """Publish ``payload_text``, or each line of standard input (``lines``) if it is ``-``.
 
     The payload is JSON if it parses, else the text as a string. The client always requests acknowledgements, so that
-    the exit code tells the truth; ``ack`` prints each as one line of JSON. ``dedup``: as in ``Client.publish``, with
-    its two flags spelled as in JSON. ``keep_s``: seconds for which endpoints retain the message. Stops at the first
-    publish that fails.
+    the exit code is reliable; ``ack`` prints each as one line of JSON. ``dedup``: as in ``Client.publish``, with its
+    two flags spelled as in JSON. ``keep_s``: seconds for which endpoints retain the message. Stops at the first publish
+    that fails.
     """
     said = {"true": True, "false": False}.get(dedup, dedup)
     out = out or sys.stdout

@@ -29,7 +29,7 @@ from ..store.base import Store, StoreError, Subscription, TopicPage
 
 SAY_EVERY_S = 1.0
 
-#: The most bytes that a pipe with room takes without blocking its writer (pipe(7), ``PIPE_BUF``).
+#: Maximum number of bytes that a pipe with room takes without blocking its writer (pipe(7), ``PIPE_BUF``).
 PIPE_BYTES = 4096
 
 OK, FAILED = 0, 1

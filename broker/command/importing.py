@@ -34,7 +34,7 @@ from .exporting import among_them
 BATCH, BATCHES_AT_ONCE = 100_000, 2
 #: Bytes read at a time, and the longest line, which is as long as a client's frame.
 READ_BYTES, LINE_BYTES_MAX = 1 << 20, 16 << 20
-#: Time between two looks at the registry, which tell living endpoints from dead ones: heartbeats move each second.
+#: Time between two reads of the registry, which tell living endpoints from dead ones: heartbeats move every second.
 LOOK_S = 2.5
 SAY_EVERY_S = 1.0
 #: The limit of `ends_at`, in Unix seconds: the year 2286. A larger number is meant in milliseconds.
@@ -67,7 +67,7 @@ class Batch:
 
 
 class ImportFailed(Exception):
-    """The import cannot go on. The text says why."""
+    """The import cannot continue. The text says why."""
 
 
 class Imported(NamedTuple):

@@ -18,7 +18,7 @@ from .config import ConfigError, ServeOptions
 
 log = logging.getLogger("ingeborg.riak")
 
-#: Least time between two looks for changed files, in seconds. It looks only when it makes a connection.
+#: Minimum time between two checks for changed files, in seconds. This checks only when it makes a connection.
 LOOK_S = 5.0
 
 #: A longer file is not a password.
@@ -51,7 +51,7 @@ class RiakCredentials:
         self._current = _read(options)
 
     def current(self) -> Credentials:
-        """Return the credentials for a new connection, after a look at the files."""
+        """Return the credentials for a new connection, after checking the files for changes."""
         if self._files.changed(time.monotonic()):
             try:
                 self._current = _read(self._options)

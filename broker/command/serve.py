@@ -65,8 +65,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: The exit code of an endpoint whose name another one has. Starting it again would not change that.
 NAME_TAKEN = 3
 
-#: Least time from the first order to end to a second Ctrl-C that counts, in seconds. Under `npm` and similar wrappers
-#: each Ctrl-C comes twice within some milliseconds, from the terminal and from the wrapper.
+#: Minimum time between the first order to end and a second Ctrl-C that counts, in seconds. Under `npm` and similar
+#: wrappers each Ctrl-C comes twice within some milliseconds, from the terminal and from the wrapper.
 AGAIN_S = 0.5
 
 #: Exit code: the core has failed. As after a crash, a supervisor starts the endpoint again.
@@ -77,7 +77,7 @@ SECRET_BYTES_MIN = 16
 
 
 class Told:
-    """The orders to end that signals give a process. ``clock``: monotonic seconds."""
+    """The orders to end that a process gets through signals. ``clock``: monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -147,7 +147,7 @@ def _make_secret(path: Path) -> None:
         with contextlib.suppress(FileExistsError):  # another process was first
             os.link(draft, path)
     finally:
-        draft.unlink(missing_ok=True)  # also where the disk was full
+        draft.unlink(missing_ok=True)  # also if the disk was full
 
 
 def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int = -1) -> Store:
@@ -222,8 +222,8 @@ def url_at(options: ServeOptions, host: str, port: int) -> str:
 
 
 def alone_at_url(options: ServeOptions) -> bool:
-    """Can only this endpoint be at its advertised URL while it listens? Then an endpoint that is registered there under
-    its name has died, and it does not have to wait for its name (ADR 15).
+    """Return whether only this endpoint can be at its advertised URL while it listens. Then an endpoint that is
+    registered there under its name has died, and it does not have to wait for its name (ADR 15).
 
     Others can advertise the same URL if it was given. On a store that several machines share, this also holds for a
     loopback address, or one made of the host name, which copies of a machine have in common.
@@ -456,7 +456,7 @@ def run(
     given: Inherited | None = None,
     endpoint: Callable[..., EndpointServer] = EndpointServer,
 ) -> int:
-    """Serve until an order to end comes. Returns the exit code. ``given``: inherited from a supervisor, whose own end
+    """Serve until told to stop. Returns the exit code. ``given``: inherited from a supervisor, whose own end
     is such an order too. ``endpoint``: makes the server. Measurements and tests give it more states of slots than the
     product has."""
 

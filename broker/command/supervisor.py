@@ -176,7 +176,7 @@ def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
 
 
 def run(options: ServeOptions) -> int:
-    """Run the endpoints until an order to end comes. Returns the exit code: 2 if one endpoint reports wrong options or
+    """Run the endpoints until told to stop. Returns the exit code: 2 if one endpoint reports wrong options or
     a lost store, which concerns all; ``NAME_TAKEN`` if others have the names of all."""
     try:
         port = listen(options.host, options.port, shared=True) if options.share_port else None
@@ -244,7 +244,7 @@ def run(options: ServeOptions) -> int:
                 rolling.ask(now)
             rolling.step(now)
             if not asked:
-                time.sleep(0.1)  # the longest that a death or a signal goes unnoticed
+                time.sleep(0.1)  # the longest time that a death or a signal goes unnoticed
     finally:
         if port is not None:
             port.close()  # once the endpoints close it as well, the kernel refuses clients instead of queuing them
@@ -266,13 +266,13 @@ def reap(mine: Container[int]) -> None:
             dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if dead is None or dead.si_pid in mine:  # a later call reaches those behind it
+        if dead is None or dead.si_pid in mine:  # a later call handles the processes behind it
             return
         os.waitpid(dead.si_pid, 0)
 
 
 def _at(options: ServeOptions, port: int) -> ServeOptions:
-    """Return the options with the actual shared port, if they ask for any free one; internal ports stay any free."""
+    """Return the options with the actual shared port if they ask for any free one; internal ports remain "any free"."""
     if options.port:
         return options
     host, internal = options.internal or ("127.0.0.1", 0)
@@ -313,7 +313,7 @@ class Terminal:
 
 
 def _has_terminal() -> bool:
-    """Does this process have a controlling terminal?"""
+    """Return whether this process has a controlling terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

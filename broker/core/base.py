@@ -54,7 +54,7 @@ class Base:
 
     @property
     def idle(self) -> bool:
-        """Is nothing under way: no job, no call, no message?"""
+        """Return whether nothing is under way: no job, call or message."""
         return not (self.jobs or self.stores or self.calls or self.inflight.messages)
 
     def metrics(self) -> list[Metric]:

@@ -1,7 +1,7 @@
-"""The desk: everything that a part of the core can ask for.
+"""The desk: all services that a part of the core can use.
 
-Owns: the needs of every part: both clocks, counters, calls to the store and to peers, jobs, effects. Must never: lead
-from one part to another. Two parts that share something both get it when they are made, under its own type.
+Owns: the needs of every part: both clocks, counters, calls to the store and to peers, jobs, effects. Must never: give
+one part access to another. Two parts that share something both get it when they are made, under its own type.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Desk:
         """Queue a job. The endpoint runs its slices in later turns.
 
         Args:
-            job: an iterator; each step is one slice. It yields true to be taken out of the queue until it is put back.
+            job: an iterator; each step is one slice. It yields true to leave the queue until another part puts it back.
         """
         self._jobs.append(job)
 

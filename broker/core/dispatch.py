@@ -105,13 +105,13 @@ class Dispatch:
         self.begun = message.received  # for a broadcast: no client can have had it before this time
         self.waits = False  # it counts as in flight
         self.pending = False  # in the table of duplicates, until it has been dispatched
-        self.barriers = 0  # barriers it still waits for: the slot's replica has it, the journal has it
+        self.barriers = 0  # barriers that it still waits for: the slot's replica has the message, the journal has it
         self.keep_s = 0  # seconds to retain it; 0: not retained
         self.entry: Entry | None = None  # its entry in the log of retained messages
         self.stamp = 0  # the entry's stamp, if it was accepted here
         self.is_retained = False  # its home retains it, and tells its publisher so
         self.found = False  # the entry was there before: another home may have reported it as published
-        self.not_retained: Exception | None = None  # the reason why the journal could not take it
+        self.not_retained: Exception | None = None  # the reason why the journal could not store it
         self.seen: bool | None = None  # lookup routing: whether the store has seen it, once known
         self.recipients = 0  # counted during dispatch, if there are many
         self.open = 0  # outstanding confirmations: from endpoints, from relocations, and one during the handover

@@ -48,7 +48,8 @@ class Forget(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close the client's connection after writing what it was given; with ``HELD_TOO_MUCH``, drop that instead."""
+    """Close the client's connection after writing the frames handed over for it; with ``HELD_TOO_MUCH``, drop that
+    instead."""
 
     connection: Connection
     code: CloseCode

@@ -10,8 +10,8 @@ from typing import Final
 
 from .caches.policy import Entry as Rank
 
-#: The bytes of an entry besides its topic's name and payload: the object, its numbers, its place in two rows; some 300
-#: B.
+#: The bytes of an entry besides its topic's name and payload: for the object, its numbers, and its place in two rows;
+#: some 300 B.
 ENTRY_BYTES: Final = 300
 
 #: The bytes of a topic with entries besides its name, including the rank of its first entry once that is old.
@@ -27,7 +27,7 @@ class Entry:
     """A retained message.
 
     ``expires``: monotonic seconds of this endpoint. ``gone``: 0, or why the log no longer has it. ``pending_readers``:
-    the number of subscribers that have not had it; one if nothing has counted them. ``is_old``: see ``room``.
+    the number of subscribers that have not received it; one if nothing has counted them. ``is_old``: see ``room``.
     """
 
     __slots__ = ("expires", "gone", "is_old", "number", "origin", "payload", "pending_readers", "stamp", "topic")

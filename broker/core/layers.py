@@ -31,7 +31,7 @@ class Options(NamedTuple):
 
     Attributes:
         dedup_ttl_s: how long homes remember the keys of messages, in seconds.
-        patience: how long to wait for others.
+        patience: how long to wait for other endpoints.
         figures: returns what the endpoint tells operators about itself (SPEC section 2.4).
         resident: returns the memory of this process in bytes; ``None``: nothing measures it, and the endpoint trusts
             its own count of what connections hold.

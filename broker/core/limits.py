@@ -30,11 +30,11 @@ class Limits:
     inflight_bytes: int = 64 << 20
     commands_per_s: int = 0  # per connection; 0: any number
     subscriptions: int = 0  # per client; 0: any number
-    large_bytes: int = 64 << 10  # the loop would take 6 ms or more to read a longer frame, so another thread does
+    large_bytes: int = 64 << 10  # the loop would take 6 ms or more to read a longer frame, so a separate reader does
     held_bytes: int = 1 << 62  # all connections together
     history_bytes: int = 256 << 20  # retained messages, as their home and as another home's replica
     history_size: int = 100  # retained messages of one topic
-    # (prefix, seconds): topics with this prefix are retained for so long
+    # (prefix, seconds): messages of topics with this prefix are retained for that long
     history_topics: tuple[tuple[str, int], ...] = ()
 
 
@@ -69,7 +69,8 @@ class Sizes:
     list_ids_max: int = 250_000
     #: Keys of the table of duplicates to check in one slice: about 2 ms.
     keys_per_slice: int = 2_000
-    #: A write of more topics begins and ends in a turn of its own, since peers and the store bring hundreds together.
+    #: Writes of more topics than this begin and end in a separate turn, since peers and the store bring hundreds at
+    #: once.
     #:
     topics_at_once: int = 100
     #: Changes of one client, on all its connections together, that can wait to be counted. More are refused.
@@ -90,7 +91,7 @@ class Sizes:
     #: Subscribers to sort for an operator in one slice: some 2 ms.
     sort_slice: int = 5_000
 
-    #: The smallest batch of clients to send away when the endpoint ends: a hundred clients need no five seconds.
+    #: The smallest batch of clients to send away when the endpoint ends: a hundred clients do not need five seconds.
     told_at_once: int = 20
 
 

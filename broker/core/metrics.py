@@ -1,7 +1,7 @@
 """A part's metrics: names with units, help texts, samples.
 
-Owns: the record. Must never: count. A part counts in its own state, which costs less, and reads that when somebody
-asks.
+Owns: the record. Must never: count. A part counts in its own state, which costs less, and reads these counts on
+request.
 """
 
 from __future__ import annotations

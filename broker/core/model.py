@@ -36,7 +36,7 @@ class Endpoint(NamedTuple):
     name: str  # stable over restarts; decides which slots it is home of
     incarnation: str  # random, new at every start
     url: str  # ws://host:port, where its peers reach it
-    heartbeat: int  # counts up: a change is a sign of life, the value means nothing
+    heartbeat: int  # counts up: a change is a sign of life, the value has no meaning
 
 
 class Revocation(NamedTuple):
@@ -59,13 +59,13 @@ class Settings(NamedTuple):
 
 
 HISTORIES: Final = ("off", "memory", "store")
-"""In order: each value promises more than the one before it."""
+"""The values in order: each one promises more than the one before it."""
 
 
 class Introduction(NamedTuple):
     """The first message of an endpoint to a peer when their link begins."""
 
-    grace_s: float = float("inf")  # its grace time; infinity: it has told none
+    grace_s: float = float("inf")  # its grace time; infinity: it has not told its grace time
     settings: Settings = Settings()
 
 
@@ -77,12 +77,12 @@ NO_INTRODUCTION: Final = Introduction()
 
 
 class Shape(NamedTuple):
-    """How to use a store best.
+    """How best to use a store.
 
-    ``topics_at_once``: the most topics of large subscribes to have under way at a time. ``topics_at_least``: the number
-    of topics that it writes in time even when it is slow. ``slots_together``: it keeps the topics of one slot in one
-    place, so write these together. ``reads_memory``: it reads a few subscribers from this machine's memory, in
-    microseconds. ``journal``: it can keep messages.
+    ``topics_at_once``: maximum number of topics of large subscribes to have under way at a time. ``topics_at_least``:
+    the number of topics that the store writes in time even when it is slow. ``slots_together``: it keeps the topics of
+    one slot in one place, so write these together. ``reads_memory``: it reads a few subscribers from this machine's
+    memory, in microseconds. ``journal``: it can keep messages.
     """
 
     topics_at_once: int = 2_000
@@ -149,10 +149,10 @@ ENDED_MAX: Final = 1_000
 """The store remembers this many ended subscriptions of one client."""
 
 ENDED_BYTES_MAX: Final = 1 << 20
-"""The most bytes of their topics and filters, so that a reply that names them all fits any outbox."""
+"""Maximum bytes of their topics and filters, so that a reply that names them all fits any outbox."""
 
 FILTERS_MAX: Final = 64
-"""The most filters that one client can have at one topic."""
+"""Maximum number of filters that one client can have at one topic."""
 
 Subscribers = tuple[str, ...] | set[str]
 """The clients that subscribe to a topic without a filter, each once. A set belongs to the caller; a few clients come as

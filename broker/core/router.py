@@ -1,4 +1,4 @@
-"""Event in, effects out: all decisions of one endpoint, without a socket, a clock, a store or randomness.
+"""Events in, effects out: all decisions of one endpoint, without a socket, a clock, a store or randomness.
 
 Owns: the entry points (every event is a method with its time), the tuple of parts, and the order of a turn. Must never:
 import asyncio, wait, or ask what time it is. The shell (``broker.shell.driver``) and the simulator
@@ -66,7 +66,7 @@ class Router(Turns):
             dedup_ttl_s: how long homes remember the keys of messages, in seconds.
             limits: the bounds on memory; ``None``: the defaults.
             sizes: the batch sizes.
-            patience: how long to wait for others.
+            patience: how long to wait for other endpoints.
             shape: how to use the store.
             unix_s: Unix time in seconds, at ``now``.
 
@@ -86,7 +86,7 @@ class Router(Turns):
         layers.clients.sessions.bind(bound.commands)
         layers.cluster.mesh.bind(bound.requests)
         super().__init__(layers, bound)
-        self.frame_under_way = b""  # a client's; for the log, in case it makes the core fail
+        self.frame_under_way = b""  # a client's frame; for the log, in case it makes the core fail
 
     def metrics(self) -> list[Metric]:
         """Return the metrics of all this endpoint's parts."""
@@ -177,7 +177,7 @@ class Router(Turns):
         return self._sending.rest(connection)
 
     def let_go(self, connection: Connection, now: float) -> None:
-        """Note that the connection's socket holds nothing more, neither incoming nor outgoing bytes."""
+        """Note that the connection's socket holds no more bytes, neither incoming nor outgoing."""
         self._at(now)
         connection.unread = connection.unsent = 0
         self.memory.weigh(connection)
@@ -242,7 +242,7 @@ class Router(Turns):
     # Time
 
     def tick(self, now: float, unix_s: float = 0.0) -> None:
-        """Let time pass: time-outs, signs of life, expiry. Call it about every 100 ms.
+        """Handle the passing of time: time-outs, signs of life, expiry. Call it about every 100 ms.
 
         Args:
             now: monotonic seconds.

@@ -72,7 +72,7 @@ class Turns:
             self._unbind_closed()
         for flush in self._flushes:
             flush()
-        if self._home.has_waited:  # a flush has let something continue, which has news for the others
+        if self._home.has_waited:  # a flush has let other work continue, which has news for the other parts
             self._bring_back()
             for flush in self._flushes:
                 flush()

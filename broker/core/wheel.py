@@ -45,8 +45,8 @@ class Wheel(Generic[T]):
                 del self._slots[slot]
 
     def due(self, now: float) -> list[T]:
-        """Return the things that have come due since the last call, the earliest first. A clock set back brings
-        nothing."""
+        """Return the things that have come due since the last call, the earliest first. If the clock was set back,
+        nothing is due."""
         last = self._slot(now)
         since, self._looked = self._looked, last
         slots = self._slots

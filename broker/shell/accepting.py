@@ -2,11 +2,11 @@
 
 Several processes can share a port (ADR 27). Owns: the watch on a listening socket, and the connections accepted from it
 until they end. Must never: listen, or keep a connection that waits at a shared port from the other processes for longer
-than they take to come.
+than they need to react.
 
-The process reserves its last descriptors for work that must go on when clients have used up all others: health pages,
-links, a process that reads large frames. The system gives out the lowest free descriptor, so a new connection's own
-number tells how many are left.
+The process reserves its last descriptors for work that must continue when clients have used up all others: health
+pages, links, a process that reads large frames. The system gives out the lowest free descriptor, so a new connection's
+own number tells how many are left.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ log = logging.getLogger("ingeborg.endpoint")
 AT_ONCE = 32
 
 #: Connections that a process can have above the mean of all before it leaves new ones to the others for a moment: one,
-#: plus one for each ``SLACK_EACH`` of the mean. Each of a few connections may be a busy one. If the others do not come,
-#: the process takes a few.
+#: plus one for each ``SLACK_EACH`` of the mean. Each of a few connections may be a busy one. If the other processes
+#: take none, this process takes a few.
 SLACK_EACH, A_FEW = 8, 4
-#: The same before it leaves new ones for longer; it then takes many if the others do not come.
+#: The same limit before it leaves new ones for longer; it then takes many if the other processes take none.
 SLACK = 16
 
-#: The moment, in seconds: an idle process comes within a millisecond, a busy one after a turn of its loop.
+#: The length of that moment, in seconds: an idle process reacts within a millisecond, a busy one after a turn of its
+#: loop.
 MOMENT_S, PAUSE_S = 0.001, 0.005
-#: Pauses in a row while the others take some connections: perhaps they do not keep up.
+#: Maximum number of pauses in a row while the others take some connections: perhaps they do not keep up.
 PAUSES_MAX = 4
 
 #: Descriptors withheld from clients, or one part in this many where descriptors are few. Connections can use the first
@@ -90,7 +91,7 @@ class Share:
     """Decides how many waiting connections this process takes, from the counts of all processes. Pure.
 
     Connections live long, so each process should have as many as any other. But nobody knows which processes will take
-    the waiting connections, and a process that stands still will not. So a process that has more than its share leaves
+    the waiting connections, and a stalled process will take none. So a process that has more than its share leaves
     them for a moment, repeats that while others take some, and then takes them after all.
     """
 
@@ -228,7 +229,7 @@ class Accepting:
             self._watch()
 
     def _come_again(self) -> None:
-        """After a pause, take what still waits."""
+        """After a pause, accept the connections that still wait."""
         if self._waits.poll(0):
             self._come()
         else:

@@ -104,7 +104,7 @@ class ClientSocket(Socket):
         self._reads = True
         self._reads_later = False  # reading resumes when its turn for a large chunk comes
         self._stalled = False  # some of its lines wait until the router takes more
-        self._asking: asyncio.Task[None] | None = None  # about whether it can connect
+        self._asking: asyncio.Task[None] | None = None  # the question whether it can connect
         self.grant: Grant | None = None  # the token's permissions; None: everything
         self.address: str | None = None  # the address that counts it
         self.connection: Connection | None = None
@@ -142,7 +142,7 @@ class ClientSocket(Socket):
             self._respond_later(response)
 
     def _client_comes(self, request: Request, address: str) -> Response | Later:
-        """Admit the client, or find out that somebody has to decide. Raises ``Refused``."""
+        """Admit or refuse the client, or find out that the operator's server has to decide. Raises ``Refused``."""
         access = self._clients.access
         admitted = access.admit(request)
         # Before the question goes out: an address has no more pending questions than it can have connections.
@@ -191,7 +191,7 @@ class ClientSocket(Socket):
             self.connection = clients.connected(self)
 
     def _respond_later(self, later: Later) -> None:
-        """Read nothing meanwhile. The time limit of the handshake runs on, and ends the connection."""
+        """Read nothing meanwhile. The time limit of the handshake still runs, and ends the connection."""
         self._response_pending = True
         self._clients.asking.add(self)
         self._asking = asyncio.get_running_loop().create_task(self._respond_when_known(later))
@@ -212,7 +212,7 @@ class ClientSocket(Socket):
 
     def _stop_asking(self) -> None:
         self._response_pending = False
-        self._asking = None  # the two hold each other
+        self._asking = None  # the two reference each other
         self._clients.asking.discard(self)
 
     def turn_away(self) -> None:
@@ -321,7 +321,7 @@ class ClientSocket(Socket):
         return self.connection is not None and self.connection.paused
 
     def read_or_not(self) -> None:
-        """Read on, unless data read before waits for its turn, or the router is behind."""
+        """Continue reading, unless earlier data waits for its turn, or the router is behind."""
         paused = self._paused
         if self._stalled and (self._lost or not paused):
             self._stalled = False
@@ -386,7 +386,7 @@ class ClientSocket(Socket):
         elif self.lined is None:
             self.transport.write(b"".join(frames))
         else:
-            self.transport.writelines(frames)  # few and long: joining would copy them
+            self.transport.writelines(frames)  # there are few long ones: joining would copy them
 
     def send_protocol(self) -> None:
         """Send what has left the outbox before a close, or the answer to one; a pong can overtake it."""

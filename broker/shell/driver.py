@@ -42,8 +42,8 @@ A = TypeVar("A", bound=Act)
 class Driver:
     """The driver of one endpoint.
 
-    ``each_tick``: runs every ``TICK_S`` with the time. ``on_broken``: has this process end at once, since the core has
-    failed; without it, the error goes on to the loop.
+    ``each_tick``: runs every ``TICK_S`` with the time. ``on_broken``: ends this process at once, since the core has
+    failed; without it, the error propagates to the loop.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Driver:
         self._acts: dict[type, Callable[[Any], None]] = {}
         self._write: Callable[[list[tuple[Connection, list[bytes]]]], None] = lambda writes: None
         self._send: Callable[[str, list[bytes]], None] = lambda incarnation, frames: None
-        #: Questions that the store can perhaps answer without waiting.
+        #: Operations that the store can sometimes answer without waiting.
         self._now: dict[str, Callable[..., Any]] = {
             "subscribers": store.subscribers_now,
             "locations": store.locations_now,
@@ -200,7 +200,7 @@ class Driver:
 
     def failed(self, where: str, **ids: Any) -> None:
         """Handle the current exception, our own fault. In the core it ends the endpoint, which may hold half a change.
-        Elsewhere the event is lost, logged and counted, and the endpoint goes on."""
+        Elsewhere the event is lost, logged and counted, and the endpoint continues."""
         self.router.counters.counts["turns_failed"] += 1
         error = sys.exception()
         assert error is not None
@@ -226,7 +226,7 @@ class Driver:
 
 
 def _is_of_the_core(error: BaseException) -> bool:
-    """Has the error passed through a function of the core?"""
+    """Return whether the error has passed through a function of the core."""
     trace = error.__traceback__
     while trace is not None:
         if "/broker/core/" in trace.tb_frame.f_code.co_filename:

@@ -24,8 +24,8 @@ from .terminal import indented
 #: The fields of a line besides its text, in this order.
 FIELDS = ("connection", "request", "command", "code", "address")
 
-#: The loop logs each write that goes nowhere. Over TLS, a peer that ended TCP silently and reads nothing causes such a
-#: line for each message until it misses its pings: one line of a kind in this many seconds is enough.
+#: The loop logs each write to a dead connection. Over TLS, a peer that ended TCP silently and reads nothing causes such
+#: a line for each message until it misses its pings: one line of a kind in this many seconds is enough.
 SELDOM_S = 30.0
 PER_WRITE = ("SSL connection is closed", "socket.send() raised exception.")
 
@@ -52,7 +52,7 @@ class Seldom(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        # by text: when the last line passed, and how many were left out since
+        # by text: when the last line was logged, and how many were left out since
         self._said: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -79,7 +79,7 @@ class Sparing:
         self._silent_until: dict[str, float] = {}
 
     def is_due(self, kind: str = "") -> bool:
-        """Ask whether to log a line of this kind now. ``kind``: one of a few."""
+        """Return whether to log a line of this kind now. ``kind``: one of a few."""
         now = self._clock()
         if now < self._silent_until.get(kind, now):
             return False

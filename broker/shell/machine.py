@@ -46,7 +46,8 @@ def memory_bytes(root: Path = Path("/")) -> int:
 
 
 def resident_bytes() -> int:
-    """Return the memory that the process uses. If the system does not tell, return more than there can be."""
+    """Return the memory that the process uses. If the system does not tell, return a number larger than any real
+    memory."""
     fields = _text(Path("/proc/self/statm")).split()
     return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else sys.maxsize
 

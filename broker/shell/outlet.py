@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TextIO
 
-#: The most bytes that wait to be written. The outlet drops lines beyond that.
+#: Maximum number of bytes that wait to be written. The outlet drops lines beyond that.
 HELD_BYTES_MAX = 1 << 20
 
 Write = Callable[[bytes], None]
@@ -24,10 +24,10 @@ Write = Callable[[bytes], None]
 
 
 def writing(stream: TextIO) -> Write:
-    """Return a function that writes bytes to the stream past its buffer, whose lock would hold up other writers."""
+    """Return a function that writes bytes to the stream unbuffered: the buffer's lock would hold up other writers."""
     try:
         fd = stream.fileno()
-    except (OSError, ValueError):  # not a real stream: a test's
+    except (OSError, ValueError):  # not a real stream, but a test's
 
         def write_text(data: bytes) -> None:
             stream.write(data.decode())
@@ -71,7 +71,7 @@ class Outlet:
                 self._unsaid += 1
                 return
             self._add(line)
-            if self._thread is None:  # a daemon: nothing waits for a reader that stands still
+            if self._thread is None:  # a daemon thread, so that the process does not wait for a stalled reader
                 self._thread = threading.Thread(target=self._run, name="outlet", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
@@ -82,7 +82,7 @@ class Outlet:
             self._changed.wait_for(lambda: not self._lines, timeout_s)
 
     def close(self) -> None:
-        """Take no more lines: the thread ends when it has written those that wait."""
+        """Accept no more lines: the thread ends when it has written those that wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

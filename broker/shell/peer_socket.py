@@ -61,18 +61,19 @@ PEER_PATH = "/_peer"
 #: A link's frame is at most a batch of items; an item is at most a payload, or a slice of a command.
 FRAME_BYTES_MAX = 256 << 20
 
-#: An unproven peer could be anybody: a hello has a few hundred bytes.
+#: An unauthenticated peer could be any program; a hello has only a few hundred bytes.
 HANDSHAKE_BYTES_MAX = 4096
 
 #: Bytes taken from a link in one pass of the loop, to the end of the frame: some hundred messages, or a thousand
 #: clients that listen. Without this limit it would be four times as much, and all others would wait.
 LINK_BYTES_AT_ONCE = 64 << 10
 
-#: Interval in seconds between two log lines with the same reason for a missing link, and the most reasons remembered.
+#: Interval in seconds between two log lines with the same reason for a missing link, and maximum number of reasons
+#: remembered.
 COMPLAINT_S = 30.0
 COMPLAINTS_MAX = 1_000
 
-#: The most characters of an HTTP answer that the log shows as the reason for a missing link.
+#: Maximum number of characters of an HTTP answer that the log shows as the reason for a missing link.
 ANSWER_CHARS_MAX = 200
 
 #: Time limit for a TCP connection to a peer, in seconds.
@@ -176,7 +177,7 @@ class PeerSocket(Socket):
             self._refuse("a handshake out of order")
 
     def _refuses(self, theirs: Told) -> bool:
-        """Does the peer need something that this version does not know?"""
+        """Return whether the peer needs a capability that this version does not know."""
         names = unknown(theirs[0])
         if names:
             self._refuse(f"it needs {', '.join(names)}, which this version does not know: start a version that does")
@@ -217,7 +218,7 @@ class PeerSocket(Socket):
         self._peers.turn()
 
     def rest_waits(self) -> None:
-        """Take the rest in the next passes; meanwhile TCP holds the peer back."""
+        """Read the rest in the next passes; meanwhile TCP holds the peer back."""
         if not self.transport.is_closing():
             self.transport.pause_reading()
         asyncio.get_running_loop().call_soon(self._go_on)
@@ -230,7 +231,7 @@ class PeerSocket(Socket):
             self.transport.resume_reading()
 
     def closed(self) -> None:
-        """The connection is gone; the link can go on over another."""
+        """The connection is gone; the link can continue over another."""
         self.introduced.set()
         if self.endpoint is not None:
             self._peers.down(self, self.endpoint)
@@ -274,7 +275,7 @@ class Peers:
         driver.carry_out(DropLink, lambda act: self._drop(act.incarnation))
 
     def turn(self) -> None:
-        """Note that something came: end the turn."""
+        """Note that data arrived: end the turn."""
         self._driver.turn()
 
     def count_error(self, code: str) -> None:
@@ -282,7 +283,7 @@ class Peers:
         self._router.counters.errors[code] += 1
 
     def complain(self, whom: str, why: str) -> None:
-        """Log why a link is missing, now and then: the endpoint dials again every second."""
+        """Log periodically why a link is missing: the endpoint dials again every second."""
         now = time.monotonic()
         if now - self._complained.get((whom, why), -math.inf) < COMPLAINT_S:
             return

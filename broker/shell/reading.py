@@ -33,7 +33,7 @@ IDLE_S = 10.0
 #: The text of the error if the reader died or was too slow.
 FAILED = "The process that reads large frames failed"
 
-#: The text for a client while the process cannot start, which may pass.
+#: The text for a client while the process cannot start, which can be temporary.
 NOT_STARTED = "The process that reads large messages cannot be started now: try again later, or send it in parts"
 
 #: Interval between two log lines about it, in seconds.
@@ -72,14 +72,14 @@ class _Link(asyncio.Protocol):
             end = _LENGTH_BYTES + int.from_bytes(held[:_LENGTH_BYTES], "big")
             if len(held) >= end:
                 words, self._held = memoryview(held)[_LENGTH_BYTES:end], bytearray()
-                answer, self._answer = self._answer, None  # released: it may have megabytes
+                answer, self._answer = self._answer, None  # released early: it may have megabytes
                 if answer is not None and not answer.done():
                     answer.set_result(words)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionResetError("the reader process died"))
-            self._answer.exception()  # marked as seen: perhaps nobody waits
+            self._answer.exception()  # marks the exception as retrieved: perhaps nobody waits for it
 
 
 class Reader:
@@ -138,8 +138,8 @@ class Reader:
             await asyncio.wait((self._task,))
 
     def _next(self) -> Read | None:
-        """Choose the next frame: small ones do not wait for all large ones, nor do those starve. ``None``: none is
-        needed."""
+        """Choose the next frame so that small frames do not wait for all large ones, and large ones do not starve.
+        ``None``: none is needed."""
         for number in [number for number in self._waiting if not self._wanted(number)]:
             del self._waiting[number]
             self._done(number, None)

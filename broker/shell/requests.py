@@ -18,11 +18,11 @@ from websockets.protocol import CONNECTING, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-#: The most bytes of a line of the head, with its end: a header with everything that goes to `auth-url`
+#: Maximum number of bytes of a line of the head, including its end: a header with everything that goes to `auth-url`
 #: (``access.admission``), or a first line with a token of that size, and some room for the rest of the line.
 LINE_BYTES_MAX: Final = 17 << 10
 
-#: The most bytes of a head.
+#: Maximum number of bytes of a head.
 HEAD_BYTES_MAX: Final = 64 << 10
 
 #: A request to a proxy has this before its path (RFC 9112 section 3.2.2).
@@ -32,7 +32,7 @@ _SCHEME_AND_HOST: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _LENGTH: Final = b"content-length"
 _CODING: Final = b"transfer-encoding"
 
-#: A length, in bytes. No body has more digits.
+#: A length, in bytes. No length of a body has more digits.
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 
 ReadLine = Callable[[int, type[Exception]], Generator[None, None, bytes | bytearray]]
@@ -68,7 +68,7 @@ class RequestProtocol(ServerProtocol):
                 self.handshake_exc = error
                 refusal = _refusal(error)
                 self.events.append(self.reject(refusal.status, f"{refusal}\n"))
-                yield  # for the last time: after the answer another parser takes the bytes
+                yield  # for the last time: after the answer another parser gets the bytes
             request.path = origin_form(request.path)
             self.events.append(request)
         yield from Protocol.parse(self)
@@ -108,7 +108,7 @@ class _Head:
             self._kept[name] = value.strip()
 
     def has_body(self, request: Request) -> bool:
-        """Does the head announce a body? Raises ``BadRequest``."""
+        """Return whether the head announces a body. Raises ``BadRequest``."""
         for name, value in self._kept.items():
             if name == _CODING and (request.protocol == "HTTP/1.0" or value.lower() != b"chunked"):
                 raise BadRequest(http.HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding can be chunked, from HTTP 1.1 on")

@@ -48,7 +48,7 @@ END_S = 5.0
 #: Time limit for a TLS handshake, in seconds.
 TLS_S = 5.0
 
-#: Connections that can wait to be accepted: a reconnect storm's worth.
+#: Maximum number of connections that can wait to be accepted: enough for a reconnect storm.
 BACKLOG = 4096
 
 
@@ -205,7 +205,7 @@ class EndpointServer:
         status = self.status
         if self.router.members.joined and not status.knows_nothing_of_tokens and not status.awaits_position:
             status.has_begun = True
-            self._show(time.monotonic())  # a client that hears of the readiness finds it accepting
+            self._show(time.monotonic())  # a client that learns that it is ready can connect
             self.ready.set()
 
     def _slots_transferred(self, act: SlotsTransferred) -> None:

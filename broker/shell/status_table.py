@@ -35,9 +35,10 @@ _LIFE, _STATE, _BEAT, _CONNECTIONS, _TAKEN = range(5)
 #: A process without a heartbeat for this long, in seconds, stands still, or is about to: it ticks every 0.1 s.
 FRESH_S = 1.0
 
-#: The most open files that the table of addresses has room for: with more, each process counts some addresses alone.
+#: Maximum number of open files that the table of addresses has room for: with more, each process counts some addresses
+#: alone.
 FILES_MAX = 1 << 20
-#: The fewest: a table of less than a page saves nothing.
+#: The minimum: a table of less than a page saves no memory.
 FILES_MIN = 1 << 10
 
 
@@ -89,7 +90,7 @@ class StatusTable:
         self._set(entry, _LIFE, self.life(entry) + 1)
 
     def accepts(self, entry: int, now: float) -> bool:
-        """Is the process ready and moving? ``now``: monotonic, in seconds."""
+        """Return whether the process is ready and responsive. ``now``: monotonic, in seconds."""
         return self._get(entry, _STATE) == State.ACCEPTING and self._get(entry, _BEAT) >= (now - FRESH_S) * 1000
 
     def life(self, entry: int) -> int:
@@ -133,7 +134,7 @@ class StatusEntry:
         self._table._set(self._number, _TAKEN, taken)
 
     def others(self, now: float | None = None) -> Sequence[Other]:
-        """Return all others that accept and move."""
+        """Return all other processes that accept connections and are responsive."""
         table, at = self._table, time.monotonic() if now is None else now
         return [
             Other(table._get(entry, _CONNECTIONS), table._get(entry, _TAKEN))

@@ -20,5 +20,5 @@ def printable(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """Do the same for text of several lines; only its first line begins where a line of the caller would."""
+    """Do the same for text of several lines; only its first line can begin where one of the caller's lines would."""
     return "\n    ".join(map(printable, text.split("\n")))

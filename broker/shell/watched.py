@@ -21,7 +21,8 @@ class WatchedFiles:
         self._look_at = float("-inf")
 
     def changed(self, now: float) -> bool:
-        """Has a file changed since the last call? Its removal is a change. ``now``: monotonic seconds."""
+        """Return whether a file has changed since the last call. Its removal is a change. ``now``: monotonic
+        seconds."""
         if now < self._look_at:
             return False
         self._look_at = now + self._every_s
@@ -29,7 +30,7 @@ class WatchedFiles:
         return self._stamps != before
 
     def again(self) -> None:
-        """Report a change again at the next look, since the changed file could not be read."""
+        """Report the change again at the next check, since the changed file could not be read."""
         self._stamps = []
 
 

@@ -44,7 +44,7 @@ def figures(status: Status) -> dict[str, Any]:
 
 @functools.cache
 def _statm() -> int:
-    """Return the file, opened once: later, when the figure matters, no descriptor may be left."""
+    """Return the file, which is opened once: later, when the figure matters, there may be no free descriptor."""
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 

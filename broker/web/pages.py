@@ -28,9 +28,9 @@ Later = Callable[[], Awaitable[Response]]
 def path_of(request: Request) -> str:
     """Return the request's path, without its query.
 
-    The path alone decides whose a request is: code compares nothing else with a reserved path, or the two would differ
-    one day. The comparison takes the path as it came: another spelling (``/%5fpeer``, ``//_peer``) is another path.
-    ``shell.requests`` has already reduced a whole URL to its path.
+    The path alone decides whose a request is: code compares nothing else with a reserved path, since the two would
+    differ sooner or later. The comparison takes the path as it came: another spelling (``/%5fpeer``, ``//_peer``) is
+    another path. ``shell.requests`` has already reduced a whole URL to its path.
     """
     return request.path.partition("?")[0]
 

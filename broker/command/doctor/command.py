@@ -28,7 +28,7 @@ from .findings import CHECK_S, Finding, Level, ended, error, in_thread, ok
 
 OK, FAILED = 0, 1
 
-#: A longer limit, since the check asks the registered endpoints some at a time.
+#: A longer limit, since the check asks the registered endpoints in small groups.
 OTHERS_S = 60.0
 
 

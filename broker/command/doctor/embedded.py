@@ -1,4 +1,4 @@
-"""Checks the embedded store's directory: that it is there, writable, private, on a local disk, and has room.
+"""Checks the embedded store's directory: that it exists, is writable and private, on a local disk, and has room.
 
 Owns: these checks. Must never: make a store, or leave anything behind: it removes the one file that it writes.
 """
@@ -42,7 +42,7 @@ REMOTE = frozenset(
 )
 MEMORY = frozenset(("tmpfs", "ramfs"))
 
-#: Below the first an endpoint stops within minutes of writing; below the second it is time to act.
+#: Below the first value an endpoint stops within minutes of writing; below the second the operator should act.
 FREE_BYTES_ERROR, FREE_BYTES_WARNING = 64 << 20, 1 << 30
 
 #: The share of the map from which the doctor warns.

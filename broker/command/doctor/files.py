@@ -122,7 +122,7 @@ def certificate(options: ServeOptions, now: Callable[[], datetime.datetime] = _n
 
 
 def _expiry(check: str, chain: list[x509.Certificate], now: datetime.datetime) -> Finding:
-    # The chain ends with the first certificate that ends.
+    # The chain expires when its first certificate does.
     end = min(link.not_valid_after_utc for link in chain)
     begin = max(link.not_valid_before_utc for link in chain)
     renew = "renew it, and replace both files: a running endpoint takes them within five seconds"

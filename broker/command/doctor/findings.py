@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-#: The most time for a check, in seconds: those that wait for others have shorter limits of their own.
+#: Time limit for a check, in seconds: checks that wait for other programs have shorter limits of their own.
 CHECK_S = 15.0
 
 
@@ -26,7 +26,7 @@ class Level(enum.StrEnum):
 
 
 class Finding(NamedTuple):
-    """``check``: the thing examined. ``seen``: the result in words. ``todo``: the fix, a command if possible."""
+    """``check``: the thing examined. ``seen``: the result, as text. ``todo``: the fix, a command if possible."""
 
     check: str
     level: Level

@@ -30,13 +30,13 @@ from .findings import Finding, error, in_thread, ok, warning
 
 PAGE_S = 4.0
 
-#: Time between two looks at the registry, which tell living endpoints from dead ones: heartbeats move each second.
+#: Time between two reads of the registry, which tell living endpoints from dead ones: heartbeats move every second.
 LOOK_S = 2.5
 
 #: Endpoints asked at once. A larger cluster takes longer, but no more sockets.
 AT_ONCE = 32
 
-#: Looks at an endpoint's clock, and the time between them, which lets the second change at a different moment in each.
+#: Reads of an endpoint's clock, and the time between them, so that they fall at different points within a second.
 CLOCK_LOOKS, CLOCK_LOOK_S = 4, 0.23
 
 #: The difference of clocks from which the doctor warns. From ``LEEWAY_S`` on endpoints refuse valid tokens, or accept
@@ -79,7 +79,7 @@ def _bind(host: str, number: int) -> None:
 async def _holder(check: str, options: ServeOptions, number: int) -> Finding:
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)
     where = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
-    # The question is whether it is an endpoint, not whether to trust it: its certificate is not for this address.
+    # This only finds out whether it is an endpoint, not whether to trust it: its certificate is not for this address.
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     for scheme in ("wss", "ws") if options.tls_cert else ("ws", "wss"):

@@ -16,10 +16,10 @@ from pathlib import Path
 from ...store.base import StoreError
 from ...store.embedded.layout import Lane, open_for_reading
 
-#: The most time to read, in seconds. The process skips the rest of a store with more than about ten million entries.
+#: Time limit for reading, in seconds. The process skips the rest of a store with more than about ten million entries.
 READ_S = 8.0
 
-#: Entries between two looks at the clock. Each batch is a transaction of its own, so that LMDB can reuse pages that
+#: Entries between two reads of the clock. Each batch is a transaction of its own, so that LMDB can reuse pages that
 #: writers free meanwhile.
 ENTRIES_AT_ONCE = 20_000
 

@@ -1,13 +1,14 @@
-"""Pending readers: keeps the entries that most subscribers have yet to read, for their size. `bench caching` calls it
-`owed`.
+"""Pending readers: keeps the entries that the most subscribers have yet to read, relative to their size. `bench
+caching` calls it `owed`.
 
 Owns: an entry's worth. Must never: guess future reads; the utility says how many subscribers still need a message.
 
 The idea is GreedyDual-Size (Cao and Irani, USITS 1997). An entry's cost is the number of subscribers that have yet to
-read it: these reads are still to come, so a byte of the entry saves ``utility / size`` reads. GreedyDual's inflation,
-which lets entries age, is a matter of trust. If all subscribers come back, an entry with ten pending readers gets ten
-more reads, however old it is. If some never do, their entries would stay forever. `bench caching` compares both with
-each other, and with the most hits that any policy can have without knowing the order of the readers.
+read it: these reads are still to come, so a byte of the entry saves ``utility / size`` reads. Whether to use
+GreedyDual's inflation, which lets entries age, depends on whether subscribers come back. If all subscribers come back,
+an entry with ten pending readers gets ten more reads, however old it is. If some never do, their entries would stay
+forever. `bench caching` compares both variants with each other, and with the maximum number of hits that a policy can
+reach without knowing the order of the readers.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from typing import Final
 from .policy import Entry, Policy
 from .ranks import Ranks
 
-#: The worth of an entry without pending readers: less than any other.
+#: The worth of an entry without pending readers: less than that of any other entry.
 _NOTHING: Final = -1.0
 
 
 class PendingReaders(Policy):
-    """Most pending readers per byte. A victim, and a use, take a number of steps logarithmic in the number of entries.
-    ``ages``: an entry loses worth relative to later ones."""
+    """Most pending readers per byte. Choosing a victim or recording a use takes a number of steps logarithmic in the
+    number of entries. ``ages``: an entry loses worth relative to later ones."""
 
     def __init__(self, ages: bool = False) -> None:
         self._ranks = Ranks()

@@ -15,7 +15,8 @@ class Entry:
     read it.
 
     The other attributes belong to the policy that admitted the entry, so that a policy needs no table: the entry's
-    neighbours in a row, a number with a meaning of the policy's choice, its worth, and since when, by a count.
+    neighbours in a row, a number whose meaning the policy chooses, its worth, and a count that tells since when it has
+    this worth.
     """
 
     __slots__ = ("key", "mark", "newer", "older", "since", "size", "utility", "worth")
@@ -45,7 +46,8 @@ class Policy:
         raise NotImplementedError
 
     def victim(self) -> Entry:
-        """Take out the entry that goes now; at least one is in. It can be the newest one, which has just come in."""
+        """Evict an entry and return it; the cache has at least one. It can be the newest one, which was just
+        admitted."""
         raise NotImplementedError
 
     def forget(self, entry: Entry) -> None:

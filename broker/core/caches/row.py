@@ -1,6 +1,6 @@
 """A row of entries, from the oldest to the newest, linked through the entries themselves.
 
-Owns: both ends of the row, and the entries' links. Must never: decide which entry goes.
+Owns: both ends of the row, and the entries' links. Must never: decide which entry to evict.
 """
 
 from __future__ import annotations

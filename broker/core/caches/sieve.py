@@ -19,8 +19,8 @@ _VISITED: Final = 1
 
 
 class Sieve(Policy):
-    """The SIEVE policy. Each operation takes constant time, a victim on average: each step of the hand removes a mark
-    that a use set."""
+    """The SIEVE policy. Each operation takes constant time; finding a victim does so on average: each step of the hand
+    removes a mark that a use set."""
 
     def __init__(self) -> None:
         self._row = Row()
@@ -37,7 +37,7 @@ class Sieve(Policy):
         entry.mark = _VISITED
 
     def victim(self) -> Entry:
-        """Take the first entry from the hand on that had no use since the hand last passed."""
+        """Evict the first entry, starting at the hand, that was not used since the hand last passed it."""
         row = self._row
         newest = row.newest
         assert newest is not None

@@ -28,7 +28,7 @@ class ConcurrentListens:
         _keep_the_later(self._outlived, client, location)
 
     def take(self, client: str) -> Location | None:
-        """Take the client's location, if a peer has announced one."""
+        """Remove and return the client's location, if a peer has announced one."""
         return self._there.pop(client, None)
 
     def forget(self, client: str) -> None:

@@ -63,13 +63,13 @@ class Keepalive(Part):
             self._expiries.remove(connection, connection.expiry_slot)
 
     def tick(self) -> None:
-        """Ping the connections that are due. Close those that have not answered, and those whose token has expired, to
-        the second."""
+        """Ping the connections that are due. Close those that have not answered, and those whose token has expired
+        (accurate to the second)."""
         desk = self._desk
         for connection in self._pings.due(desk.now):
             connection.ping_slot = self._pings.add(connection, desk.now + self._ping_s)
             if connection.ends_at is not None or connection.backpressure:
-                continue  # it is already closing, or its answers are not read
+                continue  # it is already closing, or the endpoint does not read its answers
             if connection.pings_unanswered >= PINGS_UNANSWERED_MAX:
                 desk.counts["pings_unanswered"] += 1
                 self._sending.close(connection, PING_TIMEOUT)

@@ -33,7 +33,8 @@ class LapsedLease(Part):
         self._hub = hub
         self._sending = sending
         self._members = members
-        # the grace time while the others knew of this endpoint: they use no shorter one without it
+        # the grace time that applied while the others knew of this endpoint: without this endpoint they use no shorter
+        # one
         self._grace_s = members.grace_s
         self._acted_at = desk.now  # the others have known of this endpoint at least until then
 
@@ -45,14 +46,14 @@ class LapsedLease(Part):
 
     def joined(self) -> None:
         """Check the clients: the others know of this endpoint again."""
-        # The others have measured from the moment when they took this endpoint for dead, which was later.
+        # The others have measured the clients' absence since they took this endpoint for dead, which was later.
         alone_s = self._desk.now - self._acted_at
         grace_s = min(self._grace_s, self._members.grace_s)
         if alone_s < grace_s:
             return
         clients = list(self._hub.bindings)
         if alone_s >= grace_s + KEPT_S:
-            self._close(clients)  # the store may have forgotten what ended
+            self._close(clients)  # the store may no longer remember which subscriptions ended
             return
         for start in range(0, len(clients), PER_QUESTION):
             part = clients[start : start + PER_QUESTION]

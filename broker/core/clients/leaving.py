@@ -1,7 +1,7 @@
 """An orderly end: transfer all slots, send the clients away in batches, finish everything under way, go. ADR 12.
 
 Owns: the progress of the end, and the time at which each client is sent away. Must never: cut off what a client has
-sent; its commands get their replies first if they come soon.
+sent; its commands get their replies first if these are ready soon.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Leaving:
         self._batch = 0
         self._next_batch_at = -math.inf
         self.under_way = False
-        self._untold: list[Connection] = []  # the last one is next
+        self._untold: list[Connection] = []  # the next client to send away is the last one
         # no longer read; (connection, when it is sent away at the latest)
         self._told_soon: list[tuple[Connection, float]] = []
 
@@ -89,7 +89,7 @@ class Leaving:
         self._over_s = over_s
 
     def go_on(self) -> None:
-        """Continue as far as possible. Called at the end of each turn while the end is ``under_way``."""
+        """Continue the end as far as possible. Called at the end of each turn while the end is ``under_way``."""
         now = self._desk.now
         if self._stage == COPYING:
             if now < min(self._look_at, self._deadline):

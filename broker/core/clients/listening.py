@@ -36,7 +36,7 @@ from .announcement import Announcement, Listen, OfListen
 from .concurrent_listens import ConcurrentListens
 from .stale_locations import Place, StaleLocations
 
-#: Listens in one store call and one announcement: each side takes up to 10 ms for that many.
+#: Maximum number of listens in one store call and one announcement: each side takes up to 10 ms for that many.
 LISTENS_PER_BATCH: Final = 500
 
 
@@ -161,7 +161,7 @@ class Listening(Part):
     def _learn_absent(self, client: str, location: Location) -> None:
         """Note a ``listen`` that took effect when its connection was gone. If the client was elsewhere before, it can
         still be there and will then say so again; until then homes look for it there. If the cache has no location for
-        it, ask the store: this news may be late, and a newer location forgotten."""
+        it, ask the store: this news may be late, and the cache may have forgotten a newer location."""
         known = self._locations.get(client)
         if known is not None and (not known.online or known.incarnation == location.incarnation):
             self._locations.learn_offline(client, location)
@@ -174,7 +174,7 @@ class Listening(Part):
         listens, self._listens = self._listens, []
         for start in range(0, len(listens), LISTENS_PER_BATCH):
             batch = listens[start : start + LISTENS_PER_BATCH]
-            # The store sees two listens of one client in one turn as one. The hub knows which was later.
+            # The store sees two listens of one client in one turn as one. The hub knows which listen was later.
             clients = list(dict.fromkeys(listen.client for listen in batch))
             self._desk.store("listen", (clients, self._me), self._listened, (clients, batch))
         if self._clears:
@@ -236,7 +236,8 @@ class Listening(Part):
         if self._homes.joined:
             self._announce(announcement)
         else:
-            # Once this endpoint has joined, it knows whom to tell: no endpoint acts then without having let it in.
+            # Once this endpoint has joined, it knows which peers to tell: from then on every acting endpoint has let it
+            # in.
             self._parked.append(announcement)
 
     def _announce(self, announcement: Announcement) -> None:
@@ -246,7 +247,8 @@ class Listening(Part):
         self._close(announcement)
 
     def tick(self) -> None:
-        """Give up listens that have been parked for too long. Clear again what the store did not clear."""
+        """Give up listens that have been parked for too long. Clear the locations again that the store did not
+        clear."""
         self._clears += self._stale_locations.due()
         while self._parked and self._parked[0].deadline <= self._desk.now:
             announcement = self._parked.popleft()
@@ -302,12 +304,13 @@ class Listening(Part):
         return None
 
     def joined(self) -> None:
-        """Announce what has been parked. Then ask the store where the clients are: the others may have taken this
+        """Announce the parked listens. Then ask the store where the clients are: the others may have taken this
         endpoint for dead, and not told it where its clients went meanwhile."""
         bindings = self._hub.bindings
         while self._parked:
             announcement = self._parked.popleft()
-            # Some clients have gone meanwhile, and may listen elsewhere. Their news must close nothing.
+            # Some clients have gone meanwhile, and may listen elsewhere. Announcements about them must not close any
+            # connection.
             announcement.news = [
                 (client, number, incarnation, online and client in bindings)
                 for client, number, incarnation, online in announcement.news
@@ -320,7 +323,8 @@ class Listening(Part):
 
     def _revised(self, clients: list[str], result: Any, error: Exception | None) -> None:
         if error is not None:
-            # The next message to a client that has moved will show that. Until then only the old connections stay open.
+            # The next message to a client that has moved will reveal that. Until then only its old connection stays
+            # open.
             self._desk.counts["stale_mappings_left"] += len(clients)
             return
         for client, location in zip(clients, result, strict=True):
@@ -338,7 +342,7 @@ class Listening(Part):
         self._announce(announcement)
 
     def listen_announced(self, peer: str, number: int, request: ListenRequest) -> None:
-        """Take a peer's announcement of its clients."""
+        """Process a peer's announcement of its clients."""
         bindings = self._hub.bindings
         for client, listen_number, incarnation, online in request.news:
             location = Location(listen_number, incarnation, online)
@@ -360,8 +364,8 @@ class Listening(Part):
             self._sending.close(connection, REPLACED)
 
     def _superseded(self, client: str, location: Location) -> None:
-        """Note that a client listens elsewhere. If that is later than here, unbind it. A ``listen`` without a number
-        yet compares when it gets one."""
+        """Note that a client listens elsewhere. If that listen is later than the one here, unbind the client. A
+        ``listen`` without a number yet compares when it gets one."""
         binding = self._hub.bindings.get(client)
         if binding is None:
             return

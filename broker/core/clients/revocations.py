@@ -19,7 +19,7 @@ KEPT_S: Final = 60.0
 
 
 def is_over(revocation: Revocation, unix_s: float) -> bool:
-    """Can everybody forget the revocation?"""
+    """Return whether all endpoints can forget the revocation."""
     return revocation.expires_at + KEPT_S <= unix_s
 
 
@@ -41,7 +41,7 @@ class Revocations:
         return len(self._ids) + len(self._subjects)
 
     def add(self, revocations: Iterable[Revocation], unix_s: float) -> bool:
-        """Remember revocations, except those that are over. Returns true if they can name a token that was not named
+        """Remember revocations, except expired ones. Returns true if they can name a token that was not named
         before."""
         names_more = False
         for revocation in revocations:
@@ -67,7 +67,7 @@ class Revocations:
         return grant.issued_at is None or math.floor(grant.issued_at) <= revocation.issued_until
 
     def forget(self, unix_s: float) -> None:
-        """Forget the revocations that are over."""
+        """Forget the revocations that have expired."""
         for known in (self._ids, self._subjects):
             for value in [value for value, revocation in known.items() if is_over(revocation, unix_s)]:
                 del known[value]

@@ -2,8 +2,8 @@
 section 2.4.
 
 Owns: the revocations that this endpoint knows, and the revokes under way. Must never: report success before the store
-has the revocation and every peer that serves clients knows it; or serve clients with tokens while others can rely on
-something that this endpoint has not learned.
+has the revocation and every peer that serves clients knows it; or keep serving clients with tokens while it may have
+missed a revocation that other endpoints consider in force.
 
 Why that holds. The store has a revocation before any peer learns it. Every endpoint in the view learns it, or is dead,
  and an endpoint's lease has lapsed before others take it for dead. From then on this part begins nothing and sends
@@ -39,7 +39,7 @@ from .revocations import KEPT_S, Revocations
 from .sessions import Sessions
 
 #: How long to remember a revocation that names no time, and the longest time, in seconds: longer than most tokens live,
-#: and longer than any should.
+#: and longer than any token should live.
 REMEMBERED_S: Final = 30 * 86_400
 REMEMBERED_MAX_S: Final = 400 * 86_400
 
@@ -140,7 +140,7 @@ class Revoking(Part):
     # The command
 
     def revoke(self, connection: Connection, command: Command) -> None:
-        """Take an operator's ``revoke``, of a token or of a subject's tokens."""
+        """Handle an operator's ``revoke``, of a token or of a subject's tokens."""
         reply = self._replies.expect(connection)
         try:
             revocation = self._revocation(connection, command)
@@ -166,7 +166,7 @@ class Revoking(Part):
         if expires_at + KEPT_S <= now:
             text = "Key 'expires_at' is in the past: a token that expired then needs no revocation"
             raise ProtocolError("bad_state", text)
-        # Round up to the end of its second.
+        # Round the time up to the end of its second.
         until = int(expires_at) + (expires_at != int(expires_at))
         if command.jti is not None:
             return Revocation(JTI, command.jti, 0, until)
@@ -186,7 +186,7 @@ class Revoking(Part):
     def _written(self, revokes: list[Revoke], result: Any, error: Exception | None) -> None:
         self._writes -= 1
         if isinstance(error, TooManyRevocations) and len(revokes) > 1:
-            for revoke in revokes:  # find the one that is too many
+            for revoke in revokes:  # find the revocation beyond the limit
                 self._write([revoke])
         elif error is not None:
             is_full = isinstance(error, TooManyRevocations)
@@ -214,16 +214,16 @@ class Revoking(Part):
         self._close(word)
 
     def told(self, peer: str, number: int, request: RevokedRequest) -> None:
-        """Take revocations that a peer has recorded."""
+        """Learn revocations that a peer has recorded."""
         self._learn([Revocation(*revocation) for revocation in request.revocations])
         self._desk.answer(peer, number)
 
     def answered(self, call: Call, value: Any) -> None:
-        """Note that a peer knows."""
+        """Note that a peer knows the revocations."""
         self._close(call.context)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Fail the revokes: a peer that is alive can lack them."""
+        """Fail the revokes: a peer that is alive may lack the revocations."""
         call.context.error = ProtocolError(code, info)
         self._close(call.context)
 
@@ -263,7 +263,7 @@ class Revoking(Part):
             self._settle()
 
     def tick(self) -> None:
-        """Read the record when it is due. Give up what has waited for too long."""
+        """Read the record when it is due. Give up revokes that have waited for too long."""
         now = self._desk.now
         if now >= self._read_at and not self._reading and self._members.joined:
             self.known.forget(self._desk.unix_s)
@@ -299,7 +299,7 @@ class Revoking(Part):
             self._sessions.hold_back()
 
     def _settle(self) -> None:
-        """Serve again, once this endpoint knows everything and has found all connections with revoked tokens."""
+        """Serve again, once this endpoint knows all revocations and has found all connections with revoked tokens."""
         if not self._is_current or self._seen != self._news or self.knows:
             return
         self.knows = True

@@ -1,11 +1,12 @@
-"""Commands on their way in: each connection's in order, within its rate, and none before those that it must wait for.
+"""Commands on their way in: each connection's in order, within its rate, and none before the commands that it must wait
+for.
 
 Owns: the connections, the frames that wait there, and the choice of connections to read. Must never: carry out a
 command, or hold more of a connection than its limits say.
 
-Commands of one connection take effect in order (SPEC section 1). Those of one kind commute, or keep their order on the
-way, so they overlap. A command of another kind waits in the connection's backlog until all earlier ones are done. So
-does a filter that replaces everything else, and all commands after such a filter.
+Commands of one connection take effect in order (SPEC section 1). Commands of one kind commute or stay in order, so
+several can be under way at once. A command of another kind waits in the connection's backlog until all earlier ones are
+done. So does a filter that replaces everything else, and all commands after such a filter.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from .throttle import Throttle
 #: The metrics' name for a command that does not exist.
 UNKNOWN: Final = "unknown"
 
-#: Commands of one connection to read although they must wait for earlier ones, and bytes of one such command. After
-#: them comes the close of a client that has gone, which the endpoint must see before it begins what the client left
-#: here.
+#: Maximum number of commands of one connection to read although they must wait for earlier ones, and bytes of one such
+#: command. After them comes the close of a client that has gone, which the endpoint must see before it begins what the
+#: client left here.
 READ_AHEAD: Final = 16
 READ_AHEAD_BYTES: Final = 16 << 10
 
@@ -47,8 +48,8 @@ READ_AHEAD_BYTES: Final = 16 << 10
 #: what the client has done elsewhere since. A `listen` would take the client away from where it listens now.
 AFTER_CLOSE_S: Final = 1.0
 
-#: A command costs one more for each of these bytes of its frame: reading that many takes up to as long as a short
-#: command.
+#: Bytes of a frame that cost as much of the rate as one more command: reading that many takes at most as long as a
+#: short command.
 BYTES_PER_COMMAND: Final = 512
 
 
@@ -142,12 +143,12 @@ class Sessions:
         self._desk.emit(PauseOrResume(connection))
 
     def send_away(self, connection: Connection) -> None:
-        """Note that the client is sent away now: the endpoint reads only its close."""
+        """Note that the client is now being sent away: from here on the endpoint reads only its close."""
         connection.draining, connection.closing = False, True
         self._desk.emit(PauseOrResume(connection))
 
     def let_go(self) -> None:
-        """Close the greatest holders, if all connections together hold more than they can."""
+        """If all connections together hold too many bytes, close those that hold the most."""
         for connection in self._memory.greatest():
             self._drop_backlog(connection, 0)
             if connection.ends_at is not None:
@@ -165,7 +166,8 @@ class Sessions:
         self._sending.shut(connection)
 
     def hold_back(self) -> None:
-        """Begin nothing for connections with a grant. Their commands wait, and the endpoint soon stops reading them."""
+        """Begin no commands of connections with a grant. Their commands wait, and the endpoint soon stops reading
+        them."""
         if self._held_back is None:
             self._held_back = {}
 
@@ -217,7 +219,7 @@ class Sessions:
                     self._ask_to_read(connection, frame)
                 return False
             if not outcome.is_text:
-                self._drop_backlog(connection, 1)  # ignore what came after it
+                self._drop_backlog(connection, 1)  # ignore what arrived after the close
                 self._sending.close(connection, NOT_UTF8)
                 return True
             if outcome.error is not None:
@@ -266,7 +268,7 @@ class Sessions:
             self._pause(connection)
 
     def tick(self) -> None:
-        """Let clients continue that have sent too fast and have waited long enough."""
+        """Resume clients that sent too fast and have now waited long enough."""
         self.ready.extend(self._throttle.released(self._desk.now))
 
     def go_on(self) -> None:
@@ -312,7 +314,7 @@ class Sessions:
         self._desk.emit(Read(number, len(frame), frame.pieces, frame.is_text, bytes_max, connection.grant))
 
     def read_wanted(self, number: int) -> bool:
-        """Would the endpoint still begin the command of this large frame?"""
+        """Return whether the endpoint would still begin the command of this large frame."""
         if number not in self._reads:
             return False
         ends_at = self._reads[number][0].ends_at

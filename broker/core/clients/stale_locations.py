@@ -5,7 +5,7 @@ Owns: the times at which to ask the store about them. Must never: say where a cl
 store's answers.
 
 While there are subscriptions until disconnect, this looks for such locations, since those subscriptions stay as long as
-their client seems to listen. Otherwise the next message for the client shows it.
+their client seems to listen. Otherwise the next message for the client reveals the stale location.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ..connections.hub import Hub
 from ..desk import Desk
 from ..model import Location
 
-#: Clients to ask about, or to clear, later. Beyond this bound, the next message for the client shows it.
+#: Maximum number of clients to ask about or clear later. Beyond it, only the next message for a client reveals its
+#: stale location.
 LATER_MAX: Final = 100_000
 
 #: Seconds until another attempt to clear a location that the store did not clear.
@@ -69,7 +70,7 @@ class StaleLocations:
             self._clear_at = self._desk.now + CLEAR_AGAIN_S
 
     def due(self) -> list[Place]:
-        """Ask about the clients whose time has come. Returns the locations to clear again."""
+        """Ask the store about the clients that are due. Returns the locations to clear again."""
         now, clients = self._desk.now, list[str]()
         while self._later and self._later[0][0] <= now and len(clients) < PER_QUESTION:
             clients.append(self._later.popleft()[1])

@@ -1,4 +1,4 @@
-"""The rate of a connection's commands: a token bucket, one second's worth deep.
+"""Limits the rate of a connection's commands: a token bucket that holds one second's worth.
 
 Owns: the connections' allowances. Must never: refuse a command; the endpoint reads later what comes too fast (SPEC
 section 1.4).
@@ -26,8 +26,8 @@ class Throttle:
             connection.allowed_at = now
 
     def spend(self, connection: Connection, cost: int, now: float) -> bool:
-        """Spend ``cost`` of the connection's allowance. Returns true if the endpoint must take nothing more from it
-        until it is ``released``."""
+        """Spend ``cost`` of the connection's allowance. Returns true if the endpoint must accept nothing more from the
+        connection until it is ``released``."""
         assert connection.allowance is not None
         earned = (now - connection.allowed_at) * self._per_s
         connection.allowance = min(connection.allowance + earned, float(self._per_s)) - cost

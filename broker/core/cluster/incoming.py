@@ -7,7 +7,7 @@ one.
 There are two kinds of replicas. A transfer replica brings slots that move here. It is whole with the *final* word of
 the home that gives them away. A failover replica guards against a crash of their home. It is whole as soon as that home
 confirms it, and stays whole because a link keeps the order, until another replica of these slots begins. This endpoint
-uses it only when the home disappears without a word.
+uses it only if the home disappears without handing over its slots.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ PASSED_ON_S: Final = 30.0
 #: later: an endpoint takes a peer for dead only after twice as long a silence.
 LATER_S: Final = DEAD_AFTER_S / 2
 
-#: Replicas that can come at a time. A home makes one for each endpoint, and a few more while the view keeps changing.
+#: Maximum number of replicas to receive at a time. A home makes one for each endpoint, and a few more while the view
+#: keeps changing.
 INCOMING_MAX: Final = 1_000
 
 
@@ -59,11 +60,11 @@ class IncomingReplica:
         self.for_failover = for_failover
         self.keys = 0
         self.asked = 0  # times that the sender asked whether all keys have come
-        self.whole = False  # all came, and the sender called this final, or asked twice about a failover replica
+        self.whole = False  # all keys arrived, and the sender called it final or asked twice
         self.lapsed = False  # its sender has not acted lately
         self.giver = ""  # their home until now: the sender, or the endpoint whose replica the sender passes on
         self.began_at = began_at  # by its sender's clock, in Unix seconds
-        self.when = when  # when it began: this endpoint's round of joining, and its count of stalls
+        self.when = when  # this endpoint's round of joining and count of stalls when the replica began
 
 
 class IncomingReplicas(Part):
@@ -131,7 +132,7 @@ class IncomingReplicas(Part):
             self._desk.decline(peer, number, NOT_THEIRS, "in this endpoint's view another endpoint is their home")
             return
         elif self._held.acts and not self._held.slots.isdisjoint(slots):
-            # The sender was their home once, and does not know yet that this has ended.
+            # The sender was once their home, and does not know yet that it no longer is.
             self._desk.decline(peer, number, "internal", "this endpoint is already the home of these slots")
             return
         elif request.lapsed and self._members.view() != [peer]:
@@ -271,7 +272,7 @@ class IncomingReplicas(Part):
         self._arrive()
 
     def lapsed(self) -> None:
-        """Note that others may act for our slots. Keep our state: if none does, no other copy exists."""
+        """Note that others may act for our slots. Keep our state: if no other endpoint does, this is the only copy."""
         if self._held.acts:
             self._held.acts = False
             self._held.departed = self._members.departed
@@ -285,10 +286,10 @@ class IncomingReplicas(Part):
     def peer_missed(self, peer: str, void_before: int | None) -> None:
         """Drop old state, since the peer may have acted for our slots and lost them again.
 
-        The peer replicates what it still has. All other state here, kept or replicated before, is old. The peer has no
-        failover replica here: it begins new ones (``SlotReplication.peer_reset``)."""
+        The peer replicates the slots that it still has. All other state here, kept or replicated before, is old. The
+        peer has no failover replica here: it begins new ones (``SlotReplication.peer_reset``)."""
         if self._held.acts:
-            return  # the peer heard that before it joined
+            return  # the peer learned that before it joined
         self._missed = True
         for key, incoming in list(self._incoming.items()):
             is_peers = key[0] == peer
@@ -309,13 +310,13 @@ class IncomingReplicas(Part):
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
         saved: set[int] = set()
-        unheard: set[int] = set()  # those whose home may have gone on without its replica, cut off from it
+        unheard: set[int] = set()  # those whose home may have continued without its replica, cut off from it
         in_view = self._members.in_view
         crashed = {
             peer for (peer, _), incoming in self._incoming.items() if incoming.for_failover and not in_view(peer)
         }
         # While this endpoint did not act, another may have taken over and crashed. While it stood still, the crashed
-        # home may have taken it for dead and gone on without it.
+        # home may have taken it for dead and continued without it.
         members = self._members
         alone = members.departed - self._held.departed <= 1 and members.stalls == self._stalls and not self._missed
         is_last = acts or alone
@@ -338,7 +339,7 @@ class IncomingReplicas(Part):
                     self._drop(key)
         is_first = not acts and not one_departed and not self._members.peers
         if is_first:
-            whole = ours  # no other endpoint could have any state
+            whole = ours  # no other endpoint can have any state
         self._held.acts = True
         self._held.in_doubt = self._missed = False
         self._held.slots |= ours
@@ -349,8 +350,8 @@ class IncomingReplicas(Part):
         self._tell(whole, True, is_first=is_first)
 
     def _has_let_in(self, giver: str) -> bool:
-        """Has the giver welcomed us in this round, or left in order? One that died silently may have taken this
-        endpoint for dead first, and then acted for slots that it had given away."""
+        """Has the giver welcomed us in this round, or left in order? A giver that died silently may first have taken
+        this endpoint for dead, and then have acted for slots that it had given away."""
         peer = self._members.peers.get(giver)
         return peer is None or peer.in_view or peer.welcomed >= self._members.round
 
@@ -360,8 +361,8 @@ class IncomingReplicas(Part):
         self._narrow(incoming, frozenset())
 
     def _narrow(self, incoming: IncomingReplica, slots: Collection[int]) -> None:
-        """Keep only these slots. Drop the received state of the others, unless another replica brings them or they are
-        ours."""
+        """Keep only these slots. Drop the received state of all other slots, unless another replica brings them or they
+        are ours."""
         dropped = incoming.slots.difference(slots)
         if not dropped:
             return

@@ -40,7 +40,7 @@ TOGETHER_S: Final = 0.5
 #: free once its holder would count as dead everywhere (ADR 15).
 NAME_QUIET_S: Final = DEAD_AFTER_S
 
-#: The heartbeat must move this often. The last write of a dead endpoint can take effect late and move it once.
+#: The heartbeat must move this many times. The last write of a dead endpoint can take effect late and move it once.
 NAME_MOVES: Final = 2
 
 
@@ -151,7 +151,8 @@ class Joining(Part):
 
     @property
     def half_in(self) -> bool:
-        """Has this endpoint asked to join without every welcome so far? Then no other endpoint acts for its slots."""
+        """Return whether this endpoint has asked to join and still lacks a welcome. Then no other endpoint acts for its
+        slots."""
         members = self._members
         return not members.joined and members.round in self._asked.values()
 
@@ -161,7 +162,7 @@ class Joining(Part):
         return self._announced and not self._transfers
 
     def tick(self) -> None:
-        """Give the signs of life that are due."""
+        """Send the heartbeats and pings that are due."""
         if self._desk.now >= self._due:
             self._due = self._desk.now + PERIOD_S
             self._heartbeat()
@@ -208,15 +209,16 @@ class Joining(Part):
         if error is None:
             self._members.heartbeat_written(begun_at)
             if not self._registered:
-                # Our registry reads from now on show every endpoint that registered before us; its reads show us.
+                # From now on our registry reads show every endpoint that registered before us, and the reads of later
+                # endpoints show us.
                 self._registered = True
                 self._due = self._desk.now
         elif isinstance(error, Superseded | StoreLost):
             self._stop(str(error))
 
     def _looked(self, begun_at: float, result: Any, error: Exception | None) -> None:
-        """Claim our name unless a live endpoint holds it. Then we end: two that took it from each other would never
-        stop."""
+        """Claim our name unless a live endpoint holds it. Otherwise this process ends: two endpoints that took the name
+        from each other would never stop."""
         me = self._me
         self._looking = False
         if error is not None:
@@ -255,7 +257,7 @@ class Joining(Part):
     def link_up(self, endpoint: Endpoint, introduction: Introduction) -> None:
         """An authenticated link to the peer is up, with the peer's introduction."""
         self._gone(self._members.connected(endpoint, self._desk.now, introduction))
-        if self._announced:  # before the peer was there to hear it
+        if self._announced:  # before the peer existed
             self._tell_of_leaving(endpoint.incarnation)
         self._observers.linked()
         self.join()
@@ -263,7 +265,8 @@ class Joining(Part):
     def _gone(self, endpoints: list[Endpoint]) -> None:
         """Redirect the calls to these dead endpoints, in the view without them.
 
-        Change the view first: a call to a dead home may come to this one, which knows what that home did with it."""
+        Change the view first: a call to a dead home may come to this endpoint, which knows what that home did with the
+        call."""
         for endpoint in endpoints:
             self._desk.counts["endpoints_gone"] += 1
             self._desk.emit(Gone(endpoint))
@@ -365,7 +368,7 @@ class Joining(Part):
             self._observers.peer_missed(call.target, None)  # its answer may have said so and been lost
 
     def lost(self, call: Call) -> str | None:
-        """The peer is gone; ask nothing more from it."""
+        """The peer is gone; send it no more requests."""
         if isinstance(call.request, PrepareRequest):
             self._preparing.pop(call.context[0], None)
         return None
@@ -384,9 +387,9 @@ class Joining(Part):
 
     def go_on_leaving(self) -> None:
         """Announce that we leave once our writes have ended. Leave the registry once our clients are gone."""
-        # Our writes end first: the next home must not read a set that they are yet to change. Payloads seen
-        # follow. Then each new home hears that we leave, once it has its replicas. During the first moments we wait for
-        # all replicas: a peer that leaves as well declines its replica, which then goes to another.
+        # Our writes end first: the next home must not read a set of subscribers that they have yet to change. Payloads
+        # seen follow. Each new home learns that we leave once it has its replicas. During the first moments we
+        # wait for all replicas: a peer that leaves as well declines its replica, which then goes to another.
         if not self._writes and (not self._transfers or self._desk.now >= self._leaving_since + TOGETHER_S):
             for peer, known in self._members.peers.items():
                 # Tell newcomers as well: otherwise they would pass their slots on to us.

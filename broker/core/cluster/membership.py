@@ -30,7 +30,8 @@ DEAD_AFTER_S: Final = PATIENCE.dead_after_s
 
 LEASE_S: Final = PATIENCE.lease_s
 
-#: A dead peer's registry entry is removed this long after its death: long after any stall that it may yet wake up from.
+#: A dead peer's registry entry is removed this long after its death: longer than any stall that it may still wake up
+#: from.
 FORGET_AFTER_S: Final = 15.0
 
 #: Incarnations remembered as gone for good: a late registry read or a late connection may still name them.
@@ -79,8 +80,8 @@ class Membership(Homes):
         self._ticked_at = now
         #: The lease cannot lapse before this time, so callers need not ask.
         self.holds_until = float("-inf")
-        self._unheard: dict[str, None] = {}  # written-off incarnations that lived on unheard
-        self._written_off: dict[str, None] = {}  # incarnations superseded or gone by their own word: gone for good
+        self._unheard: dict[str, None] = {}  # incarnations taken for dead that turned out to be alive
+        self._written_off: dict[str, None] = {}  # superseded incarnations, and those that announced their leave
         self._members: frozenset[tuple[str, str]] = frozenset()  # the basis of ``table``
         #: Peers in the view whenever this endpoint has acted since they last joined; None: it has never acted.
         self._present: set[str] | None = None
@@ -166,7 +167,7 @@ class Membership(Homes):
             peer.heard_at = now
 
     def confirmed(self, incarnation: str, sent_at: float) -> None:
-        """The peer confirmed having heard what we sent at ``sent_at``."""
+        """The peer confirmed the receipt of what we sent at ``sent_at``."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             peer.confirmed_at = max(peer.confirmed_at, sent_at)
@@ -232,9 +233,10 @@ class Membership(Homes):
         self._ticked_at = now
 
     def lapsed(self, now: float) -> bool:
-        """Has the lease just lapsed? If so, begin a new round. Callers ask this before all other work at ``now``.
+        """Has the lease just lapsed? If so, begin a new round. Callers check this before all other work at ``now``.
 
-        While joining, each welcome is a separate lease: its giver may have taken us for dead since.
+        While this endpoint joins, each welcome is a separate lease: the peer that gave it may have taken us for dead
+        since.
         """
         if self.joined:
             if self._lease(now):
@@ -242,7 +244,7 @@ class Membership(Homes):
                 return False
         elif all(peer.welcomed < self.round or self._welcome_holds(peer, now) for peer in self.peers.values()):
             if now - self._read_at >= self._lease_s:
-                self._read = False  # an endpoint that registered since then, unread, may have taken us for dead
+                self._read = False  # an endpoint that registered since may have taken us for dead
             return False
         self.joined = False
         self.holds_until = float("-inf")
@@ -257,7 +259,7 @@ class Membership(Homes):
     def grace_s(self) -> float:
         """How long subscriptions until disconnect outlast their client, in seconds: the least grace period in the view.
 
-        So all homes of a topic agree, and a crash never shortens it."""
+        So all homes of a topic agree on it, and a crash never shortens it."""
         return min([self.introduction.grace_s, *(peer.grace_s for peer in self.peers.values() if peer.in_view)])
 
     def store_fresh(self, now: float, age_s: float) -> bool:
@@ -312,7 +314,7 @@ class Membership(Homes):
         )
 
     def went_on_unheard(self, incarnation: str) -> bool:
-        """Did this gone peer live on for a while after we last heard it?"""
+        """Return whether this peer, now gone, was alive for a while after we last heard from it."""
         peer = self.peers.get(incarnation)
         return incarnation in self._unheard if peer is None else peer.went_on_unheard
 
@@ -364,7 +366,7 @@ class Membership(Homes):
         return now - sign_of_life < self._lease_s and now - self._ticked_at <= self._lease_s
 
     def _lease(self, now: float) -> bool:
-        if now - self._ticked_at > self._lease_s:  # this process was stalled: all that it believes is old
+        if now - self._ticked_at > self._lease_s:  # this process was stalled: all its knowledge is old
             return False
         return now - self._written_at < self._lease_s or all(
             now - peer.confirmed_at < self._lease_s for peer in self.peers.values()
@@ -376,7 +378,8 @@ class Membership(Homes):
             self._changed()
 
     def _awaits(self) -> bool:
-        """Does a peer pass on slots to this endpoint just now? No other endpoint acts for them."""
+        """Return whether a peer is currently passing on slots to this endpoint. No other endpoint acts for these
+        slots."""
         return any(until > self._ticked_at and self.in_view(peer) for (peer, _), until in self.awaited.items())
 
     def _changed(self) -> None:

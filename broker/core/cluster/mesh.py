@@ -32,7 +32,7 @@ from .membership import Membership
 REDIAL_FIRST_S: Final = 0.1
 REDIAL_MAX_S: Final = 1.0
 
-#: How long we wait for a peer whose turn it is to dial, in seconds: far less than the silence of a dead peer.
+#: How long we wait for a peer that should dial first, in seconds: far less than the silence of a dead peer.
 PEERS_TURN_S: Final = 1.0
 
 
@@ -180,7 +180,7 @@ class Mesh(Part):
     def _answered(self, incarnation: str, number: int, answer: Answer[Raw]) -> None:
         request = self._calls.asked(incarnation, number)
         if request is None:
-            return  # it was repeated elsewhere, or given up
+            return  # the request was repeated elsewhere, or given up
         try:
             code, value = value_of(request, answer)
         except ValueError:
@@ -224,8 +224,8 @@ class Mesh(Part):
             if link.down_since is not None and now - link.down_since > TIMEOUT_S:
                 self._calls.unlink(incarnation)
             elif peer is not None and peer.connected and now - peer.heard_at > dead_after_s:
-                # The peer is silent, perhaps for ever: TCP can take a quarter of an hour to notice. Pings come all the
-                # time.
+                # The peer is silent, perhaps for ever: TCP can take a quarter of an hour to notice. A live peer sends
+                # pings all the time.
                 self._desk.emit(DropLink(incarnation))
             full = max(full, link.unconfirmed_bytes)
         self._inflight.links(full)

@@ -1,6 +1,6 @@
 """Reports each change in the cluster to every part that reacts to it.
 
-Owns: which parts hear of which event, and in which order. Must never: decide what has happened (``joining`` does).
+Owns: which parts learn of which event, and in which order. Must never: decide what has happened (``joining`` does).
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from typing import Final
 
 from ..model import Endpoint, Settings
 
-#: A heartbeat that moves this long after the last word over the link shows that its endpoint went on when the link was
-#: cut. Less than a home waits for its replica (``replication.WAIT_S``) before it goes on without it; more than lies
-#: between the last word and the last heartbeat of an endpoint that crashes.
+#: A heartbeat that moves this many seconds after the last message over the link shows that its endpoint kept running
+#: when the link was cut. This is less than a home waits for its replica (``replication.WAIT_S``) before it continues
+#: without it, and more than the time between the last message and the last heartbeat of a crashing endpoint.
 UNHEARD_S: Final = 1.5
 
 
@@ -51,7 +51,7 @@ class Peer:
         self.missed_round = 0  # the join round in which it heard that it has missed something
         self.void_before = 0  # our answer then: the number of the first replica that is not old
         self.dead_since: float | None = None
-        self.yields = False  # it leaves: home of nothing, but it serves its clients until its link closes
+        self.yields = False  # it leaves: it is home of no slot, but it serves its clients until its link closes
 
     @property
     def went_on_unheard(self) -> bool:
@@ -61,9 +61,10 @@ class Peer:
     def judge(self, begun_at: float, now: float, dead_after_s: float) -> None:
         """Decide whether the peer is alive, after a registry read that began at ``begun_at``.
 
-        An unmoved heartbeat is proven up to when the read began; a moved one from when it returned.
+        If the heartbeat has not moved, that holds up to the start of the read; if it has, it moved before the read
+        returned.
         """
-        # A link that broke just now is not silent yet: the peer's lease may rest on our confirmations over it.
+        # A link that has only just broken is not silent yet: the peer's lease may rest on our confirmations over it.
         if now - self.heard_at < dead_after_s or begun_at - self.moved_at < dead_after_s:
             self.dead_since = None
         elif self.dead_since is None:

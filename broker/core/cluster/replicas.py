@@ -4,8 +4,8 @@ Owns: the replicas that this endpoint makes as the home of slots, how it sends t
 Must never: know a replica's content (``slots``), or its purpose (``slot_transfer`` for a slot that goes,
 ``replication`` in case this endpoint crashes).
 
-A replica begins with a snapshot, sent in slices while this endpoint goes on as home. Then come the changes since. A key
-that changes ten times before it is sent is sent once.
+A replica begins with a snapshot, sent in slices while this endpoint stays their home. The changes since then follow. A
+key that changes ten times before it is sent is sent once.
 
 A link also carries everything else. So at most ``UNANSWERED_BYTES`` of a replica are under way on it: items behind them
 wait for some milliseconds.
@@ -27,10 +27,11 @@ from ..part import Part
 from .membership import Membership
 from .slots import SlotState, SlotStates, pack_slots
 
-#: Bytes of a replica on its link without an answer.
+#: Maximum bytes of a replica on its link without an answer.
 UNANSWERED_BYTES: Final = 1 << 20
 
-#: Chunks of a replica without an answer. Absorbing one takes up to a millisecond, even if it is small.
+#: Maximum number of chunks of a replica without an answer. Absorbing one takes up to a millisecond, even if it is
+#: small.
 UNANSWERED_CHUNKS: Final = 8
 
 #: Bytes of changes packed in one turn: some 3 ms.
@@ -42,17 +43,17 @@ AT_ONCE_MAX: Final = 200
 #: Urgent changes of one replica that can wait. Only a link slower than the publishers exceeds this.
 ROW_MAX: Final = 10_000
 
-#: Chunks of changes that can be left when a slot goes: as much as can be under way.
+#: Chunks of changes that can remain unsent when a slot moves: as many as can be under way.
 CHUNKS_LEFT: Final = 16
 
 #: Changed keys of one state in one replica that can wait to be sent. If keys change faster than the other end absorbs
-#: them, the replica is given up.
+#: them, this endpoint gives the replica up.
 CHANGES_MAX: Final = 200_000
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ReplicaOwner(Part):
-    """A part that orders replicas, and hears how they fare."""
+    """A part that requests replicas, and learns whether they succeed."""
 
     def confirmed(self, replica: Replica, waiters: list[Any]) -> None:
         """Release these waiters: the other end has their changes, or the replica is over.
@@ -144,12 +145,12 @@ class Replica:
 
     @property
     def full(self) -> bool:
-        """As much is under way as the limits allow."""
+        """Return whether as much is under way as the limits allow."""
         return self.unanswered >= UNANSWERED_BYTES or self.under_way >= UNANSWERED_CHUNKS
 
     @property
     def ready(self) -> bool:
-        """Little is left to send: the slots can go."""
+        """Return whether little is left to send, so the slots can move."""
         chunks = sum(len(keys) / state.keys_per_chunk for state, keys in self.changes.items())
         return self.whole and chunks <= CHUNKS_LEFT
 
@@ -164,7 +165,7 @@ class Replicas(Part):
         self._numbers = 0
         self._replicas: dict[int, Replica] = {}
         self._of_slot: dict[int, list[Replica]] = {}
-        #: Does any replica exist? Then parts must report changes: the one test that a part pays for.
+        #: Does any replica exist? Parts must report changes only then: this is the only test that they pay for.
         self.watching = False
         self._due: dict[Replica, None] = {}  # those that may have something to send
 
@@ -223,7 +224,7 @@ class Replicas(Part):
                 self.give_up(replica)
 
     def at_once(self, replica: Replica, change: AtOnce) -> None:
-        """Send this in the present turn, or as soon as the other end has answered some of what is under way.
+        """Send this item in the present turn, or as soon as the other end has answered some of the items under way.
 
         The owner's ``confirmed`` follows once the other end has it."""
         replica.at_once.append(change)

@@ -19,8 +19,8 @@ from .membership import Membership
 from .replicas import AtOnce, Replica, ReplicaOwner, Replicas
 from .slots import SlotState, by_home
 
-#: The longest wait for a replica, in seconds: a home whose link to it is cut goes on without it. Shorter than a lease,
-#: so that a message does not fail meanwhile, and shorter than an origin's patience with a home.
+#: The longest wait for a replica, in seconds: a home whose link to the replica is cut continues without it. Shorter
+#: than a lease, so that a message does not fail meanwhile, and shorter than an origin's patience with a home.
 WAIT_S: Final = 2.0
 
 #: How long after a failure a slot without a replica tries again, in seconds.
@@ -47,8 +47,8 @@ class SlotReplication(ReplicaOwner):
 
     @property
     def without(self) -> int:
-        """Slots of this endpoint without a whole replica: no peer is there, or replication goes on. 0 if replication is
-        off."""
+        """Slots of this endpoint without a whole replica: no peer exists, or replication is still under way. 0 if
+        replication is off."""
         if not self.on:
             return 0
         mine = self._members.table.count(self._me)

@@ -1,11 +1,11 @@
 """Slot transfer: replicates slots to their next home before they go, to one that joins or from one that leaves.
 ADR 21.
 
-Owns: the replicas of slots that go, and when a slot can go. Must never: know what is replicated (``slots``) or how
+Owns: the replicas of slots that go, and when a slot can move. Must never: know what is replicated (``slots``) or how
 (``replicas``), or decide who is home (``membership``).
 
-A slot is replicated while this endpoint goes on as its home. The slot goes only when little is left to send. Then
-follow the rest and a *final* word with the number of keys. The next home acts once it has that word (``incoming``).
+A slot is replicated while this endpoint stays its home. The slot moves only when little is left to send. Then follow
+the rest and a *final* word with the number of keys. The next home acts once it has that word (``incoming``).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class SlotTransfer(ReplicaOwner):
         self._transfers = transfers
         self._observers = observers
         self._planned: dict[str, Replica] = {}  # by the target of their slots
-        self._newcomers: dict[str, float] = {}  # peers that ask to be prepared for, and when each last asked
-        self._going: dict[int, Replica] = {}  # slots that went, until the next home has their whole state
+        self._newcomers: dict[str, float] = {}  # peers that want their future slots prepared, and when each last asked
+        self._going: dict[int, Replica] = {}  # slots that moved, until the next home has their whole state
         self._passing: dict[int, Replica] = {}  # slots given to this endpoint that it passes on
 
     def requests(self) -> dict[type[Request], RequestHandler]:
@@ -83,7 +83,7 @@ class SlotTransfer(ReplicaOwner):
     # Before a slot goes
 
     def prepared(self, moves: Mapping[str, Iterable[int]]) -> bool:
-        """Prepare for slots to go to these endpoints. Callers repeat this call.
+        """Prepare slots to move to these endpoints. Callers repeat this call.
 
         The first call begins the replicas. Without further calls, the replicas are dropped later.
 
@@ -117,7 +117,7 @@ class SlotTransfer(ReplicaOwner):
         self._desk.answer(peer, number, not members.joined or self.prepared({peer: slots}))
 
     def prepared_to_leave(self) -> bool:
-        """Prepare all our slots to go, as ``prepared`` does."""
+        """Prepare all our slots to move, as ``prepared`` does."""
         members = self._members
         return not members.joined or self.prepared(by_home(members.table, self._me, members.table_without_me()))
 
@@ -137,8 +137,8 @@ class SlotTransfer(ReplicaOwner):
         went: dict[str, list[int]] = {}
         changed: dict[Replica, None] = {}
         for slot, going in list(self._going.items()):
-            # Its next home has gone without acting for it: we still have to send it. A next home that is there passes
-            # it on itself.
+            # Its next home has gone without acting for it: we still have to send it. If the next home exists, it passes
+            # the replica on itself.
             if table[slot] != going.target and not stays(going.target):
                 changed[going] = None
                 del self._going[slot]
@@ -200,7 +200,7 @@ class SlotTransfer(ReplicaOwner):
         return slots
 
     def _nobody_else_acted(self, target: str) -> bool:
-        """Has no other endpoint acted since we did? We can be sure only if the target is the only peer."""
+        """Has no other endpoint acted since we did? That is certain only if the target is the only peer."""
         return self._members.view() == [target] and self._members.departed == self._held.departed
 
     def _transfer(self, target: str, slots: list[int]) -> None:

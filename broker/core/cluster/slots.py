@@ -131,7 +131,8 @@ class Held:
 
     def __init__(self) -> None:
         self.slots: set[int] = set()
-        #: This endpoint acts as a home, or did until it left: it has joined, and its lease has not lapsed since.
+        #: True if this endpoint acts as a home, or did until it left: it has joined, and its lease has not lapsed
+        #: since.
         self.acts = False
         #: Count of departed endpoints when it last acted.
         self.departed = 0

@@ -1,4 +1,4 @@
-"""Work that must end before another endpoint can go on: writes for slots that move, keys on their way.
+"""Work that must end before another endpoint can continue: writes for slots that move, keys on their way.
 
 Owns: the work under way, and the waiters for its end. Must never: know the content of the work.
 """
@@ -33,7 +33,7 @@ class UnderWay:
             if not things:
                 over.append(then)
         self._waiting = [waiting for waiting in self._waiting if waiting[0]]
-        for then in over:  # last: they may end other things
+        for then in over:  # last, since the calls may end other things
             then()
 
     def after(self, then: Callable[[], None], whom: str | None = "") -> None:
@@ -46,7 +46,7 @@ class UnderWay:
             then()
 
     def waits(self, whom: str) -> bool:
-        """Must this peer wait for something?"""
+        """Return whether this peer must wait for something."""
         return bool(self._things) and bool(self._for(whom))
 
     def _for(self, whom: str | None) -> set[Hashable]:

@@ -101,7 +101,7 @@ class Grant(NamedTuple):
         if "" in prefixes:
             return
         entries: tuple[Entry, ...] = ()
-        # filled at the first topic that the others do not permit
+        # filled at the first topic that the other entries do not permit
         filled: tuple[tuple[str, ...], frozenset[str]] | None = None
         for topic in command.topics:
             if topic not in exact and not topic.startswith(prefixes):

@@ -109,16 +109,16 @@ class Connection:
         self.dirty = False  # already in the list of connections to write to
         self.backpressure = False  # it has sent more than the endpoint can handle for now
         self.draining = False  # this endpoint ends, and sends it away as soon as its commands are done
-        self.closing = False  # it has been sent away; the endpoint reads only its close
+        self.closing = False  # the endpoint has sent it away, and reads only its close
         self.closed = False
         self.revoked = False  # its token is revoked: the endpoint begins nothing and sends nothing for it
         self.pings_unanswered = 0
         self.ping_slot = self.expiry_slot = 0  # slots of its next ping and its token's expiry in the timer wheels
-        # the last of its commands can begin until then; None: it is not being sent away
+        # its waiting commands can begin until this time; None: it is not being sent away
         self.ends_at: float | None = None
         self.allowance: float | None = None  # commands it can still send; None: any number
         self.allowed_at = 0.0  # the time of that allowance
-        self.throttled = False  # it has sent too many: what has been read waits
+        self.throttled = False  # it has sent too many: the commands already read wait
         # Bytes held in addition to its outbox, for ``Memory``.
         self.unread = 0  # bytes of incomplete messages
         self.waiting = 0  # bytes of its backlog, and of large commands under way

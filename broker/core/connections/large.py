@@ -31,7 +31,8 @@ TOPICS_PER_PART: Final = 1_000
 #: as many as fit into 16 MiB would take half a gigabyte. A payload of 1 MiB with more would carry nothing else.
 CONTAINERS_MAX: Final = 250_000
 
-#: Commas between values, for the same reason: a `subscribe` of 16 MiB has at most 1,500,000 topics of 8 bytes.
+#: The limit on commas between values has the same reason: a `subscribe` of 16 MiB has at most 1,500,000 topics of 8
+#: bytes.
 COMMAS_MAX: Final = 2_000_000
 
 
@@ -116,7 +117,7 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
         if grant is not None:
             grant.check(command)
     except ProtocolError as error:
-        error.__traceback__ = None  # it would keep this call, and so the frame, until the collector runs
+        error.__traceback__ = None  # it would keep this call, and with it the frame, alive until the collector runs
         if value is None:
             return Outcome(error=error)
         number, name = reply_fields(value)
@@ -126,8 +127,9 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
 
 
 def unread(pieces: Sequence[bytes | bytearray], error: ProtocolError) -> Outcome:
-    """Return the outcome of a frame that could not be read. Its reply has the id and the name if they stand at the ends
-    of the frame, where the client libraries write them. Finding them elsewhere would need a read of the whole frame."""
+    """Return the outcome of a frame that could not be read. Its reply contains the id and the name if these are at the
+    ends of the frame, where the client libraries write them. Finding them elsewhere would need a read of the whole
+    frame."""
     fields: dict[str, Any] = {}
     found = _ID_LAST.search(b"".join(bytes(piece[-_END_BYTES:]) for piece in pieces[-2:]))
     if found is not None:

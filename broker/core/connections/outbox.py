@@ -9,8 +9,8 @@ from collections import deque
 from typing import Final
 
 #: One turn can put this many times the bound into the outbox of a connection that keeps up: one message to each of its
-#: many clients does not make a slow reader. The frames of one message are one object, so they take no memory of their
-#: own yet.
+#: many clients does not make a slow reader. All frames of one message are the same object, so they take no additional
+#: memory yet.
 BURST: Final = 16
 
 #: Bytes to write to a connection in one turn, rounded up to a whole frame: about 1 ms of the kernel's time.
@@ -111,7 +111,7 @@ class Outbox:
 
     @property
     def more(self) -> bool:
-        """Is there something to write as soon as the socket takes it?"""
+        """Return whether something waits for the socket."""
         return bool(self._leaving or len(self))
 
     def drop(self) -> int:
@@ -119,7 +119,7 @@ class Outbox:
         return len(self.rest()) + len(self.take())
 
     def shut(self) -> int:
-        """Drop everything, and take nothing more. Returns the number of frames."""
+        """Drop everything, and accept nothing more. Returns the number of frames."""
         self.overflowed = True
         return self.drop()
 

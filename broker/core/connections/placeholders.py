@@ -7,8 +7,8 @@ Clients choose ids, and do not trust each other. So an entry permits nothing to 
 in a topic (``Entry.stops``). Take two ids without such characters, and a topic that begins with the text before the
 first ``{sub}``. The first of these characters after it ends both ids, so the two are the same. That holds for one
 entry. It also holds for several entries that are the same up to their first ``{sub}``, since these share their
-characters. It does not hold if one entry goes on where another has its ``{sub}``: ``user/{sub}/`` permits to the client
-``log`` what ``user/log/{sub}`` permits to all the others.
+characters. It does not hold if one entry has more text where another has its ``{sub}``: ``user/{sub}/`` permits to the
+client ``log`` what ``user/log/{sub}`` permits to all the others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ STOPS: Final = CONTROL | {"/"}
 
 
 class Entry(NamedTuple):
-    """``pieces``: the text around the placeholders. ``is_prefix``: topics can go on after it. ``stops``: the entry
-    permits nothing to an id with one of these characters."""
+    """``pieces``: the text around the placeholders. ``is_prefix``: topics can have more text after it. ``stops``: the
+    entry permits nothing to an id with one of these characters."""
 
     pieces: tuple[str, ...]
     is_prefix: bool
@@ -102,7 +102,8 @@ def fill(entries: Iterable[Entry], client: str) -> tuple[tuple[str, ...], frozen
 
 
 def stop_of(entries: Iterable[Entry], client: str, topic: str) -> str | None:
-    """Return the character of the id without which the entries would permit the topic; ``None``: they would not."""
+    """Return the character in the id that alone keeps the entries from permitting the topic; ``None``: they would
+    not."""
     for entry in entries:
         filled = client.join(entry.pieces)
         if topic.startswith(filled) if entry.is_prefix else topic == filled:

@@ -15,7 +15,7 @@ from ingeborg.protocol.hashes import SLOTS
 
 from .dedup import KEY_BYTES
 
-#: The size of a number of seconds.
+#: Bytes of a number of seconds.
 _TIME_BYTES = 4
 
 

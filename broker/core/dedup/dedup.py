@@ -32,8 +32,8 @@ KEY_BYTES: Final = 18
 _PARTS: Final = 64
 _PART_MASK: Final = _PARTS - 1
 
-#: Generations that begin in one time-to-live, and in a full table. With more, each new payload costs more lookups. With
-#: fewer, expired keys take up room for longer.
+#: Number of generations that begin in one time-to-live, and in a full table. With more, each new payload costs more
+#: lookups. With fewer, expired keys take up room for longer.
 _GENERATIONS: Final = 3
 _GENERATIONS_FULL: Final = 4
 
@@ -43,7 +43,7 @@ _OLD: Final = 6
 #: Beyond this, the two oldest merge in one go.
 _OLD_MAX: Final = 8
 
-#: Keys examined in one slice, or a part of a generation if that has more: 1 ms.
+#: Keys examined in one slice, which takes 1 ms; a part of a generation with more keys is one slice, too.
 _KEYS_PER_SLICE: Final = 5_000
 
 #: Looking up an own key's message takes eight times as long as forgetting a key.
@@ -143,7 +143,7 @@ class Dedup(Generic[Waiter]):
         return expiry > now
 
     def conflicts(self, key: int, now: float) -> bool:
-        """Is this a publisher's own key that it also gave to another payload? A call is no sighting."""
+        """Is this a publisher's own key that it also gave to another payload? A call does not count as a sighting."""
         return is_own(key) and self.own_keys.conflicts(key, now)
 
     def pending(self, key: int) -> list[Waiter] | None:
@@ -185,7 +185,7 @@ class Dedup(Generic[Waiter]):
         return self.settle(key, dispatched, now)
 
     def expire_elsewhere(self, now: float) -> None:
-        """Forget overdue messages whose former home reported no outcome, unless a repeat waits for one."""
+        """Forget overdue messages whose former home reported no outcome, unless a repetition waits for one."""
         for key, _ in list(itertools.takewhile(lambda item: item[1][1] <= now, self.elsewhere.items())):
             self.forget_elsewhere(key)
 
@@ -260,7 +260,7 @@ class Dedup(Generic[Waiter]):
         that expires sooner."""
         if self._young_count >= self._young_max:
             self._begin_generation(self._now)
-        # Forget two for one, so that expired keys never pile up, however fast new ones come.
+        # Forget two keys for each new one, so that expired keys never pile up, no matter how fast new ones arrive.
         self._forget(2)
         if self._count >= self.keys_max:
             self._evict(key & _PART_MASK)
@@ -279,7 +279,7 @@ class Dedup(Generic[Waiter]):
             self.own_keys.look(max(keys_max // _OWN_KEYS_SHARE, 1), now)
 
     def _holds(self, key: int, now: float) -> bool:
-        """Is the key's message in dispatch, or was it dispatched lately?"""
+        """Return whether the key's message is in dispatch, or was dispatched lately."""
         return key in self._pending or self.left((key,), now)[0] > 0
 
     def _forget(self, keys_max: int) -> None:

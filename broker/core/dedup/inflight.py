@@ -42,5 +42,5 @@ class InFlight:
 
     @property
     def eased(self) -> bool:
-        """Is the load low enough for stopped clients to go on?"""
+        """Return whether the load is low enough for stopped clients to continue."""
         return not self._links_full and self.messages * 2 < self._messages_max and self.bytes * 2 < self._bytes_max

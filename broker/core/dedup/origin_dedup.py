@@ -24,7 +24,7 @@ KNOWN_S: Final = 10.0
 #: Reports to the homes within that time.
 TELLS: Final = 10
 
-#: Payloads known at most; 11 MB.
+#: Maximum number of known payloads; 11 MB.
 KEYS_MAX: Final = 100_000
 
 #: With a shorter time-to-live than this, in seconds, a report might reach the home too late, so the origin asks it
@@ -46,7 +46,8 @@ class OriginDedup:
         return len(self._known)
 
     def known(self, key: int, now: float) -> bool:
-        """Does the home know the payload for sure? A call is a sighting, and a yes is a drop."""
+        """Return whether the home certainly knows the payload. Each call counts as a sighting; if the result is true,
+        the caller drops the message."""
         if len(self._again) >= self._again_max and key not in self._again:
             return False
         if not self._known.duplicate(key, now):
@@ -55,8 +56,8 @@ class OriginDedup:
         return True
 
     def learn(self, key: int, now: float) -> None:
-        """Record the home's answer that it knows the payload. Only retries repeat a message with its own key, and such
-        a message would take the place of news."""
+        """Record the home's answer that it knows the payload. Only retries repeat a message with its own key, and
+        remembering such messages would displace other payloads."""
         if not is_own(key):
             self._known.add(key, now)
 

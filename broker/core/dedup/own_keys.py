@@ -5,7 +5,7 @@ keep a message, or know when a key expires.
 
 A key of the table is 128 bits of hash (``dedup``). If the publisher gave the message an own key, these bits are 72 bits
 of its identity (topic, client, own key), a mark of 16 bits, and 40 bits that also depend on the payload. So code that
-keeps such a key, or hands it on, need not know its kind: a retry has the same key of the table, in each bit. The same
+keeps such a key, or hands it on, need not know its kind: a retry has exactly the same key of the table. The same
 own key with another payload has the same 72 bits, but other payload bits: that is a conflict. One in 65,536 payloads
 has a hash with this mark. The table takes it for an own key without rivals, which does no harm.
 """

@@ -1,4 +1,4 @@
-"""Sorts the lower bounds of very many filters, and finds those that are at most a given number.
+"""Sorts the lower bounds of a great many filters, and finds those that are at most a given number.
 
 Owns: the bounds of one kind in one column of a bucket. Must never: move more than a block in a call.
 
@@ -18,10 +18,10 @@ from pyroaring import BitMap
 
 from .held import united
 
-#: The most bounds in a block: making a bitmap of a part of a block takes 10 us.
+#: Maximum number of bounds in a block: making a bitmap of a part of a block takes 10 us.
 LEAF: Final = 1_024
 
-#: The most blocks in a group: adding a block's bitmap to a union takes 1 us.
+#: Maximum number of blocks in a group: adding a block's bitmap to a union takes 1 us.
 GROUP: Final = 32
 
 #: Bytes of a block without its bounds, but with its bitmap's containers; and of one bound in arrays and bitmap.

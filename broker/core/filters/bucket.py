@@ -1,4 +1,5 @@
-"""The rest of very many conjunctions with the same equality values: a column for each condition of each path.
+"""The remaining conditions of a great many conjunctions with the same equality values: a column for each condition of
+each path.
 
 Owns: the columns of a large bucket, and the packed form of a small one. Must never: hold a number twice.
 

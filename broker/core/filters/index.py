@@ -1,8 +1,8 @@
 """Finds the filters of a topic that a message matches, among a million in microseconds. SPEC section 2.6.
 
 Owns: the index of one topic: the clients of each filter, and the way from a payload's attributes to the filters. Must
-never: check a filter, know about subscriptions without one, or do more than 2 ms of work in a call that does not depend
-on the call.
+never: check a filter, know about subscriptions without one, or do more than 2 ms of work in one call, apart from work
+in proportion to the call's own arguments and results.
 
 The design follows "Content-based publish/subscribe with bitmaps", which has two hash tables: *forward*, from a bitmap
 of attribute values to its subscribers, and *reverse*, from a subscriber to its bitmaps. Here equal filters share one
@@ -83,7 +83,7 @@ class Index:
         # By number.
         self._texts: list[str] = []
         self._holders: list[Any] = []  # a client, a tuple or a Table of clients; or the number led to
-        self._stamps: array[int] = array("Q")  # the stamp of its last change: no two are ever the same
+        self._stamps: array[int] = array("Q")  # the stamp of its last change, which is unique
         self._stamp = 0
 
     def __len__(self) -> int:
@@ -174,7 +174,7 @@ class Index:
             the same clients.
 
         Raises:
-            ValueError: The payload is no JSON.
+            ValueError: The payload is not JSON.
         """
         numbers = self.numbers(self.find(payload))
         if not numbers:
@@ -257,7 +257,7 @@ class Index:
             self._bytes += 40 + 8 * len(further)
 
     def _leave(self, client: str, number: Any) -> None:
-        """Remove this client from the filter; without clients the filter goes."""
+        """Remove this client from the filter; the filter is removed with its last client."""
         self._pairs -= 1
         holder = self._holders[number]
         before = _holder_bytes(holder)

@@ -28,7 +28,7 @@ ABSENT: Final = 8  # None
 
 
 class Range(NamedTuple):
-    """Numbers between two bounds, each possibly infinite. ``…_open``: the range excludes the bound itself."""
+    """Numbers between two bounds, either of which can be infinite. ``…_open``: the range excludes the bound itself."""
 
     low: float
     low_open: bool
@@ -69,7 +69,7 @@ def conjunctions(text: str) -> list[Conjunction]:
     """Return the conjunctions of a filter's canonical text: the filter holds if one of these does. Its ``$or`` is
     multiplied out, which makes up to ``COMBINATIONS_MAX``, each once."""
     pattern = orjson.loads(text)
-    if '"$or"' not in text:  # most filters have none, and so a million load in seconds
+    if '"$or"' not in text:  # most filters have none, so a million filters load in seconds
         asked: list[tuple[Path, tuple[Condition, ...]]] = []
         _collect_conditions(pattern, (), asked)
         return [tuple(sorted(asked)) if len(asked) > 1 else tuple(asked)]

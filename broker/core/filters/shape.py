@@ -21,7 +21,7 @@ from .held import Gathered, held_bytes, with_number, without_number
 from .pattern import Attributes, Conjunction, Path, holds, scalar_key
 from .table import Table
 
-#: The most conjunctions that a match tries one by one.
+#: Maximum number of conjunctions that a match tries one by one.
 TRIED: Final = 64
 
 _SHAPE_BYTES: Final = 700
@@ -29,7 +29,7 @@ _SHAPE_BYTES: Final = 700
 
 class Shape:
     """A shape. ``is_bound``: each of ``others`` needs an attribute (none of their conditions is ``ABSENT``). ``tried``:
-    as above; only tests pass another. ``leaf``, ``group``: see ``Bounds``."""
+    as above; only tests pass another value. ``leaf``, ``group``: see ``Bounds``."""
 
     def __init__(
         self,

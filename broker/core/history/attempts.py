@@ -4,7 +4,7 @@
 Owns: the answers of each home, and how far it has sent them. Must never: know why a client recovers, or send
 messages that an earlier position covers.
 
-If an endpoint dies or a slot moves, the attempt restarts from where it had got to.
+If an endpoint dies or a slot moves, the attempt restarts where it stopped.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Attempts(Part):
         session = attempt.session
         attempt.sources = {}
         attempt.covered = bytearray(SLOTS // 8)
-        # Read before the client's subscriptions: this attempt covers no later ones.
+        # Read this before the client's subscriptions: this attempt does not cover later ones.
         attempt.watermark = self._watermarks.cluster_watermark
         attempt.names = []
         attempt.parked = False
@@ -190,7 +190,8 @@ class Attempts(Part):
         self.wake(attempt)
 
     def begin_later(self, attempt: Attempt) -> None:
-        """Start the attempt with one of the next ticks: many start at once, or this endpoint does not act just now."""
+        """Start the attempt in one of the next ticks, since many start at once, or this endpoint does not currently
+        act."""
         attempt.after = self._desk.now
         self._again.append(attempt)
 
@@ -251,7 +252,7 @@ class Attempts(Part):
         return outbox.blocked or outbox.size + connection.unsent > outbox.bytes_max // 4
 
     def _have_rows(self, attempt: Attempt) -> bool:
-        """Does the attempt know the next row of each home? Asks for more from a home with few rows left."""
+        """Return whether the attempt knows the next row of each home. Requests more from a home with few rows left."""
         ready = True
         for home, source in attempt.sources.items():
             while home == self._me and source.number > 0 and not source.rows:
@@ -345,7 +346,7 @@ class Attempts(Part):
         self._sending.push(connection, connection.codec.frame(encode(word)), True)
 
     def wake(self, attempt: Attempt) -> None:
-        """Continue: what the attempt waits for may have come."""
+        """Continue the attempt: what it waits for may have arrived."""
         if attempt.parked and attempt.job is not None and not attempt.names:
             attempt.parked = False
             self._desk.job(attempt.job)

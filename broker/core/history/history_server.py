@@ -5,8 +5,8 @@ Owns: the answers under way, and the pages that have not been fetched yet. Must 
 knowing it, or answer for another home's slot.
 
 An endpoint asks in one of two ways. If the client has few subscriptions, the endpoint names the topics, and the home
-looks them up in the log. If the client has very many, the home goes through all messages retained since, and asks the
-store which of their topics the client has subscribed to. So an answer costs the smaller of the two: the client's
+looks them up in the log. If the client has a great many, the home goes through all messages retained since, and asks
+the store which of their topics the client has subscribed to. So an answer costs the smaller of the two: the client's
 topics, or the retained messages.
 """
 
@@ -63,7 +63,7 @@ Found = deque[tuple[int, Entry]]
 """Entries with the stamps that they had when they were found: an entry that is dispatched again gets another one."""
 
 Told = Callable[[Any, HistoryPage | None], None]
-"""Gets (context, answer). ``None``: this endpoint is not the home, or cannot answer just now."""
+"""Gets (context, answer). ``None``: this endpoint is not the home, or currently cannot answer."""
 
 
 class Open:
@@ -217,7 +217,7 @@ class HistoryServer(Part):
                 is_known = entry is not None
                 since = 0 if entry is None else entry.stamp
             if question.latest:
-                # Up to the number asked for: earlier messages are not owed to anybody.
+                # Only up to the requested number: no client needs the earlier messages.
                 found += [] if of_topic is None else log.latest(of_topic, question.latest, now)
                 whole = True
             elif of_topic is None:
@@ -235,7 +235,7 @@ class HistoryServer(Part):
         """Go through everything retained since, in all slots here."""
         log, question = self._log, search.question
         since, now = question.since, self._desk.now
-        watermark = self._clock.watermark  # read first: later messages go to where the client listens
+        watermark = self._clock.watermark  # read this first: later messages go to where the client listens
         slots = [slot for slot in range(SLOTS) if self._is_home(slot)]
         version, round = self._homes.version, self._homes.round
         changed: list[TopicLog] = []
@@ -305,7 +305,7 @@ class HistoryServer(Part):
     ) -> None:
         question = search.question
         entries = deque([(entry.stamp, entry) for entry in found])
-        log = None if question.limit or question.latest else self._log  # these were not owed to anybody
+        log = None if question.limit or question.latest else self._log  # no client needed these
         page = _page(entries, question.limit or PAGE_MESSAGES, ONCE_BYTES if question.limit else PAGE_BYTES, log)
         if page is None:
             self._tell(search, None)
@@ -341,9 +341,9 @@ def _stamp(entry: Entry) -> int:
 
 
 def _page(entries: Found, messages: int, size: int, log: Log | None) -> tuple[list[KeptRow], list[str]] | None:
-    """Take the first of these entries out, as rows to send, at least one if there is one. Also returns the topics of
-    entries that the log has forgotten meanwhile. ``None``: this endpoint is no longer their home. ``log``: learns which
-    entries are sent."""
+    """Remove and return the first of these entries as rows to send, at least one if any exist. Also returns the topics
+    of entries that the log has forgotten meanwhile. ``None``: this endpoint is no longer their home. ``log``: learns
+    which entries are sent."""
     rows: list[KeptRow] = []
     gaps: list[str] = []
     while entries and len(rows) < messages and size > 0:

@@ -1,6 +1,6 @@
-"""Sends positions to clients that recover: soon after it has sent them messages, and now and then. SPEC section 2.7.
+"""Sends positions to clients that recover: soon after it has sent them messages, and periodically. SPEC section 2.7.
 
-Owns: the sessions that are still to get a position. Must never: send one to a client for which a message is held.
+Owns: the sessions that still need a position. Must never: send one to a client for which a message is held.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Positions(Part):
         self.replay_sessions: dict[Connection, ReplaySession] = {}
 
     def of(self, session: ReplaySession) -> str:
-        """Return the position of a session that holds nothing more, and count it as sent."""
+        """Return the position of a session that holds no more messages, and count it as sent."""
         session.since = max(session.since, self._watermarks.cluster_watermark if self._watermarks.known else 0)
         session.told = session.since
         return self._watermarks.position_at(session.since)

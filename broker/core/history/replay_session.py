@@ -30,7 +30,7 @@ class Attempt:
     """One attempt to replay retained messages: everything since a stamp. A failure restarts it (``retries``).
 
     ``topics``: the topics to replay; ``None``: all of the client's. ``latest``: replay only this many of each topic.
-    ``done``: gets whether the attempt has completed, and whether there was a gap.
+    ``done``: learns whether the attempt has completed, and whether there was a gap.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Attempt:
 
     @property
     def stands_for_one(self) -> bool:
-        """Does it only hold the place of an attempt that comes once the subscription is stored?"""
+        """Return whether it only holds the place of an attempt that begins once the subscription is stored."""
         return self.wanted == [] and self.done is None and self.since == 0
 
     def next_rows(self, rows_max: int, bytes_max: int) -> list[KeptRow]:
@@ -169,12 +169,12 @@ class ReplaySession:
         self.held_bytes = 0
         self.overflowed = False  # some held messages have been dropped
         self.sent: set[tuple[str, int]] = set()  # messages that attempts have sent, and that can also be among the held
-        self.settled = 0  # messages with stamps up to this had ended before anything was held
+        self.settled = 0  # messages with stamps up to this one were finished before any message was held
         self.owed = 0  # positions that it is still to get
         self.told = -1  # the stamp of the last position sent
         self.ended = False
         self.gap_any = False
-        self.is_unknown = False  # it recovers from a position outside the cluster's present life
+        self.is_unknown = False  # it recovers from a position of an earlier life of the cluster
         self.ends_untold = False  # a recovery has completed, and its client is still to learn it
 
     @property

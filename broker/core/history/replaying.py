@@ -1,4 +1,4 @@
-"""Recoveries: clients get the messages that they have missed, then those that have come meanwhile, and positions. SPEC
+"""Recoveries: clients get the messages that they missed, then those that arrived meanwhile, and positions. SPEC
 section 8.10, ADR 36.
 
 Owns: the connections of recovering clients here, and their recoveries. Must never: send a position before everything
@@ -6,8 +6,8 @@ that it covers is in the connection's outbox, or drop a message silently.
 
 A recovery asks all homes, and sends their answers in the order of the stamps, as fast as the socket takes them.
 Messages that come for the client meanwhile are held, up to half an outbox. Beyond that they are dropped, and the
-recovery makes one more attempt, since they are in the homes' logs by then. After a failure an attempt restarts from
-where it had got to.
+recovery makes one more attempt, since they are in the homes' logs by then. After a failure an attempt restarts where it
+stopped.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Replaying(Part):
         self.replay_sessions = positions.replay_sessions
         self._lingering: deque[tuple[float, ReplaySession]] = (
             deque()
-        )  # (until when, session): sessions that have been sent messages which can still come live
+        )  # (until when, session): sessions that were sent retained messages which can still arrive live as well
         self._timed: deque[Attempt] = deque()  # commands' attempts, in the order of their time-outs
 
     def metrics(self) -> list[Metric]:
@@ -154,7 +154,7 @@ class Replaying(Part):
             return {"recovering": False, **({"position": self._positions.of(session)} if is_known else {})}
         stamp = self._watermarks.stamp_of(position)
         if stamp is None:
-            session.gap_any = session.is_unknown = True  # its client learns this, and gets everything there is
+            session.gap_any = session.is_unknown = True  # its client learns this, and gets all retained messages
             stamp = 0
         session.since = stamp
         self._begin(Attempt(session, stamp))
@@ -183,7 +183,7 @@ class Replaying(Part):
             session.settled = 0
             self._begin(Attempt(session, session.since))
         else:
-            # The homes may have answered before the messages came that it has missed.
+            # The homes may have answered before the messages arrived that the client missed.
             self._once_more(session)
 
     def unlistens(self, session: ReplaySession, client: str) -> None:
@@ -291,7 +291,7 @@ class Replaying(Part):
 
     def _caught_up(self, session: ReplaySession) -> None:
         if session.stays and not session.is_here:
-            # Its client recovers where it listens now. Here these messages would come without earlier ones.
+            # Its client recovers where it listens now. Here these messages would arrive without the earlier ones.
             self._desk.drops["behind_recovery"] += len(session.held)
             self._let_go(session)
             return
@@ -333,7 +333,7 @@ class Replaying(Part):
             self._next(session)
 
     def drained(self, session: ReplaySession) -> None:
-        """Continue: the connection takes more again."""
+        """Continue: the connection accepts more again."""
         if session.attempts:
             self._attempts.wake(session.attempts[0])
 
@@ -366,8 +366,8 @@ class Replaying(Part):
                 self._end(attempt, False)
 
     def missed_some(self, clients: Sequence[str] | None) -> None:
-        """Recover these clients (``None``: all) from the last stamp that they have surely had: a message for them may
-        not have come here."""
+        """Recover these clients (``None``: all) from the last stamp that they have certainly received: a message for
+        them may not have arrived here."""
         sessions: list[ReplaySession] = []
         if clients is None:
             sessions = list(self.replay_sessions.values())

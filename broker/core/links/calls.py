@@ -18,7 +18,8 @@ from .frames import Sent
 from .link import Link
 from .requests import Request
 
-#: How long an answer may take, in seconds. Longer than a store's own time-out, so that its reason gets through.
+#: How long an answer can take, in seconds. This is longer than a store's own time-out, so that the store's error
+#: arrives first.
 TIMEOUT_S: Final = 5.0
 
 #: The wait before repeating a request whose receiver was not the home, in seconds.
@@ -36,7 +37,7 @@ NOT_HOME: Final = "not_home"
 #: The answer of a leaving endpoint to requests for a home.
 LEAVING: Final = "leaving"
 
-#: An answer before the answer: it takes longer. A receiver can repeat it.
+#: A preliminary answer: the actual answer takes longer. A receiver can repeat it.
 WAIT: Final = "wait"
 
 #: The extra time that each ``WAIT`` grants, in seconds.

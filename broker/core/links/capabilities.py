@@ -15,7 +15,7 @@ from typing import Final
 #: The capabilities that this version knows and needs from its peers: none yet.
 CAPABILITIES: Final[frozenset[str]] = frozenset()
 
-#: The most that a peer can name, since a handshake is bounded.
+#: Maximum number of capabilities that a peer can name, since a handshake is bounded.
 CAPABILITIES_MAX: Final = 64
 
 

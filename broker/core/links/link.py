@@ -20,7 +20,8 @@ from .lists import Lists
 #: Items in one frame: one turn of the loop builds or parses a frame, and should stay below some 10 ms.
 BATCH_ITEMS_MAX: Final = 1_000
 
-#: Bytes in one frame, roughly, unless a single item has more. Far below the frame limit of a receiver.
+#: Approximate maximum of bytes in one frame, unless a single item has more. It is far below the frame limit of a
+#: receiver.
 BATCH_BYTES_MAX: Final = 4 << 20
 
 #: Processed bytes that a link confirms at once. Fewer wait for the next batch, or for the next tick: otherwise every

@@ -187,7 +187,7 @@ class ReplicaBeginsRequest(Request, tag=12):
     """A home tells the next home that it begins a replica, or that the replica has fewer slots from now on."""
 
     replica: int  # its number among the sender's replicas
-    slots: SlotBits | None  # None: the replica is over
+    slots: SlotBits | None  # None: the replica has ended
     at: float = 0.0  # when it began, by the sender's clock, in Unix seconds
     for_failover: bool = False  # the sender makes it in case it crashes
     fewer: bool = False  # the replica began before

@@ -35,12 +35,12 @@ from .home import Home
 from .origin import Origin
 from .outcomes import Outcomes
 
-#: Announcements under way at once: a home can bear that many in addition to clients' messages.
+#: Maximum number of announcements under way at once: a home can handle that many in addition to clients' messages.
 UNDER_WAY_MAX: Final = 1_000
 
 
 class Announcing(Part):
-    """One endpoint's part. It comes after ``origin``, whose command it takes first. It comes before the home, which
+    """One endpoint's part. It runs after ``origin``, whose command it takes first. It comes before the home, which
     asks the store at the end of a turn for what its messages need."""
 
     def __init__(
@@ -135,7 +135,8 @@ class Announcing(Part):
         self._take_outcome(news, message, refusal(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """Ask the next home, and say so: the endpoint is gone, or no longer the home."""
+        """Send the announcement to the next home, marked as a repetition: the endpoint is gone, or no longer the
+        home."""
         news, message = call.context
         home = self._homes.table[slot_of(message.topic)]
         if home != self._me:

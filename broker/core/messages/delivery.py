@@ -279,7 +279,7 @@ class Delivery(Part):
         self._desk.job(self._broadcast(message, ticket, told))
 
     def _broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> Iterator[bool]:
-        """Send it in slices, so that a hundred thousand clients keep nobody waiting."""
+        """Send it in slices, so that a hundred thousand clients do not delay other work."""
         key = (message.origin, message.number)
         had = self._recent.get(key)
         self._remember(message, [])
@@ -289,7 +289,7 @@ class Delivery(Part):
             self._desk.drops["moved_evicted"] += 1  # these can miss the broadcast at both places
         moved = [(client, since) for client, since in self._moved_away.since(self._desk.now) if client not in bindings]
         clients: list[str] = []
-        if had is None or had.bound is None:  # else another home had it go out before
+        if had is None or had.bound is None:  # otherwise another home had it sent before
             clients = [client for client in bindings if had is None or client not in had.clients]
             self._recent[key] = self._recent[key]._replace(bound=bound)
         many = self.per_slice(message.payload)

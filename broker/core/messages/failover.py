@@ -1,7 +1,7 @@
 """Messages that a home was dispatching when it crashed: its replica, which is the home now, dispatches them. ADR 23.
 
-Owns: these messages, until their outcome is known. Must never: make a new message of one. Each keeps its identity, so
-that no client gets it twice.
+Owns: these messages, until their outcome is known. Must never: turn one of them into a new message. Each keeps its
+identity, so that no client gets it twice.
 
 Nobody waits for the outcome of such a message. Its publisher's origin can ask again (``Origin.lost``) and shares the
 outcome, as any repetition does.
@@ -32,8 +32,8 @@ from .outcomes import Outcomes
 #: Seconds between two attempts to dispatch such a message.
 AGAIN_S: Final = 1.0
 
-#: How long to try, in seconds: half as long as destinations remember. They count from the delivery, some seconds before
-#: the crash was noticed.
+#: How long to try, in seconds: half as long as destinations remember. Destinations count from the delivery, some
+#: seconds before this endpoint noticed the crash.
 TRY_S: Final = RECENT_S / 2
 
 #: Messages to begin in one slice: 1 ms.

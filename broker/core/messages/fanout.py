@@ -115,12 +115,12 @@ class Fanout(Part):
         """Send to the plain subscribers, and to those whose filters have matched. Many go in separate requests, because
         the plain lists stay the same while the matching ones change with each message. ``name``: of the matching lists.
         Returns as ``send`` does."""
-        self._location_groups.leave_out_the_gone(plain[1])  # found a while ago, perhaps
+        self._location_groups.leave_out_the_gone(plain[1])  # possibly found a while ago
         many = self._many
         if all(len(clients) <= many for places in (plain, matched) for clients in places[1].values()):
             add(plain, matched)
             return self.send(dispatch, plain[0], plain[1])
-        dispatch.open += 1  # until both are on their way
+        dispatch.open += 1  # until both messages are on their way
         self.send(dispatch, plain[0], plain[1])
         self.send(dispatch, matched[0], matched[1], None, name)
         self._confirmed_by_one(dispatch)
@@ -196,7 +196,7 @@ class Fanout(Part):
             dispatch, clients, places = call.context
             self._confirmed(dispatch, clients, places, gone=True)
         else:
-            # Its clients are connected nowhere now. Only that endpoint knew how many there were.
+            # Its clients are now connected nowhere. Only that endpoint knew their number.
             self._desk.drops["broadcast_endpoint_gone"] += 1
             self._confirmed_by_one(call.context)
         return None

@@ -39,7 +39,7 @@ from .in_flight_dedup import InFlightDedup
 from .location_resolver import FEW, NOBODY, LocationResolver
 from .outcomes import Outcomes
 
-#: Messages to compare with filters in one turn, 5 us each.
+#: Maximum number of messages to compare with filters in one turn, 5 us each.
 MATCHING_PER_TURN: Final = 1_000
 #: A message costs one more for each of these filters at its topic: with a million filters some ten messages fit, 3 ms.
 FILTERS_MORE: Final = 10_000
@@ -150,7 +150,7 @@ class Home(Part):
         return len(self._retention.journal.written) > 0 or len(self._barrier.replicated.confirmed) > 0
 
     def _take_ready(self) -> None:
-        """Continue with topics whose messages can go on, or whose store call has failed."""
+        """Continue with topics whose messages no longer wait, or whose store call has failed."""
         ready, self._routes.ready = self._routes.ready, []
         for topic, route, error in ready:
             if self._routes.get(topic) is not route:
@@ -428,7 +428,7 @@ class Home(Part):
                 self._parked.append((deadline, dispatch, link))
 
     def _take_again(self, dispatch: Dispatch) -> None:
-        """Take a message that has waited. Its topic may have another home by now."""
+        """Process a message that has waited. Its topic may have another home by now."""
         if self._homes.table[dispatch.slot] != self._me:
             self._outcomes.settle(dispatch, ELSEWHERE)
         else:

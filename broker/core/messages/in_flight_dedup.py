@@ -31,7 +31,8 @@ from ..replication.key_transfer import KeyTransfer
 from ..retained.retention import Retention
 from .outcomes import Outcomes
 
-#: Messages that reached only some endpoints: their origins can get the outcome once more for this many, the latest.
+#: Maximum number of messages that reached only some endpoints and whose outcome this endpoint remembers: their origins
+#: can ask for it again.
 PARTIAL_MAX: Final = 1_000
 
 CONFLICT: Final = (
@@ -193,8 +194,8 @@ class InFlightDedup(Asker):
         self._desk.ask(home, request, self, dispatch)
 
     def take_over(self) -> list[Dispatch]:
-        """Take repetitions of messages that no former home is dispatching any longer. The first one may be the first
-        that any client gets; later repetitions have waited with it."""
+        """Process repetitions of messages that no former home is still dispatching. The first repetition can be the
+        first copy that clients get; later ones have waited with it."""
         again: list[Dispatch] = []
         over, self.over = self.over, []
         for key in over:

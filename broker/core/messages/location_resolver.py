@@ -24,8 +24,8 @@ NOBODY: Final[Found] = {}
 
 
 class LocationResolver:
-    """One home's resolver. ``Routes.ready`` gets the topics whose messages go on, and those whose clients the store
-    cannot locate."""
+    """One home's resolver. ``Routes.ready`` gets the topics whose messages can continue, and those whose clients the
+    store cannot locate."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LocationResolver:
         self._waiting: dict[str, list[LocationSearch]] = {}  # client -> searches that wait for its location
 
     def places(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
-        """Return the clients' places. ``None``: the topic waits, as the route's stage says, and then goes on."""
+        """Return the clients' places. ``None``: the topic waits, as the route's stage says, and continues later."""
         search = route.search
         if search is not None and search.clients is not None:
             clients = search.clients
@@ -181,7 +181,7 @@ class LocationResolver:
             self._desk.job(self._let_go_on())
 
     def _let_go_on(self) -> Iterator[bool]:
-        """Let waiting topics go on, in a turn of their own and not inside the message's."""
+        """Continue with waiting topics, in a separate turn and not inside the message's."""
         while self._crowded and self.recipients < self._sizes.recipients_max:
             topic, route = self._crowded.popleft()
             if self._routes.get(topic) is route:

@@ -108,7 +108,7 @@ class Origin(Part):
             publish.reply = self._replies.expect(connection)
 
     def _keep(self, publish: Publish, command: Command) -> bool:
-        """Set how long to retain the message. Returns false if the publisher asks for the impossible."""
+        """Set how long to retain the message. Returns false if the message cannot be retained as requested."""
         topic = publish.message.topic
         if topic:
             try:
@@ -219,7 +219,7 @@ class Origin(Part):
         self._settle(call.context, refusal(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """Ask the next home, and say so: the endpoint is gone, or no longer the home."""
+        """Send the message to the next home, marked as a repetition: the endpoint is gone, or no longer the home."""
         publish: Publish = call.context
         home = self._homes.table[publish.slot]
         if home != self._me:

@@ -1,7 +1,8 @@
-"""Reports the outcomes of messages from their home to those that wait: a client's publish here, or a peer.
+"""Reports the outcome of each message, decided at its home, to the party that waits for it: the publish of a client
+here, or a peer.
 
-Owns: how to report an outcome, and that a message counts as in flight while somebody waits. Must never: decide the
-outcome.
+Owns: how to report an outcome, and that a message counts as in flight while anyone waits for its outcome. Must never:
+decide the outcome.
 """
 
 from __future__ import annotations

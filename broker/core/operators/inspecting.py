@@ -20,8 +20,8 @@ from ..outgoing.replies import Replies
 from ..part import CommandSpec, Part, RequestHandler
 from .words import WAITING_MAX, too_many
 
-#: How long the other endpoints can take to give their figures, in seconds. People wait for the answer, and a slower
-#: endpoint is the one that they are looking for.
+#: How long the other endpoints can take to give their figures, in seconds. People wait for the answer, and if an
+#: endpoint is slower, that is what they need to know.
 FIGURES_S: Final = 1.0
 
 

@@ -1,6 +1,6 @@
 """Sums up the bytes that connections hold, and chooses which must go when these exceed the bound. SPEC section 1.4.
 
-Owns: the sum, and each connection's part. Must never: cost a message on its way anything if it need not wait; bytes
+Owns: the sum, and each connection's part. Must never: add any cost to a message that does not have to wait; bytes
 that a socket takes at once are not held.
 
 The sum counts the bytes of incomplete or waiting frames, of large commands under way, of replies that wait for earlier
@@ -19,7 +19,8 @@ from ..connections.hub import Connection
 #: Bytes of a client that listens: its binding, its location, and their places in sets.
 CLIENT_BYTES: Final = 600
 
-#: Above the bound, the greatest holders go until the sum is below this part of the bound: not one in every turn.
+#: Above the bound, the endpoint closes the connections that hold the most until the sum is below this part of the
+#: bound, instead of one in every turn.
 FULL: Final = 0.9
 
 
@@ -30,7 +31,7 @@ class Memory:
     def __init__(self, bytes_max: int, resident: Callable[[], int]) -> None:
         self.bytes_max = bytes_max
         self.total = 0
-        self.full = False  # the sum exceeded the bound: some connection has to go
+        self.full = False  # the sum exceeded the bound: some connection must be closed
         self._resident = resident
         self._holders: dict[Connection, int] = {}
 

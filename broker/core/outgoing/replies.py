@@ -34,7 +34,7 @@ class Replies:
         self._errors = counters.errors
         #: Called for every refusal: connection's number, request id, kind of command, error.
         self.on_refusal: Callable[[int, Any, str, ProtocolError], None] | None = None
-        #: Connections with so few commands under way that their waiting ones can go on.
+        #: Connections with so few commands under way that their waiting ones can begin.
         self.ready: deque[Connection] = deque()
 
     def tally(self, kind: str) -> dict[str, int]:

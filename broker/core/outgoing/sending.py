@@ -18,7 +18,7 @@ from ..desk import Desk
 from ..effects import Close
 from .memory import Memory
 
-#: Connections that go on after being held back, in one slice: some 1 ms, plus the time for their frames.
+#: Connections to resume in one slice after they were held back: some 1 ms, plus the time for their frames.
 SENT_AGAIN_PER_SLICE: Final = 500
 
 
@@ -56,12 +56,12 @@ class Sending:
         """Stop writing, because the socket is full: the client has not taken ``unsent`` bytes."""
         outbox = connection.outbox
         outbox.block()
-        self._let_pass(connection)  # its socket reports when it can go on
+        self._let_pass(connection)  # its socket reports when it can continue
         connection.unsent = unsent + outbox.leaving_bytes
         self._memory.weigh(connection)
 
     def drained(self, connection: Connection) -> None:
-        """Go on writing, because the socket takes more again."""
+        """Continue writing, because the socket accepts more again."""
         outbox = connection.outbox
         outbox.unblock()
         connection.unsent = outbox.leaving_bytes
@@ -131,7 +131,7 @@ class Sending:
         return others
 
     def send_again(self) -> Iterator[bool]:
-        """Stop holding back. Return a job that goes on with the connections whose frames wait."""
+        """Stop holding back. Return a job that resumes the connections whose frames wait."""
         if self._held_back is not None:
             self._going_on.update(self._held_back)  # in addition to those of an earlier time
             self._held_back = None

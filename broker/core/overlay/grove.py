@@ -47,7 +47,7 @@ from .wires import (
 #: ten.
 BATCH_S: Final = 0.01
 
-#: The most messages of a life: an entry has four bytes for the number.
+#: Maximum number of messages of a life: an entry has four bytes for the number.
 SEQ_MAX: Final = (1 << 32) - 1
 
 #: The name of a timer.

@@ -12,7 +12,7 @@ forgotten. Must never: send or deliver.
    its root after that delivers nothing twice.
 3. A live root may merely be silent. A node must not see a gap before its next message. So a root that has been silent
    for ``RENEW_S`` begins another *life*: it takes another name, and counts from 1 again. ``FORGET_S`` is longer, so
-   that no node forgets a life that still goes on.
+   that no node forgets a life that still continues.
 4. A node that has forgotten a life must not learn it again from one that got it later and has not forgotten it.
    Otherwise the life would circulate forever, and count as a gap each time. So a node that hears of a life also hears
    how long it has been quiet, and counts from there. A life that has been quiet for ``TOLD_S`` has ended, and none of

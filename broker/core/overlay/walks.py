@@ -1,6 +1,6 @@
 """HyParView's random walks: newcomers find neighbours on them, and shuffles exchange passive views.
 
-Owns: where a walk goes on, and what is exchanged at its end. Must never: dial; ``views`` does.
+Owns: where a walk continues, and what is exchanged at its end. Must never: dial; ``views`` does.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Final
 
 from .history import Key
 
-# The first four are the most frequent. Apart from ENTRIES, those up to REPLAY carry a payload.
+# The first four occur most often. Apart from ENTRIES, those up to REPLAY carry a payload.
 PAYLOAD: Final = 0
 """``(key, hops, age, entries)``: the sender has delivered the entries, if not None, and then this message, in that
 order. ``hops``: links crossed, including this one. ``age``: seconds in histories so far."""

@@ -13,7 +13,7 @@ JOIN: Final = 100
 FORWARD_JOIN: Final = 101
 """``(newcomer, ttl)``"""
 NEIGHBOUR: Final = 102
-"""``(priority,)``: may I be your neighbour? With priority, the peer evicts another for it."""
+"""``(priority,)``: asks to become a neighbour. With priority, the peer evicts another for it."""
 ACCEPT: Final = 103
 REFUSE: Final = 104
 DISCONNECT: Final = 105

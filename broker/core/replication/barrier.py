@@ -1,4 +1,5 @@
-"""Holds a message until its slot's replica has it, so that a crash of this home loses and doubles nothing. ADR 23.
+"""Holds a message until its slot's replica has it, so that a crash of this home neither loses nor doubles the message.
+ADR 23.
 
 Owns: the messages that wait for a replica. Must never: dispatch one, or know which endpoint has the replica.
 """
@@ -47,7 +48,7 @@ class ReplicationBarrier:
         dispatch.barriers += self._replication.keep(self.replicated, dispatch.slot, key, size, dispatch)
 
     def take_replicated(self) -> list[Dispatch]:
-        """Return the messages whose last wait has just ended, because their replica has them."""
+        """Return the messages whose last wait has just ended because their replica has them."""
         replicated, self.replicated.confirmed = self.replicated.confirmed, []
         go_on: list[Dispatch] = []
         for dispatch in replicated:

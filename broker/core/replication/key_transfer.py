@@ -124,8 +124,8 @@ class KeyTransfer(Part):
         return home != self._me and self._dedup.pending(key) is not None
 
     def _take(self, key: int) -> Known:
-        """Return our knowledge of a key of a slot that was ours. A dispatch that runs here goes on, and we tell the new
-        home its outcome."""
+        """Return our knowledge of a key of a slot that was ours. A dispatch under way here continues, and we tell the
+        new home its outcome."""
         dedup = self._dedup
         former = self.former_home(key) if key in dedup.elsewhere else self._me
         dedup.forget_elsewhere(key)
@@ -179,7 +179,7 @@ class KeyTransfer(Part):
         self.hand_on(self._origin_dedup.to_tell(self._desk.now, self._per_slice))
 
     def answered(self, call: Call, value: Any) -> None:
-        """The home knows; do nothing."""
+        """The home knows the keys; do nothing."""
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """Count these payloads as lost to the home."""

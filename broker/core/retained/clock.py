@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from typing import Final
 
-#: The most stamps, and positions up to them, that a home could have given before it died without telling anybody.
+#: Maximum number of stamps, and of positions up to them, that a home could have given before it died without telling
+#: any peer.
 #:  The next home of its slots continues after them: at 20,000/s that is a quarter of an hour.
 UNHEARD_OF: Final = 1 << 24
 
 #: More stamps than any cluster gives in a millisecond, so stamps stay behind the time of a leap.
 STAMPS_PER_MS: Final = 1 << 14
 
-#: No stamp reaches this: a request could not hold the stamps that follow.
+#: No stamp reaches this value: a request could not hold the stamps after it.
 STAMPS_END: Final = 1 << 62
 
 
@@ -48,12 +49,12 @@ class Clock:
             self.value = stamp
 
     def step(self) -> int:
-        """Return a number greater than any watermark that anybody can have told by now."""
+        """Return a number greater than any watermark that an endpoint can have announced by now."""
         self.value += 1
         return self.value
 
     def leap(self, unix_s: float) -> int:
-        """Return such a number for an endpoint that has learned nothing yet, or without which others may have gone on
+        """Return such a number for an endpoint that has learned nothing yet, or without which others may have continued
         and died since. So the number also follows the time: an endpoint that leaps later gets further."""
         self.value = max(self.value + UNHEARD_OF, int(unix_s * 1000) * STAMPS_PER_MS)
         return self.value

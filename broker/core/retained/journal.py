@@ -42,14 +42,14 @@ SLOTS_PER_READ: Final = 64
 #: The longest payload to write: a store's record has no more than 3 MiB, its topic and names included.
 WRITTEN_BYTES_MAX: Final = (3 << 20) - (4 << 10)
 
-#: The most entries in one write; the rest goes into the next.
+#: Maximum number of entries in one write; the rest goes into the next.
 RETAINED_PER_WRITE: Final = 2_000
 
-#: Seconds until the next try, after the store has failed with something that no message waits for.
+#: Seconds until the next try after a failed store call that no message waits for.
 AGAIN_S: Final = 1.0
 
-#: The most entries to remember as forgotten while the store fails: 10 MB. Further ones stay in the store until they are
-#: read, where they have expired or come once more.
+#: Maximum number of entries to remember as forgotten while the store fails: 10 MB. Further ones stay in the store until
+#: they are read, by then they have expired, or they come back.
 FORGOTTEN_MAX: Final = 100_000
 
 
@@ -94,11 +94,11 @@ class Journal(Part):
         self._rows: dict[tuple[int, int], tuple[Entry, Dispatch]] = {}  # by slot and stamp
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
-        # slots that the journal has completely from a floor on that is still to be written
+        # slots that the journal has completely from a floor on; the floor is not written yet
         self._whole: set[int] = set()
         self._writing = False
         self._reaching = False
-        self._again_at = 0.0  # a write has failed: nothing that no message waits for is tried before
+        self._again_at = 0.0  # a write has failed: until then, the journal tries only what messages wait for
         self._asked_at = -AGAIN_S
         #: The slots being read, each with the number of its read: a home that gives a slot up and gets it again reads
         #: again.
@@ -127,11 +127,11 @@ class Journal(Part):
 
     @property
     def holds(self) -> bool:
-        """Must a message wait for this journal before it is dispatched?"""
+        """Return whether a message must wait for this journal before its dispatch."""
         return self.writes or bool(self._floors) or self._writing
 
     def taken(self, slots: Sequence[int]) -> None:
-        """Note slots that have come with their state in memory."""
+        """Note slots that have arrived with their state in memory."""
         written = self._log.written
         if self.writes and not written.issuperset(slots):
             stamp = self._clock.step()
@@ -265,7 +265,7 @@ class Journal(Part):
     # Reading
 
     def tick(self) -> None:
-        """Ask for the greatest stamp of earlier endpoints. This endpoint does not act before it knows that."""
+        """Ask for the greatest stamp of earlier endpoints. This endpoint does not act before it knows this stamp."""
         if not self._members.informed and self._desk.now >= self._asked_at + AGAIN_S:
             self._asked_at = self._desk.now
             self._desk.store("retained_top", (), self._top, None)
@@ -277,7 +277,7 @@ class Journal(Part):
             self._observers.informed()
 
     def lacking(self, slots: Sequence[int]) -> bool:
-        """Note slots that have come without their state. Returns true if the state is read here."""
+        """Note slots that have arrived without their state. Returns true if the state is read here."""
         if not self.writes:
             return False
         self._log.written.update(slots)
@@ -304,7 +304,7 @@ class Journal(Part):
                 del self._floors[slot]
 
     def _loaded(self, number: int, slots: Sequence[int]) -> None:
-        """Note that slots have been read completely. This goes after all their messages."""
+        """Note that slots have been read completely. This mark goes after all their messages."""
         for slot in slots:
             if self.loading.get(slot) == number:
                 del self.loading[slot]

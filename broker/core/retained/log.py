@@ -72,7 +72,7 @@ class Log:
         log = None if topics is None else topics.get(entry.topic)
         if log is None:
             log = self._topic(slot, entry.topic)
-        # Each message has come with strings of its own, but few different ones.
+        # Each message arrives with its own copies of a few different strings.
         entry.topic, entry.origin = log.topic, sys.intern(entry.origin)
         entries = log.entries
         if entries and not is_new:
@@ -83,7 +83,7 @@ class Log:
                     return
                 self._take(log, former, REMOVED)
         size = ENTRY_BYTES + len(entry.payload)  # its ``size``, without a call
-        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # a replica, from a home with more room
+        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # a replica's entry, from a home with more room
             self._pass_over(log, entry)
             return
         if not entries or entry.stamp > entries[-1].stamp:

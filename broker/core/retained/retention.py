@@ -2,7 +2,7 @@
 8.10, ADR 36.
 
 Owns: which entry of the log belongs to which message under way, its replicas at the slot's next home and replica, and
-the journal. Must never: dispatch a message, or leave the entry of a message that was reported to nobody as published.
+the journal. Must never: dispatch a message, or keep the entry of a message that no publisher was told is published.
 
 A message that is not retained costs one test of an attribute when it is accepted, and one when it ends.
 """
@@ -62,7 +62,7 @@ class Retention:
         self._void = 0  # stamps given before the lease last lapsed
 
     def refusal(self) -> ProtocolError | None:
-        """Return the reason why there is no history just now; ``None``: there is."""
+        """Return the reason why there is currently no history; ``None``: there is."""
         if not self.on:
             return ProtocolError("bad_state", "This endpoint keeps no messages: its setting 'history' is off")
         if self._watermarks.proven < 0:
@@ -106,7 +106,7 @@ class Retention:
             self._clock.close(inherited[1])
 
     def has(self, dispatch: Dispatch) -> bool:
-        """Is this very message in the log?"""
+        """Return whether this same message is in the log."""
         message = dispatch.message
         return self._log.find(dispatch.slot, message.topic, message.origin, message.number) is not None
 
@@ -180,7 +180,7 @@ class Retention:
         self._clock.close(dispatch.stamp)
         dispatch.entry, dispatch.is_retained = None, False
         if dispatch.found and dispatch.not_retained is not None and self.journal.writes:
-            # it is here, but not in the journal, which would outlast all endpoints
+            # the message is here, but not in the journal, which would outlast all endpoints
             self.journal.floor(dispatch.slot, dispatch.stamp)
         if not entry.gone and entry.stamp == dispatch.stamp and not dispatch.found:
             slot = dispatch.slot

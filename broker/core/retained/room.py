@@ -1,13 +1,13 @@
-"""The choice of the retained message that goes when there is no more room. ADR 37.
+"""Chooses the retained message to drop when there is no more room. ADR 37.
 
 Owns: the order in which messages came, and the rank of the old ones. Must never: take a message out; the log does.
 
-The youngest messages, a tenth of all bytes, stay with any rank: a client that loses its connection for a moment
-is owed nothing yet, and returns with a slightly older position. A message larger than that tenth is never young, since
-it would push out all others before its rank is known. Among the *old* ones, a topic's first message goes before its
-others, because a position before the dropped one has a gap at that topic in any case. Among the topics, the one goes
-first whose first message is owed to the fewest subscribers for its size. A topic's rank falls with time against new
-ones, since some clients never return.
+The youngest messages, a tenth of all bytes, stay with any rank: a client that loses its connection for a moment does
+not count as missing messages yet, and returns with a slightly older position. A message larger than that tenth is never
+young, since it would push out all others before its rank is known. Among the *old* ones, a topic's first message goes
+before its others, because a position before the dropped one has a gap at that topic in any case. Among the topics, the
+log first drops from the one whose first message is still needed by the fewest subscribers, relative to its size. Over
+time a topic's rank falls relative to new ones, since some clients never return.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ..entries import Entry, TopicLog
 #: The young part of all bytes: one in this many.
 YOUNG_PART: Final = 10
 
-#: The most messages that become old with each new one, once half of the room is taken. So all that must be old are old
-#: when it is full, and each step is short.
+#: Maximum number of messages that become old with each new one, once half of the room is taken. So all that must be old
+#: are old when it is full, and each step is short.
 AGED_AT_ONCE: Final = 16
 
 
@@ -58,7 +58,7 @@ class Room:
         """Note that an entry has been taken out of its topic."""
         if not entry.is_old:
             self._young -= size
-        if was_first:  # even a young one: the next can be a large one, which is never young
+        if was_first:  # even a young entry: the next can be a large one, which is never young
             self.first_changed(log)
 
     def first_changed(self, log: TopicLog) -> None:
@@ -110,7 +110,7 @@ class Room:
             self._ranked += 1
 
     def victim(self) -> TopicLog | None:
-        """Return the topic whose first entry goes now. ``None``: no topic's first entry is old."""
+        """Return the topic whose first entry to drop next. ``None``: no topic's first entry is old."""
         if not self._ranked:
             return None
         log: TopicLog = self._policy.victim().key

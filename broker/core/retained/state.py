@@ -22,7 +22,7 @@ from .clock import STAMPS_END, Clock
 from .journal import Journal, Unread
 from .log import Log
 
-#: The most keys in a chunk, and bytes of payloads.
+#: Maximum number of keys in a chunk, and of bytes of payloads.
 KEYS_PER_CHUNK: Final = 200
 CHUNK_BYTES: Final = 64 << 10
 
@@ -68,7 +68,7 @@ class History(SlotState):
                         yield keys
                         keys, size = [], 0
             if log.floor(slot) or slot in log.written:
-                keys.append(slot)  # after the topics: what a topic had forgotten can be in the floor by now
+                keys.append(slot)  # after the topics, since what a topic had forgotten can be in the floor by now
             if len(keys) >= KEYS_PER_CHUNK:
                 yield keys
                 keys, size = [], 0

@@ -1,7 +1,8 @@
 """The progress of all homes, and so the meaning of a position. SPEC section 8.10, ADR 36.
 
 Owns: the watermark of every endpoint, the position that follows from them, and the clients of each endpoint that have
-missed a delivery. Must never: hand out a position that covers a message which a connected client has not been sent.
+missed a delivery. Must never: hand out a position that covers a message not yet sent to a connected client that should
+get it.
 
 Once a second each endpoint tells all others its *watermark* (``clock``). The least of all is the *cluster's watermark*:
 each retained message up to it has ended, so every endpoint has put it into the outboxes of all its clients that should
@@ -33,7 +34,8 @@ from .clock import Clock
 #: Seconds between two watermarks to each peer.
 PERIOD_S: Final = 1.0
 
-#: The most clients of one endpoint to name as having missed messages. Beyond that, all its clients count as such.
+#: Maximum number of clients of one endpoint to name as having missed messages. Beyond that, all its clients count as
+#: such.
 MISSED_MAX: Final = 1_000
 
 #: In place of a stamp: without a journal, no stamp bounds the positions.
@@ -42,7 +44,7 @@ ANY: Final = 1 << 64
 #: In place of a watermark: this endpoint does not act yet.
 NOT_YET: Final = -1
 
-#: The most hexadecimal digits of a stamp in a position.
+#: Maximum number of hexadecimal digits of a stamp in a position.
 _STAMP_DIGITS: Final = 16
 
 
@@ -142,7 +144,7 @@ class Watermarks(Part):
         self._desk.ask(peer, request, self, (again, self._failures))
 
     def watermark_told(self, peer: str, number: int, request: WatermarkRequest) -> None:
-        """Take a peer's watermark, and the clients of this endpoint that have missed a message of its topics."""
+        """Process a peer's watermark, and the clients of this endpoint that have missed a message of its topics."""
         watermark, clock, again = request.watermark, request.clock, request.missed
         self._counts[peer] = request.count
         self._clock.see(clock)
@@ -190,7 +192,7 @@ class Watermarks(Part):
         return len(self._members.view()) + 1
 
     def advance(self) -> None:
-        """Let the cluster's watermark grow, as far as all endpoints have got."""
+        """Advance the cluster's watermark to the point that all endpoints have reached."""
         if not self._acts or self.missing:
             return
         least = self._clock.watermark
@@ -237,7 +239,7 @@ class Watermarks(Part):
         self._tell_at = self._desk.now
 
     def lapsed(self) -> None:
-        """Forget the peers' watermarks: others can go on without this endpoint."""
+        """Forget the peers' watermarks: others can continue without this endpoint."""
         self._watermarks.clear()
         self._begun.clear()
         self._counts.clear()

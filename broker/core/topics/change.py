@@ -19,7 +19,7 @@ class OfChange:
     """The rest of a command that also changes subscriptions. It has the change replied to (``Subscribing.reply``)."""
 
     def succeeded(self, change: Change) -> None:
-        """Continue: the change has been written, and its reply waits.
+        """Continue with the rest of the command: the change has been written, and its reply waits.
 
         Args:
             change: The written change.
@@ -27,7 +27,7 @@ class OfChange:
         raise NotImplementedError
 
     def failed(self, change: Change) -> None:
-        """Give up: the change failed, and its reply waits.
+        """Give up the rest of the command: the change failed, and its reply waits.
 
         Args:
             change: The failed change; its ``error`` says why.
@@ -75,8 +75,8 @@ class Change:
         self.connection = connection
         self.reply = reply
         self.id = number
-        self.open = 1  # requests and writes under way, plus one for the cutting
-        self.job: Iterator[bool] | None = None  # the cutting of a large change
+        self.open = 1  # requests and writes under way, plus one while the change is being split
+        self.job: Iterator[bool] | None = None  # the job that splits a large change
         self.error: ProtocolError | None = None
         self.size = 0  # bytes that its connection holds for it
-        self.counted = False  # later changes of its client wait to be counted until it has ended
+        self.counted = False  # later changes of its client wait until it has ended, and are counted then

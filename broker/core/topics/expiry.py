@@ -44,8 +44,8 @@ WALK_S_MAX: Final = 10.0
 #: The pause after a failed call to the store, in seconds.
 PAUSE_S: Final = 1.0
 
-#: The pause after a walk that found nothing, unless this endpoint writes a term, in seconds. If the store cannot tell
-#: which slots have terms, this endpoint also skips an empty slot for this long.
+#: The pause in seconds after a walk that found no subscriptions; it ends early if this endpoint writes a term. If the
+#: store cannot tell which slots have terms, this endpoint also skips an empty slot for this long.
 EMPTY_S: Final = 600.0
 
 #: Absent clients tracked at a time, some 300 bytes each. Further ones follow when these have gone.
@@ -54,7 +54,8 @@ AWAY_MAX: Final = 200_000
 #: How long the store remembers ended subscriptions, and locations of clients that do not listen, in seconds.
 KEPT_S: Final = 600.0
 
-#: The pause between two steps of tidying the store, in seconds: after a find, and after none.
+#: The pause between two steps of tidying the store, in seconds: after a step that removed something, and after one that
+#: did not.
 TIDY_S: Final = 0.1
 TIDY_IDLE_S: Final = 1.0
 
@@ -133,14 +134,14 @@ class Expiry(Part):
         self._version = self._round = -1  # the table of homes that this walk follows
         self._slots: list[int] | None = None  # still to examine, the next one last; None: no walk
         self._cursor: str | None = None
-        self._walk_at = desk.now  # when the next one begins, or this one goes on
+        self._walk_at = desk.now  # when the next walk begins, or this one continues
         self._busy = False  # a call to the store is under way
         self._records_left = self._slots_left = 0  # the rest of this tick's budget
         self._empty: dict[int, float] = {}  # empty slots, and when to examine them again
         self._written: set[int] = set()  # slots with a term written since this walk began; at most ``SLOTS``
         self._whole = False  # the last walk was complete
         self._since: dict[str, Away] = {}  # by client, in this walk
-        self._since_before: dict[str, Away] = {}  # in the walk before: a client in neither is not away any longer
+        self._since_before: dict[str, Away] = {}  # in the walk before: a client in neither is no longer away
         #: Topics whose subscribers must be read again as soon as no message waits there.
         self._doubtful: dict[str, None] = {}
         self._tidying = False
@@ -218,7 +219,7 @@ class Expiry(Part):
         self._slots = [slot for slot in reversed(result) if table[slot] == self._me]
         self._cursor = None
         self._found = 0
-        if self._whole:  # a client not found in it has come back, or has no such subscription any longer
+        if self._whole:  # a client that it did not find has come back, or no longer has such a subscription
             self._since_before, self._since = self._since, {}
         self._whole = False
         self._go_on()
@@ -240,7 +241,8 @@ class Expiry(Part):
         self._walk_at = self._desk.now + pause_s
 
     def _is_outdated(self) -> bool:
-        """Has this endpoint become home of other slots meanwhile? Then the next tick starts a new walk."""
+        """Return whether this endpoint has become home of other slots meanwhile. Then the next tick starts a new
+        walk."""
         self._busy = False
         members = self._members
         return not members.joined or self._version != members.version or self._round != members.round
@@ -294,7 +296,8 @@ class Expiry(Part):
         now, grace_s = self._desk.now, self._members.grace_s
         for client, location in zip(until, result, strict=True):
             if location is not None and location.online and location.incarnation == self._me:
-                # Not here: it left a moment ago, or the late write of a failed `listen` hides its true location.
+                # Not here: the client left a moment ago, or the late write of a failed `listen` hides its true
+                # location.
                 self._hub.missed.append(client)
                 continue
             if self._listens(client, location):
@@ -311,7 +314,8 @@ class Expiry(Part):
         self._end(ends)
 
     def _listens(self, client: str, location: Location | None) -> bool:
-        """Does the client listen, as far as we know? A client at a peer that has just come counts as there."""
+        """Return whether the client listens, as far as we know. A client at a peer that has just come counts as
+        there."""
         if client in self._hub.bindings:
             return True
         if location is None or not location.online:
@@ -399,8 +403,8 @@ class Expiry(Part):
 
 
 def _has_listened(known: Away, location: Location | None, now: float) -> bool:
-    """Has an absent client listened since? The store forgets locations. But it keeps one for a while, so a missing
-    location soon after the client was last found away is no sign of life."""
+    """Return whether an absent client has listened since. The store forgets locations. But it keeps one for a while, so
+    a missing location soon after the client was last found away is no sign of life."""
     if location is None and now - known[2] < KEPT_S:
         return False
     return location != known[0]

@@ -38,7 +38,7 @@ class Loading:
         self.topic = topic
         self.route = route
         self.filters = filters
-        self.page: FilterPage | None = page  # the page that has come, and is next
+        self.page: FilterPage | None = page  # the page that has arrived, and is next
         self.error: Exception | None = None
         self.job: Job | None = None
         self.parked = False  # the job waits for the next page
@@ -74,7 +74,7 @@ class Filtering:
                 self._complete(topic, route, filters)
                 continue
             route.stage = LOADING
-            loading = Loading(topic, route, filters, page)  # reading some again changes nothing
+            loading = Loading(topic, route, filters, page)  # reading some of them again changes nothing
             loading.job = self._rest(loading)
             self._desk.job(loading.job)
 

@@ -36,7 +36,8 @@ def add(places: Places, more: Places) -> None:
 
 
 class Locations:
-    """Client -> location, ``clients_max`` at most (about 400 bytes each). The longest unchanged go first.
+    """Client -> location, ``clients_max`` at most (about 400 bytes each). Those unchanged for longest are dropped
+    first.
 
     Only a greater location (``Location.rank``) replaces another, so that a late read cannot bring an old one back. A
     cache for 0 clients stays empty: lookup routing asks the store for each message.
@@ -53,7 +54,7 @@ class Locations:
         return len(self._known)
 
     def learn(self, client: str, location: Location) -> bool:
-        """Take the location if it is news; return whether it was."""
+        """Store the location if it is newer; return whether it was."""
         known = self._known.get(client)
         if known is not None:
             if known.rank >= location.rank:
@@ -114,7 +115,7 @@ class LocationGroups:
                 remote[incarnation] = [client]
             else:
                 self._drops["endpoint_gone"] += 1
-        self._locations.asked += len(clients) - len(found)  # the first pass counted the found ones
+        self._locations.asked += len(clients) - len(found)  # the first pass already counted the cached clients
         if missing:
             self._locations.misses += len(missing)
         return local, remote, missing

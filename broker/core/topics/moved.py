@@ -40,7 +40,7 @@ class MovedAway:
         return [(client, now - since) for client, since in self._since.items()]
 
     def complete(self, now: float) -> bool:
-        """Has no client been forgotten early, within the time of a broadcast?"""
+        """Return whether no client has been forgotten early within the time of a broadcast."""
         return self._evicted_at + MOVED_S <= now
 
     def expire(self, now: float) -> None:

@@ -48,7 +48,7 @@ class Look:
         self.unread = topics  # topics where the client's subscriptions are still to be read
 
     def is_changed(self, held: list[Subscription]) -> bool:
-        """Does the change add the first subscription at the topic, or remove the last one?"""
+        """Return whether the change adds the client's first subscription at the topic, or removes the last one."""
         if self.added:
             return not held
         return bool(held) and (self.filter is None or all(one.filter == self.filter for one in held))
@@ -119,7 +119,7 @@ class Presence:
 
     def _read(self, context: tuple[Look, list[str]], result: Any, error: Exception | None) -> None:
         look, part = context
-        if error is not None:  # the next read would take as long to fail
+        if error is not None:  # the next read would take just as long to fail
             self.lose(len(part) + len(look.unread))
             look.unread = []
         else:
@@ -129,7 +129,7 @@ class Presence:
     # Announcements
 
     def lose(self, count: int) -> None:
-        """Count joins and leaves that are not announced. Some of these may be none."""
+        """Count joins and leaves that are not announced. Some of these may not be joins or leaves."""
         self._desk.counts["presence_lost"] += count
 
     def tell(self, client: str, topics: Iterable[str], joined: bool) -> None:
@@ -152,7 +152,8 @@ class Presence:
                 runs.append((joined, [client]))
 
     def next_of(self, news: News) -> tuple[bool, list[str]]:
-        """The topic's next message: have these clients joined, or left? It is under way until ``told``."""
+        """Return the topic's next message, and whether its clients have joined or left. It is under way until
+        ``told``."""
         joined, clients = news.runs.popleft()
         news.under_way = len(clients)
         return joined, clients

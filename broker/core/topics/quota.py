@@ -49,8 +49,8 @@ class Quota:
         self._rows: dict[str, deque[tuple[Change, Any]]] = {}
 
     def ask(self, change: Change, topics: Any) -> None:
-        """Begin the change in its turn, if its client can have these topics as well. The callee reports that a
-        ``counted`` change has ``ended``."""
+        """Begin the change when its turn comes, if its client may have these additional topics. The callee reports that
+        a ``counted`` change has ``ended``."""
         row = self._rows.setdefault(change.client, deque())
         if len(row) >= self._sizes.counting_max:
             text = "Too many changes of this client are waiting; retry later"

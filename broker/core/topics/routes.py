@@ -61,9 +61,9 @@ class Route(Entry):
 
     def __init__(self, topic: str = "", passing: bool = False) -> None:
         super().__init__(topic, 1, 0)
-        self.passing = passing  # it goes when no message waits in it
+        self.passing = passing  # it is removed once no message waits in it
         self.subscribers: Subscribers | None = None
-        self.ids = 0  # in the set, as its owner has counted them
+        self.ids = 0  # number of ids in the set, as its owner has counted them
         self.filters: TopicFilters | None = None  # None: no client has one
         self.changes: list[tuple[str, bool]] | None = None  # (client, added?) confirmed while the set was being read
         # The topic's messages, in order. The first waits for its stage, the others wait behind it.
@@ -101,7 +101,7 @@ class Route(Entry):
         return [self.first, *(self.behind or ())]
 
     def filled(self, subscribers: Subscribers) -> None:
-        """Take the set that was read. Apply the changes confirmed meanwhile again: it may or may not include them."""
+        """Use the set that was read. Apply the changes confirmed meanwhile again: it may or may not include them."""
         self.stage = READY
         changes = self.changes
         if changes is None:
@@ -154,10 +154,9 @@ class Routes:
     A route with waiting messages stays. An entry takes about 360 bytes, a subscriber's id in it 80 to 180.
 
     ``choosy``: asking the store again costs microseconds, as admitting a topic that evicts another does. So most new
-    topics
-    pass: their route goes once their messages are on their way. A topic with many messages soon gets in, and a round
-    over all topics does not evict those in use (bimodal insertion: Qureshi and others, Adaptive insertion policies,
-    ISCA 2007).
+    topics only pass through: their route is removed once their messages are on their way. A topic with many messages
+    soon gets in, and a round over all topics does not evict those in use (bimodal insertion: Qureshi and others,
+    Adaptive insertion policies, ISCA 2007).
     """
 
     def __init__(
@@ -174,7 +173,7 @@ class Routes:
         self.filter_bytes = 0  # all filters' bytes
         self.admitted = 0
         self.evicted_for = {"topics": 0, "ids": 0, "filters": 0}  # by the exceeded limit
-        self.dropped = 0  # those that went for another reason
+        self.dropped = 0  # those removed for another reason
         self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._routes: dict[str, Route] = {}
         self._policy = Sieve()
@@ -188,7 +187,7 @@ class Routes:
 
     @property
     def evicted(self) -> int:
-        """How many went because there was no room."""
+        """How many were evicted for lack of room."""
         return sum(self.evicted_for.values())
 
     def use(self, topic: str) -> Route | None:
@@ -221,7 +220,7 @@ class Routes:
         for place, topic in enumerate(topics):
             route = routes.get(topic)
             if route is None or route.subscribers is None or route.passing:
-                unknown.append(place)  # a passing route may have to be read again
+                unknown.append(place)  # a route that passes through may have to be read again
             elif client in route.subscribers:
                 found.append(place)
             elif route.filters is not None:
@@ -285,7 +284,7 @@ class Routes:
     def doubt(self, topics: Iterable[str]) -> list[str]:
         """Have these topics read again before their next use: a failed write may yet take effect.
 
-        Return those in use just now, which remain."""
+        Return those currently in use, which remain."""
         used: list[str] = []
         for topic in topics:
             route = self.get(topic)
@@ -331,15 +330,16 @@ class Routes:
         return [*self._routes, *self._passing]
 
     def trim(self) -> None:
-        """Evict routes that stayed because they were in use. Called now and then, since no further topic may come."""
+        """Evict routes that stayed because they were in use. Call this periodically, since no further topic may
+        come."""
         for _ in range(TRIMMED):
             if not self._too_much():
                 return
             self._evict()
 
     def _evict(self) -> None:
-        # Busy routes stay; the limit on messages in flight bounds them, and this loop bounds the search for an idle
-        # one.
+        # Busy routes stay: the limit on messages in flight bounds their number, and this loop bounds the search for an
+        # idle one.
         for _ in range(8):
             why = self._too_much()
             if not why or not self._routes:

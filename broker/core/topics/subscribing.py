@@ -1,6 +1,6 @@
 """Changes of subscriptions at the client's endpoint: from the command to the topics' homes, and back to the reply.
 
-Owns: the commands under way. Must never: report success before every home has.
+Owns: the commands under way. Must never: report success before every home has done so.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Subscribing(Part):
         self._done(change, 0, error)
 
     def _cut(self, change: Change, topics: Any) -> Iterator[bool]:
-        """Send a large command part by part, so that others can go on and the store gets only what it can take."""
+        """Send a large command part by part, so that others can continue and the store gets only what it can handle."""
         for part in self._parts(topics):
             if not part:
                 yield False
@@ -205,7 +205,7 @@ class Subscribing(Part):
         return list(homes.items())
 
     def _dispatch(self, change: Change, home: str, topics: list[str], deadline: float) -> None:
-        """Send a part of the change to its home. ``deadline``: after it, no other home gets the part."""
+        """Send a part of the change to its home. ``deadline``: after this, the part goes to no other home."""
         change.open += 1
         if change.job is not None:
             self._topics += len(topics)
@@ -272,7 +272,7 @@ class Subscribing(Part):
             change.more.failed(change)
 
     def _wake(self, ended: Change) -> None:
-        """Let those go on that have waited longest. ``ended``: it may have failed, and must end."""
+        """Continue with the commands that have waited longest. ``ended``: it may have failed, and must end."""
         waiting = self._waiting
         if ended.error is not None and ended in waiting:
             waiting.remove(ended)

@@ -25,7 +25,7 @@ class Terms:
 
     @property
     def grace_s(self) -> float:
-        """How long subscriptions until disconnect outlast their client, as clients see it: 60, and not 60.0."""
+        """How long subscriptions until disconnect outlast their client, as clients see it: 60 instead of 60.0."""
         grace_s = self._members.grace_s
         return int(grace_s) if grace_s == int(grace_s) else grace_s
 

@@ -32,13 +32,13 @@ class Matched:
     def __init__(self, dispatch: Dispatch, clients: list[str], key: bytes) -> None:
         self.dispatch = dispatch
         self.clients = clients
-        self.key = key  # the same for the same clients, until a filter changes
+        self.key = key  # the same key for the same clients, until a filter changes
         self.plain: Places | None = None
         self.plain_count = 0
 
 
 class TopicFilters:
-    """The filters of one topic. ``loading``: not all have been read yet."""
+    """The filters of one topic. ``loading``: the endpoint has not read all of them yet."""
 
     __slots__ = ("_changes", "counted", "index", "loading", "matched")
 

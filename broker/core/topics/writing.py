@@ -1,7 +1,7 @@
 """A home's part in changing subscriptions: writes the changes of its topics into the store.
 
 Owns: the writes under way, and the order of one client's writes. Must never: report success before the store has, and
-before its routing cache has the change: that is why a later publish reaches the subscriber.
+before its routing cache has the change: this is what guarantees that a later publish reaches the subscriber.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Writing(Part):
         return True
 
     def release(self, client: str) -> None:
-        """Let the client's writes go on, after an expiry."""
+        """Resume the client's writes after an expiry."""
         writes = self._clients[client]
         writes.under_way -= 1
         self._go_on(client, writes)
@@ -182,7 +182,7 @@ class Writing(Part):
             self._desk.job(self._begin_in_turns(client, writes))
 
     def _begin_in_turns(self, client: str, writes: Writes) -> Iterator[bool]:
-        """Begin the waiting writes, up to one that others must precede."""
+        """Begin the waiting writes, up to the first one that must wait for others."""
         topics = 0
         while writes.waiting and self._may_overlap(writes, writes.waiting[0]):
             write = writes.waiting.popleft()
@@ -290,7 +290,7 @@ class Writing(Part):
         self._ended(writes, write, None, ())
 
     def _change(self, write: Write, topics: Sequence[str]) -> int:
-        """Change the caches. Return how much work that was, as ``Filtering.change`` does."""
+        """Change the caches. Return the amount of work, as ``Filtering.change`` does."""
         if write.filter is None or write.replace:
             self._routes.change(write.client, topics, write.added and write.filter is None)
         if write.filter is None and write.added and not write.replace:

@@ -72,7 +72,7 @@ def make_private(lane_directory: Path) -> list[str]:
     loose = []
     if _tighten(lane_directory, found, PRIVATE_DIRECTORY):
         loose.append(str(lane_directory))
-    # Only from here on can nobody else replace the files.
+    # Only from here on is it certain that nobody else can replace the files.
     for name in ENVIRONMENT_FILES:
         path = lane_directory / name
         held = regular_file(path)
@@ -332,14 +332,14 @@ class _Whole:
         at = 0
         for number in range(FIRST_PAGES):
             if len(head) < at + _HEADER.size + _META.size:
-                if metas and metas[0][0]:  # a commit has written it since
+                if metas and metas[0][0]:  # a commit has written the file since
                     raise self._damaged(f"it was truncated: it has {self._size:,} bytes, less than its meta pages")
                 return metas
             _, _, flags, _, _ = _HEADER.unpack_from(head, at)
             magic, version, _, _, free, main, last, transaction = _META.unpack_from(head, at + _HEADER.size)
             if not flags & _META_PAGE or magic != _MAGIC:
                 if metas and metas[0][0] == 0 and not any(head[at:]) and self._size <= 2 * self._page_bytes:
-                    return metas  # the second one never reached the disk
+                    return metas  # the second meta page never reached the disk
                 raise self._damaged(f"meta page {number} is not LMDB's")
             if version != _VERSION:
                 raise self._damaged(f"it has version {version} of LMDB's format, and this program knows {_VERSION}")

@@ -127,7 +127,8 @@ class Journal:
         keys = [pack_slot(slot) + pack_stamp(stamp) for slot, stamp in forgotten]
         raised = [(pack_slot(slot), pack_floor(stamp)) for slot, stamp in floors]
         for frame in _frames(entries, keys, raised, [pack_slot(slot) for slot in whole]):
-            # The name tells the writer that the frame frees room, or needs little: a full map does not refuse it.
+            # The name tells the writer that the frame frees room or needs little, so that a full map does not refuse
+            # it.
             await self._call("keep" if frame[0] else "forget", [frame])
 
     async def page(self, slots: Sequence[int], cursor: str | None, limit: int) -> Page:

@@ -158,7 +158,7 @@ class Environment:
     def begin(self, db: Any = None, *, write: bool = False) -> lmdb.Transaction:
         """Begin a transaction, even if another process has started with a larger map."""
         try:
-            return self.env.begin(db, None, write)  # positional arguments: keywords take half as long again
+            return self.env.begin(db, None, write)  # positional arguments: keywords would take 1.5 times as long
         except lmdb.MapResizedError:
             self.env.set_mapsize(0)  # adopt the file's present size
             return self.env.begin(db, write=write)
@@ -192,7 +192,7 @@ def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Enviro
 class Gate:
     """The queue for an environment's write lock, shared by all processes: a file that is locked while waiting.
 
-    LMDB's lock is not fair. With two processes writing all the time, a third one waited 1.8 s in a measurement, and
+    LMDB's lock is not fair. With two processes that write all the time, a third one waited 1.8 s in a measurement, and
     12 ms with the gate (docs/adr/0002). A process always takes the gate before the lock, and releases it once it has
     the lock.
     """
@@ -213,8 +213,8 @@ class Gate:
     @contextmanager
     def signed(self) -> Iterator[None]:
         """Let ``lock_holder`` find this process while it has the write lock."""
-        # A kernel lock, because a note in the file would wait for the disk. If the system refuses the lock, a message
-        # to people lacks this process's id, but the write can still succeed.
+        # This is a kernel lock, because a note in the file would wait for the disk. If the system refuses the lock, a
+        # message to people lacks this process's id, but the write can still succeed.
         pid = os.getpid()
         with suppress(OSError):
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, pid)
@@ -397,7 +397,7 @@ def _empty_after_reboot(soft: Path) -> list[str]:
                 "locations of clients, retained messages and subscriptions until disconnect are lost, as after a reboot"
             )
             notes.append(f"{mark} was damaged: {text}")
-    # In one step: half a mark would look like another boot's.
+    # This is one step: half a mark would look like that of another boot.
     draft = soft / "boot_id.new"
     draft.unlink(missing_ok=True)
     try:
@@ -481,7 +481,7 @@ PROGRESS = -2
 """Number of frames that report a commit that completed no frame."""
 
 LAST_WORDS = -3
-"""Number of a writer's last frame if it has to end: the results say why."""
+"""Number of a writer's last frame, sent if the writer has to end: the results say why."""
 
 ERRORS: dict[str, type[StoreError]] = {
     error.__name__: error
@@ -516,7 +516,7 @@ def frames_of(rows: Iterable[tuple[Any, str, Sequence[Any], bool]]) -> Iterator[
     filters.
 
     A client's many items go into several frames. Neighbors with the same value form one group, so that a topic takes
-    only the room of its text if clients subscribe to many.
+    only the room of its text when clients subscribe to many topics.
     """
     frame: list[Group] = []
     room = FRAME_ITEMS

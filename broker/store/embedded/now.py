@@ -101,7 +101,7 @@ def subscribers(
         else:
             first: bytes = cursor.value()
             is_one = not cursor.next_dup()
-            if is_one and first < FILTERED:  # common, and building a set costs more than the read
+            if is_one and first < FILTERED:  # a common case, and building a set costs more than the read
                 sets.append((first.decode(),))
             else:
                 members = [first] if is_one else [first, *islice(cursor.iternext_dup(), members_max)]
@@ -210,7 +210,8 @@ def subscriptions_of(
 
 
 def joined_records(soft: list[list[Subscription]], durable: list[list[Subscription]]) -> list[list[Subscription]]:
-    """Merge the records of both lanes as far as both reach. If both have one filter, the durable one counts."""
+    """Merge the records of both lanes up to the point that both have reached. If both have one filter, the durable one
+    counts."""
     found: list[list[Subscription]] = []
     for some, mine in zip(soft, durable, strict=False):
         if some and mine:

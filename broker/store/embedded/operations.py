@@ -36,8 +36,8 @@ SWEEP_PER_HASH: Final = 2
 grow, so the table settles below twice the hashes that are still alive, and no single call pays for much."""
 
 TIDY_RECORDS: Final = 2_000
-"""Records of a database that one step of cleanup examines: 2 ms. With one step a second, cleanup keeps up with 2,000
-clients that come and go each second."""
+"""Records of a database that one step of cleanup examines: 2 ms. At one step per second, cleanup keeps up with 2,000
+clients that come and go every second."""
 
 TIDY_S: Final = 0.005
 """Time limit of a step for each of the two databases: a record in ``ended`` can be large."""
@@ -135,7 +135,7 @@ class _Soft:
             found = cursor.set_range(self._swept)
             for _ in range(count):
                 if not found:
-                    self._swept = bytes(HASH_BYTES)  # the end: start over next time
+                    self._swept = bytes(HASH_BYTES)  # reached the end: start over next time
                     return
                 if ormsgpack.unpackb(cursor.value()) <= now:
                     cursor.delete()  # which moves on to the next entry

@@ -52,7 +52,7 @@ class Slices:
         """Call ``read_slice`` in turns until it returns true."""
         if read_slice():
             return
-        from asyncio import sleep  # here, since a writer does not need it
+        from asyncio import sleep  # imported here, since a writer does not need it
 
         async with self._turns:
             while True:

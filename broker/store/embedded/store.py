@@ -73,7 +73,7 @@ NOT_OPEN = "the embedded store is not open"
 class EmbeddedStore:
     """``Store`` in a directory of a local disk. Sibling endpoints open the same directory, each its own store."""
 
-    #: As much as the writer takes into one sorted run; hashes scatter the topics of a slot anyway.
+    #: This is as much as the writer takes into one sorted run; hashes scatter the topics of a slot anyway.
     shape = Shape(topics_at_once=250_000, slots_together=False, reads_memory=True, journal=True)
 
     def __init__(
@@ -281,7 +281,7 @@ class EmbeddedStore:
             await asyncio.sleep(0)
 
     async def expiring_slots(self) -> list[int] | None:
-        self._look_at_files()  # else an idle endpoint never reads the durable lane, and truncation kills it
+        self._look_at_files()  # otherwise an idle endpoint never reads the durable lane, and a truncation would kill it
         return self._expiry.slots()
 
     async def expiring(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
@@ -430,7 +430,7 @@ class EmbeddedStore:
     # --- revoked tokens
 
     async def revoke(self, batch: Sequence[Revocation]) -> None:
-        # In one frame: if one is too many, no part of the batch may remain. (A frame has room for 30,000.)
+        # All go in one frame: if one is too many, no part of the batch may remain. (A frame has room for 30,000.)
         await self._durable_writer.call("revoke", [(self._wall_clock(), [list(one) for one in batch])])
 
     async def revocations(self) -> list[Revocation]:

@@ -312,7 +312,8 @@ class _Changes:
             self._txn.put(place, record, db=self._db["terms"])
 
     def _count(self, key: bytes, more: int) -> None:
-        """Add ``more`` to the number of subscriptions with the filter. The filter's entry goes with the last one."""
+        """Add ``more`` to the number of subscriptions with the filter. The filter's entry is removed with its last
+        subscription."""
         value = value_of(self._txn, key, self._db["filters"])
         count, text = (0, self._texts[key]) if value is None else unpack_filter(value)
         if count + more:

@@ -97,7 +97,7 @@ class Subscriptions:
             if any(row.filter is not None for row in durable):
                 await self._require_room(durable)
             stamps += await self._subscribe(Lane.DURABLE, durable)
-            if self._slices.holds(Lane.SOFT, "topics_of"):  # usually not, and each further read costs time
+            if self._slices.holds(Lane.SOFT, "topics_of"):  # usually there are none, and each further read costs time
                 await self._leave_soft(durable)
         return min(stamps, default=0)
 
@@ -200,7 +200,7 @@ class Subscriptions:
         is_held = self._writers[Lane.SOFT].is_held
         found = [topics for _, topics, _ in batch] if is_held else await self._there(Lane.SOFT, batch)
         soft = [(client, there, text) for (client, _, text), there in zip(batch, found, strict=True) if there]
-        if soft:  # first: a subscription in both lanes must not survive in the soft lane
+        if soft:  # this comes first: a subscription in both lanes must not survive in the soft lane
             await self._unsubscribe(Lane.SOFT, soft)
         # The durable writer checks by itself, after all its pending writes, and flushes nothing if there is nothing to
         # remove.

@@ -61,7 +61,7 @@ class Watch:
         return f"process {holder} has the write lock: if it is stopped, continue it (kill -CONT) or kill it"
 
     def stalled(self, waiter: int, for_s: float, *, is_first: bool) -> str:
-        """Log and count a stall when it is noticed.
+        """Log and count a stall.
 
         Args:
             waiter: The process that waits for the disk.

@@ -139,7 +139,7 @@ class Writer:
         self._environment, self._gate, self._files = environment, prepared.gate, prepared.files
         self._connection, self._parent = link
         self._reserving = False  # whether the map has its reserve
-        self._settled = -1  # the transaction after which a full map was full for good
+        self._settled = -1  # the transaction after which a full map stayed full
         self._operations = operations(environment, lane)
         self._subscriptions = Subscriptions(environment)
         self._unpacker = Unpacker()
@@ -274,7 +274,7 @@ class Writer:
         number, operation, argument = frame
         try:
             return number, "", self._operations[operation](txn, argument)
-        except StoreError as error:  # raised before anything is written
+        except StoreError as error:  # raised before this process writes anything
             return _failure(number, error)
 
     def _explained(self, error: Exception) -> StoreError:

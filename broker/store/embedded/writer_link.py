@@ -50,9 +50,9 @@ SMALL_FRAME_BYTES = 2048
 
 SMALL_BUDGET_BYTES = 1 << 20
 LARGE_BUDGET_BYTES = 8 << 20
-"""Bytes of frames sent and not yet acknowledged. Small: 20,000 single subscriptions, more than a commit holds. Large:
-250,000 subscriptions, so that a run over millions of topics finds several for each page; 60 MB in the writer, one
-second."""
+"""Bytes of frames sent and not yet acknowledged. Small: 20,000 single subscriptions, which is more than a commit holds.
+Large: 250,000 subscriptions, so that a run over millions of topics has several changes for each page. They take 60 MB
+in the writer, and one second."""
 
 ACKNOWLEDGED_AT_ONCE = 100
 """Acknowledgements handled in one pass of the event loop. A commit acknowledges thousands together, and the callers
@@ -125,7 +125,7 @@ class _Budget:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # its turn had just come
+            if turn.done() and not turn.cancelled():  # its turn had only just come
                 self.give(size)
             raise
 
@@ -133,7 +133,7 @@ class _Budget:
         self._taken_bytes -= size
         while self._line:
             turn, wanted = self._line[0]
-            if not turn.done():  # done: its caller was cancelled
+            if not turn.done():  # already done: its caller was cancelled
                 if not self._fits(wanted):
                     return
                 self._taken_bytes += wanted
@@ -141,7 +141,7 @@ class _Budget:
             self._line.popleft()
 
     def dissolve(self) -> None:
-        """Let every caller through: the wait has become pointless."""
+        """Let every caller through, because waiting has become pointless."""
         for turn, _ in self._line:
             if not turn.done():
                 turn.set_result(None)
@@ -286,7 +286,7 @@ class _Link(asyncio.Protocol):
         if self.lost.done():
             return
         self.lost.set_result(reason)
-        self._on_lost()  # at once: the next caller waits for the successor
+        self._on_lost()  # do this at once: the next caller waits for the successor
         if not self.greeting.done():
             self.greeting.set_result((StoreUnavailable.__name__, reason))
         if self._look is not None:
@@ -394,7 +394,7 @@ class WriterProcess:
         try:
             results = await self._call(operation, arguments)
         except (StoreLost, Superseded):
-            raise  # the endpoint says so, and ends
+            raise  # the endpoint reports that, and ends
         except TooManyFilters:
             raise  # one client's fault, not the store's
         except StoreError as error:

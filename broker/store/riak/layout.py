@@ -438,7 +438,7 @@ class Entry:
 
     def __init__(self) -> None:
         self.dirty = False
-        self.registration = 0  # 0: the name was never taken
+        self.registration = 0  # 0: no process ever took the name
         self.incarnation = ""
         self.present = False  # False: deregistered
         self.url = ""

@@ -51,8 +51,8 @@ class Node:
     ) -> None:
         self.host = host
         self.port = port
-        self.in_use = 0  # turns given out, including those that wait for a connection
-        self.failures = 0  # in a row; 0: in good standing
+        self.in_use = 0  # requests admitted, including those that wait for a connection
+        self.failures = 0  # failures in a row; 0: in good standing
         self.retry_at = 0.0  # loop time; only if failures > 0
         self.probing = False  # one request at a time tries a node that is set aside
         self.misconfigured = ""  # why the last connection failed, if because of the configuration
@@ -190,7 +190,7 @@ class Node:
             self.misconfigured = str(error)
             self._counters["connections_refused"] += 1
             self._refused_until = asyncio.get_running_loop().time() + MISCONFIGURED_RETRY_S
-            if not self._busy:  # otherwise open ones serve the waiting requests, even after a password change
+            if not self._busy:  # otherwise open connections serve the waiting requests, even after a password change
                 self._refuse(error)
         except (OSError, EOFError, WireError) as error:  # TimeoutError is an OSError
             self.misconfigured = ""  # that may still be so, but it is not the reason here

@@ -211,7 +211,7 @@ class Objects:
         """Edit the object and write it. Return what ``edit`` returned, or raise what it raised.
 
         ``edit`` sees the object as read, with the edits that share its write applied. It sets ``dirty`` if it changed
-        anything; otherwise nothing is written. It can run even if the caller has been cancelled meanwhile.
+        anything; otherwise nothing is written. It can run even if the caller was cancelled meanwhile.
         """
         if self._closed:
             raise StoreUnavailable("the store is closed")

@@ -82,7 +82,7 @@ class Pool:
         while True:
             node = await self._next(deadline, tried, reason)
             if node is None:
-                # Every node has had its chance: pause, for longer each time, and begin again.
+                # Every node has been tried: pause, for longer each time, and begin again.
                 tried.clear()
                 if believed is not None and not undecided:
                     raise believed
@@ -124,7 +124,7 @@ class Pool:
             except TimeoutError as error:
                 self._counters["timeouts"] += 1
                 undecided = undecided or not probe  # a node that was silent before is not alive
-                if not refused:  # one node's words explain more than another one's silence
+                if not refused:  # one node's error explains more than another one's silence
                     reason = f"{node}: {error}" if str(error) else f"{node} does not answer"
                 if asked or not node.connected:  # otherwise its connections were busy, which is not its failure
                     self._set_aside(node, silent=True)

@@ -59,7 +59,7 @@ class Registry:
     async def heartbeat(self, endpoint: Endpoint) -> None:
         async with self._lock:
             address = self._buckets.endpoint(endpoint.name)
-            held = self._held.pop(endpoint.name, None)  # until the write has succeeded nothing is known
+            held = self._held.pop(endpoint.name, None)  # until the write has succeeded, the entry's state is unknown
             if held is None or held.incarnation != endpoint.incarnation or held.heartbeats + 1 >= FULL_EVERY:
                 await self._reassert(address, endpoint)
                 await self._list(endpoint.name)

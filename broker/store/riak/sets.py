@@ -69,7 +69,7 @@ class LargeSets(Generic[S]):
             for member in removing:
                 take(root, member)
             if root.level:
-                # Put again what is here already: this can be an old copy.
+                # Put members again that are here already: this can be an old copy.
                 left = [
                     member for member in adding if member not in root.members or not put(root, member, OBJECT_BYTES_MAX)
                 ]

@@ -129,7 +129,7 @@ class RiakStore:
         self._wanted = partitions_per_slot
         self._is_open = False
         self._wall_clock = wall_clock
-        # One operation can fill the pool; several share it through its line.
+        # One operation can fill the pool; several operations share it through its queue.
         self._at_once = self._pool.capacity
         access = Access(self._objects, self._buckets, self.counters, self._at_once, wall_clock)
         self._registry = Registry(access)
@@ -306,7 +306,7 @@ class RiakStore:
         answers = []
         for key in hashes:
             answers.append(known[key])
-            known[key] = True  # a hash that comes again in the batch is a repetition
+            known[key] = True  # a hash that appears again in the batch is a repetition
         return answers
 
     # The registry.

@@ -2,13 +2,13 @@
 // matches replies with commands, and starts again with backoff. SPEC sections 1.5, 5, 6 and 9. Must never: keep a token
 // (the caller supplies it), or put one anywhere except into the two requests that need it.
 
-/** Seconds: the longest wait before the first retry, before a later one, for a command's reply, for a handshake. */
+/** Maximum waits in seconds: before the first retry, before a later one, for a command's reply, for a handshake. */
 const FIRST_S = 0.5;
 const LONGEST_S = 20;
 const REPLY_S = 20; // longer than any time-out of the endpoint's own (SPEC section 1.4)
 const HANDSHAKE_S = 10;
 
-/** The most commands without a reply; a page that has more in flight is faulty. */
+/** Maximum number of commands without a reply; a page that has more in flight is faulty. */
 const PENDING_MAX = 200;
 
 /** Close codes after which it does not reconnect (SPEC section 6). */

@@ -1,6 +1,6 @@
 // Owns: figures derived from counters: rates, quantiles, and their last minutes. Pure: no DOM, no clock.
 
-/** Samples shown, one a second; samples kept of an endpoint, for rates and for quantiles. */
+/** Number of samples shown, one per second; numbers of samples kept of an endpoint, for rates and for quantiles. */
 export const HISTORY = 180;
 const RATE_LOOKS = 5;
 const LATENCY_LOOKS = 10;
@@ -8,7 +8,7 @@ const LATENCY_LOOKS = 10;
 /** Points of an endpoint's small line. */
 export const SPARK = 60;
 
-/** The most endpoints remembered; unlisted ones are forgotten after a while. */
+/** Maximum number of endpoints to remember; unlisted ones are forgotten after a while. */
 const ENDPOINTS_MAX = 256;
 const GONE_FOR_MS = 600_000;
 
@@ -100,7 +100,7 @@ export class Watched {
         return between(this.#looks.at(-2), this.#looks.at(-1));
     }
 
-    /** Rates of the last seconds, for the numbers shown: rates of one second never stand still. */
+    /** Rates of the last seconds, for the numbers shown: rates over one second change all the time. */
     get rates() {
         return between(this.#looks.at(-1 - RATE_LOOKS) ?? this.#looks[0], this.#looks.at(-1));
     }
@@ -123,7 +123,7 @@ export class Cluster {
     endpoints = new Map();
     history = []; // results of `point`, oldest first
 
-    /** Take a reply to `endpoints`. `at_ms`: by any clock that only goes forward. */
+    /** Process a reply to `endpoints`. `at_ms`: by any clock that only goes forward. */
     take(entries, at_ms) {
         for (const watched of this.endpoints.values()) watched.listed = false;
         // For a while the list has a restarted endpoint next to its former life.

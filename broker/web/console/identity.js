@@ -43,7 +43,7 @@ export function client_id(text) {
     return subject.endsWith("*") ? subject.slice(0, -1) + mine : subject;
 }
 
-/** Is it an id that nobody uses again once this page is gone? */
+/** Whether no other page or program uses this id again once this page is gone. */
 export function is_mine(client_id) {
     return client_id.endsWith(mine);
 }

@@ -9,7 +9,8 @@ import { address, subscriptions_at, with_subscriptions } from "./lookups.js";
 import { clock, count, counted, trouble } from "./words.js";
 
 /**
- * The most messages in the list, outcomes of publishes in theirs, topics shown as subscribed, characters of a payload.
+ * Maximum numbers: messages in the list, outcomes in the list of publishes, topics shown as subscribed, characters of a
+ * payload.
  */
 const MESSAGES_MAX = 200;
 const OUTCOMES_MAX = 20;
@@ -49,7 +50,7 @@ export class Messages {
         this.#count();
     }
 
-    /** The view becomes visible or hidden; a listening client goes on either way. */
+    /** The view becomes visible or hidden; a listening client continues either way. */
     show(shown) {
         const field = part("client-id");
         if (!shown) return;

@@ -47,8 +47,8 @@ export class Pages {
     }
 
     /**
-     * Start from the first page, and clear the old one. `wait`: the text until it comes; `failed`: the text if it
-     * fails.
+     * Start from the first page, and clear the old one. `wait`: the text to show until the page arrives; `failed`: the
+     * text if it fails.
      */
     async begin(wait, failed) {
         this.failed = failed;

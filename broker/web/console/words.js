@@ -74,7 +74,7 @@ export function ending({ until, ends_at }, now) {
     return `${listens === "" ? "until" : `${listens}, or`} ${day}${clock(at)}`;
 }
 
-/** The most filters shown of one client at one topic, and the most characters of each. */
+/** Maximum number of filters shown of one client at one topic, and maximum number of characters of each. */
 const FILTERS_SHOWN = 3;
 const FILTER_CHARACTERS = 160;
 
