@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 #: The folder into which mypyc writes C files, and the C compiler objects.
 BUILD = "build"
 
-#: The C compiler's levels. Debugging information would name lines of C files that nobody keeps. `perf` and `gdb` show
+#: The C compiler's levels. Debugging information would name lines of C files that are not kept. `perf` and `gdb` show
 #: functions without it.
 OPTIMIZE, DEBUG = "3", "0"
 

@@ -254,7 +254,7 @@ class Controller:
             self._same_names.append(name)
             self._notes.trouble(
                 "same_name",
-                f"two programs are called {name}: the controller gives the first one no work. Stop it, or start it "
+                f"two programs are called {name}: the controller gives no work to the first one. Stop it, or start it "
                 "with another --name",
             )
 
@@ -275,8 +275,8 @@ class Controller:
         if message.sink and self._sink and message.sink != self._sink:
             self._notes.trouble(
                 "other_sink",
-                f"{name} writes to another sink than the one in this controller's file: its records do not go where "
-                "the others' go. Restart it with the same file",
+                f"{name} writes to another sink than the one in this controller's file: its records go elsewhere than "
+                f"the other members' records. Restart it with the same file",
             )
         self.staff.joined(name)
         return member
@@ -389,7 +389,7 @@ class Controller:
             if not self._has_other_topics:
                 self._notes.trouble(
                     "other_topics",
-                    "a monitor with another file measures other topics than this controller's file names, so its "
+                    "a monitor with another file measures topics other than those in this controller's file, so its "
                     "measurements do not count. Stop it, or restart it with the same file",
                 )
             self._has_other_topics = True

@@ -290,5 +290,5 @@ async def _member_once(settings: Settings, membership: Membership, ending: async
 
 async def _end(member: Member, ending: asyncio.Event) -> None:
     await ending.wait()
-    _log.info("ending: the sink gets all that was read first")
+    _log.info("ending; first the sink gets everything that was read")
     member.end()

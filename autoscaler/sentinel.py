@@ -76,7 +76,7 @@ class Sentinel:
         """Make a decision if there is a reason, and return the numbers of the members to end.
 
         ``reserved``: numbers that a new member cannot have. ``is_moving``: queues are between two owners; then only a
-        queue without an owner is a reason. ``is_short``: ordered members have not come, so the present ones get all
+        queue without an owner is a reason. ``is_short``: ordered members have not started, so the present ones get all
         queues.
         """
         settings = self._settings
@@ -90,7 +90,7 @@ class Sentinel:
             if queue not in self.targets or (is_short and self.targets[queue] not in present)
         ]
         if homeless:
-            reason = "ordered members have not come" if is_short else f"{len(homeless):,} queues have no owner"
+            reason = "ordered members have not started" if is_short else f"{len(homeless):,} queues have no owner"
             return self._grow(now_s, present, reserved, is_short, reason)
         if is_moving:
             return set()
@@ -169,7 +169,7 @@ class Sentinel:
         needed = self._bounded(decision.members + settings.spare)
         if needed >= max(len(present), self.wanted):
             return set()
-        return self._apply(now_s, present, decision, needed, f"{needed} members would have sufficed")
+        return self._apply(now_s, present, decision, needed, f"{needed} members would have been enough")
 
     def _apply(
         self, now_s: float, present: Mapping[int, float], decision: Decision, wanted: int, reason: str

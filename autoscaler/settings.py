@@ -78,7 +78,7 @@ class GroupSettings:
         least=1.0,
         most=3_600.0,
     )
-    lost_s: float = option(15.0, "seconds without a beat until a member counts as lost", least=0.5, most=3_600.0)
+    lost_s: float = option(15.0, "seconds without a heartbeat until a member counts as lost", least=0.5, most=3_600.0)
     topics: tuple[str, ...] = ()
 
     @property
@@ -112,7 +112,7 @@ class MonitorSettings:
     measure: str = option(
         "offsets",
         "offsets: new records, times their mean size in the log; log_sizes: growth of the log, as in the document; "
-        "retention makes it too low",
+        "retention makes this figure too low",
     )
     every_s: float = option(1.0, "seconds between two measurements", least=0.05, most=4.0)
     window_s: float = option(30.0, "seconds that a measurement covers", least=0.1, most=3_600.0)
@@ -123,9 +123,9 @@ class MemberSettings:
     """The table ``[member]``: a member's cycle (section V-B)."""
 
     batch_bytes: int = option(5_000_000, "size of a batch to the sink, in bytes", least=1, most=1 << 30)
-    wait_s: float = option(1.0, "seconds until a smaller batch is sent as well", least=0.001, most=600.0)
+    wait_s: float = option(1.0, "seconds after which a smaller batch is sent as well", least=0.001, most=600.0)
     beat_s: float = option(2.0, "seconds between two beats", least=0.05, most=60.0)
-    throttle_bytes_per_s: float = option(0.0, "most bytes to read in a second; 0: no limit", least=0.0)
+    throttle_bytes_per_s: float = option(0.0, "maximum number of bytes to read per second; 0: no limit", least=0.0)
     isolation: str = option(
         "read_committed",
         "records of transactions: read_committed reads them once committed; read_uncommitted reads all at once",
@@ -309,9 +309,9 @@ def _check(settings: Settings) -> None:
 
     need(bool(_NAME.fullmatch(group.name)), "[group] name is needed: letters, digits, '.', '_' and '-', at most 200")
     need(bool(group.topics), '[group] topics is needed: the topics to read, like ["orders"]')
-    need(len(set(group.topics)) == len(group.topics), "[group] topics names one twice")
-    need(group.members_max > 0, "[group] members_max is needed: most members to run")
-    need(group.capacity_bytes_per_s > 0, "[group] capacity_bytes_per_s is needed: what one member can take")
+    need(len(set(group.topics)) == len(group.topics), "[group] topics names a topic twice")
+    need(group.members_max > 0, "[group] members_max is needed: the maximum number of members to run")
+    need(group.capacity_bytes_per_s > 0, "[group] capacity_bytes_per_s is needed: the load that one member can take")
     need(
         group.members_min <= group.members_max,
         f"[group] members_min is {group.members_min}, above members_max, {group.members_max}",

@@ -64,7 +64,7 @@ class Staff:
                 self._notes.trouble(
                     "never_heard",
                     f"the scaler runs {name}, which has been silent for {self._settings.start_s:g} s: the scaler "
-                    "is to end it. Its log may say why",
+                    f"should end it. Its log may say why",
                 )
         self._silent &= running.names
         self._others = {name: self._others.get(name, now_s) for name in heard if name not in running.names}
@@ -119,7 +119,7 @@ class Staff:
         complete."""
         if len(present) >= wanted:
             if self.is_short:
-                self._notes.note("complete", f"all {wanted} members have come")
+                self._notes.note("complete", f"all {wanted} members have started")
             self._short_since_s, self.is_short = None, False
             self._ordered_s.clear()
             return
@@ -131,7 +131,7 @@ class Staff:
             says = "says nothing" if self.running is None else f"says that {self.running.count} run"
             self._notes.trouble(
                 "absent",
-                f"{wanted} members were ordered, and {len(present)} have come in {self._settings.start_s:g} s; the "
+                f"{wanted} members were ordered, and {len(present)} have started in {self._settings.start_s:g} s; the "
                 f"scaler {says}. The others get all queues meanwhile. See the logs of members and scaler",
             )
 

@@ -27,7 +27,7 @@ DRIVER_MEMORY = "4g"
 """Enough for ten million events on two cores (docs/digest.md); Java takes the part that it needs."""
 
 NOTES_MAX = 20
-"""The most notes on runs that are printed: a hundred runs without machine.csv would bury the first."""
+"""Maximum number of notes on runs to print: a hundred notes about runs without machine.csv would bury the first one."""
 
 _EPILOG = """\
 examples:
@@ -171,7 +171,7 @@ def _add_spark(command: argparse.ArgumentParser) -> None:
         "--driver-memory",
         default=DRIVER_MEMORY,
         metavar="SIZE",
-        help="the most memory Spark may take (default: %(default)s)",
+        help="maximum memory for Spark (default: %(default)s)",
     )
 
 

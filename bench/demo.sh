@@ -6,7 +6,7 @@
 #   REPLAY    a now-playing log (CSV, gzipped or plain) to replay instead of the made-up radio
 #   RUN       the folder to write to (runs/demo-<time>)
 #
-# Ends with 0 only if every step did and nothing was lost. In any case it leaves no process behind.
+# Exits with 0 only if every step did and nothing was lost. In any case it leaves no process behind.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -73,7 +73,7 @@ stop_serve() {
     }
     wait "$serve_pid" || status=$?
     serve_pid=
-    # 143: ended by the signal itself, which is how a process that needs no tidying may end.
+    # 143: ended by the signal itself, which is a valid end of a process that has nothing to clean up.
     [ "$status" -eq 0 ] || [ "$status" -eq 143 ] || {
         echo "demo: the endpoints ended with status $status (their log: $run/serve.log)" >&2
         return 1
@@ -171,7 +171,7 @@ fi
 
 say "stopping the endpoints"
 stop_serve
-# The store has served its purpose, and one per demo would fill the disk; logs and figures stay.
+# The store is no longer needed, and one per demo would fill the disk; logs and figures stay.
 rm -rf "$run/store"
 
 say "digest (Spark)"

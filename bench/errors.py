@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class BenchError(Exception):
-    """Something the user can mend. The message names the file (and line) or the setting, and what to do."""
+    """An error that the user can fix. The message names the file (and line) or the setting, and what to do."""
 
 
 class UsageError(BenchError):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the home of a Java that runs Spark: 17 or newer. Looks at JAVA_HOME, the java on PATH and the system's usual
-# folder, in this order; where there is none, installs Debian's headless runtime with apt, as root; where that is not
-# possible, says what to install and fails.
+# folder, in this order. If there is none, it installs Debian's headless runtime with apt, as root; if that is not
+# possible, it says what to install and fails.
 set -u
 
 # major JAVA: its major version ("17.0.15" and "21" alike); nothing if it does not run.

@@ -4,9 +4,9 @@
     echo "dinner is ready" | python examples/chat.py bob kitchen
 
 ``/join ROOM`` joins a room and makes it the current one, ``/leave ROOM`` leaves it, ``/rooms`` lists them. The broker
-remembers who is in which room: ann is in both tomorrow, too. While she is away she misses messages.
+remembers who is in which room: tomorrow ann is still in both. While she is away she misses messages.
 
-You can give ``--url`` several times: if an endpoint dies, the client goes on at the next. If the endpoints require a
+You can give ``--url`` several times: if an endpoint dies, the client continues at the next. If the endpoints require a
 token, pass it in ``--token-file FILE`` or in the variable ``INGEBORG_TOKEN``.
 """
 

@@ -3,7 +3,7 @@
     python examples/dashboard.py
     python examples/dashboard.py --url ws://127.0.0.1:9001 "Daft Punk - Get Lucky" --seconds 10
 
-One endpoint's ``/metrics`` names the others; rates are the growth of their counters in a second. If the output is no
+One endpoint's ``/metrics`` names the others; rates are the growth of their counters in a second. If the output is not a
 terminal, the program prints one picture after the other. If the endpoints require a token, pass it in ``--token-file
 FILE`` or in the variable ``INGEBORG_TOKEN``; its client is ``dashboard``.
 """

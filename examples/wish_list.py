@@ -8,7 +8,7 @@ A song is a topic. A listener wishes for songs. A client that notices one report
 Let several clients report the same change: the broker treats the reports of one minute as one message, and ann gets one
 notification. This requires identical payloads, so the payload does not name the reporter.
 
-You can give ``--url`` several times: if an endpoint dies, the client goes on at the next. If the endpoints require a
+You can give ``--url`` several times: if an endpoint dies, the client continues at the next. If the endpoints require a
 token, pass it in ``--token-file FILE`` or in the variable ``INGEBORG_TOKEN``.
 """
 

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-#: The compiled modules, as patterns below `ingeborg/`: code that decides and checks, and nothing that waits.
+#: The compiled modules, as patterns below `ingeborg/`: code that decides and checks, but no code that waits.
 PATTERNS = (
     "autoscaler/groups/*.py",
     "broker/core/**/*.py",

@@ -56,12 +56,12 @@ _DESCRIPTIONS = {
         "in its own folder under DIR; --resume continues a series that was cut short.",
     ),
     "radio": (
-        "made-up radio: stations change songs, their listeners report it, wish lists fire",
+        "made-up radio: stations change songs, listeners report that, and wish lists get notifications",
         "Stations change songs; every listener of a station reports it (so most reports are duplicates); every client "
         "with that song on its wish list must get one notification.",
     ),
     "replay": (
-        "the same, driven by a recorded now-playing log",
+        "the radio world, driven by a recorded now-playing log",
         "Play a now-playing log: CSV, gzipped or plain, with the columns station, offset_s, artist, track. `loadgen "
         "preview` says beforehand what it would send.",
     ),
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     finally:
         for number, handler in before.items():
-            # A program that ends now has nothing left to interrupt.
+            # A program that ends now has no run to interrupt.
             signal.signal(number, signal.SIG_IGN if arguments is None else handler)
 
 
@@ -205,12 +205,16 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
         help="a process of the system, if it is not the one that listens at a --url on this machine",
     )
     layer = command.add_argument_group("deduplication layer (for systems that do not drop duplicates; thesis 1.3.4)")
-    layer.add_argument("--dedup", metavar="REDIS_URL", help="put the layer in front, over this Redis")
+    layer.add_argument("--dedup", metavar="REDIS_URL", help="put the deduplication layer in front, with this Redis")
     layer.add_argument(
         "--deduplicators", type=_count(1, _PROCESSES_MAX), default=1, metavar="N", help="its processes (default: 1)"
     )
     layer.add_argument(
-        "--dedup-ttl-s", type=float, default=10.0, metavar="S", help="how long it remembers (default: %(default)s)"
+        "--dedup-ttl-s",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="how long the layer remembers a message (default: %(default)s)",
     )
 
 
@@ -354,7 +358,7 @@ class _Signals:
     def _on_signal(self) -> None:
         self._times += 1
         if self._times == 1:
-            self._progress.say("cutting the run short (once more: end at once)")
+            self._progress.say("cutting the run short (interrupt again to end at once)")
             self._cut()
         elif self._task is not None:
             self._task.cancel()

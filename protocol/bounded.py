@@ -1,4 +1,4 @@
-"""A map with a limit: the entry that was put in longest ago makes room.
+"""A map with a limit: the entry that was added longest ago makes room for a new one.
 
 Owns: the order of the entries, and their maximum. Must never: decide what an entry is worth, or read a clock: a caller
 that keeps expiries in it checks them.

@@ -48,7 +48,7 @@ def read_token(file: str | None, environment: Mapping[str, str] = os.environ) ->
         The token; ``None`` if no file is named and the variable is absent or empty.
 
     Raises:
-        ValueError: the file cannot be read, or its text is no token. The error names the source and the reason.
+        ValueError: the file cannot be read, or its text is not a token. The error names the source and the reason.
     """
     if file is None:
         text, where = environment.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
@@ -73,7 +73,7 @@ def check_url(url: str) -> str:
     """Return the WebSocket URL itself.
 
     Raises:
-        ValueError: it is no WebSocket URL, or it has a password or a token, which errors and logs would show.
+        ValueError: it is not a WebSocket URL, or it has a password or a token, which errors and logs would show.
     """
     if redacted(url) != url or "@" in url:
         raise ValueError("a URL may have no name, no password and no access_token: pass the token separately")

@@ -1,4 +1,4 @@
-"""Every way the broker says no: error codes of replies, and close codes of connections. SPEC sections 5 and 6.
+"""All refusals of the broker: error codes of replies, and close codes of connections. SPEC sections 5 and 6.
 
 Owns: the two tables, and the exception that carries a code. Must never: format for a transport, or know who raises.
 """

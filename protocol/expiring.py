@@ -43,7 +43,7 @@ def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
         The fields; empty if the subscription stays.
 
     Raises:
-        ProtocolError: ``bad_state``; a value is no term.
+        ProtocolError: ``bad_state``; a value is not a term.
     """
     fields: dict[str, Any] = {}
     if until is not None:
@@ -58,7 +58,7 @@ def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
 
 
 class Now(NamedTuple):
-    """One moment by two clocks, in seconds: ``awake_s`` stands still while the machine sleeps, ``all_s`` goes on."""
+    """One moment by two clocks, in seconds: ``awake_s`` stops while the machine sleeps, ``all_s`` continues."""
 
     awake_s: float
     all_s: float
@@ -193,7 +193,7 @@ class Kept:
             mine = set(ended).difference(others)
             due = [*self._due, *(key for key in ended if key in mine)]
         self._due = deque(_ordered(dict.fromkeys(due)))
-        if self._all_taken:  # else keep the older one: others are due since then
+        if self._all_taken:  # otherwise keep the older one: other subscriptions have been due since then
             self._since = since
         self._all_taken = self._all_taken and not self._due
         self.out(others)

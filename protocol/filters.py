@@ -4,7 +4,7 @@ Owns: the check of a filter, its limits, and its canonical text. Must never: loo
 
 The language is a subset of EventBridge's. A filter that both accept matches the same payloads, with these exceptions:
 
-- A filter does not enter an object in an array, or an array in an array: their members are no attributes. EventBridge
+- A filter does not enter an object in an array, or an array in an array: their members are not attributes. EventBridge
   enters them.
 - A key with a dot is one key. In EventBridge it is a path of two.
 - Numbers compare by value: 2^60 and the double 2^60 are the same. ``numeric`` compares doubles. EventBridge documents
@@ -34,8 +34,9 @@ PATHS_MAX: Final = 8
 #: Keys that lead to an attribute.
 DEPTH_MAX: Final = 5
 
-#: The most elements of an array in a payload that a home compares, from the first on. Each may match other filters. If
-#: filters name exact values of several attributes, arrays there multiply the work, up to the number of these filters.
+#: Maximum number of elements, counted from the first, that a home compares in an array of a payload. Each may match
+#: other filters. If filters name exact values of several attributes, arrays there multiply the work, up to the number
+#: of these filters.
 ELEMENTS_MAX: Final = 64
 
 #: Members of all lists of a filter together; each value of an ``anything-but`` counts.

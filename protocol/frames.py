@@ -63,7 +63,7 @@ def whole_messages(data: bytes, at: int, enough: int, masked: bool, whole: bool,
         enough: the index at which the run ends.
         masked: whether frames have to be masked.
         whole: whether no fragmented message is under way.
-        most: the most bytes of a message.
+        most: maximum number of bytes of a message.
         large: a message of more bytes is large.
 
     Returns:

@@ -16,8 +16,8 @@ LINES: Final = "ingeborg.lines"
 #: A longer frame is one command, or one notification, for the sender and for the receiver.
 LINES_BYTES_MAX: Final = 1 << 20
 
-#: The most lines that an endpoint takes at once, however short they are, since refusing one takes as long as carrying
-#: one out. No command is shorter than 32 bytes.
+#: Maximum number of lines that an endpoint takes at once, however short they are, since refusing one takes as long as
+#: carrying one out. No command is shorter than 32 bytes.
 LINES_AT_ONCE: Final = 128
 
 _FEED: Final = b"\n"
@@ -91,7 +91,7 @@ def together(messages: Sequence[bytes], most: int = LINES_BYTES_MAX) -> list[byt
 
     Args:
         messages: messages without a line feed.
-        most: the most bytes of a joined message. A longer message stays alone, as the same object.
+        most: maximum number of bytes of a joined message. A longer message stays alone, as the same object.
 
     Returns:
         The joined messages, in the same order.

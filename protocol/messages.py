@@ -55,7 +55,8 @@ SINCE_TOPICS_MAX: Final = 1_000
 PAGE_LIMIT_DEFAULT: Final = 1_000
 PAGE_LIMIT_MAX: Final = 10_000
 
-#: Bytes of a token's `jti`: an endpoint accepts no token whose id a `revoke` could not name.
+#: Maximum number of bytes of a token's `jti`: endpoints accept no token with a longer id, since a `revoke` could not
+#: name.
 JTI_BYTES_MAX: Final = 128
 
 #: Bytes of the `sub` in a `revoke`: no client id is longer, nor is a prefix of client ids, with `*`.
@@ -98,7 +99,7 @@ def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
 
     Args:
         value: the frame's JSON object.
-        payload_bytes_max: the most bytes of a canonical payload.
+        payload_bytes_max: maximum number of bytes of a canonical payload.
 
     Returns:
         The command.
@@ -158,7 +159,7 @@ def check_dedup(given: object) -> bool | str:
     """Return the value of key ``dedup``.
 
     Raises:
-        ProtocolError: ``bad_state``; it is no boolean, and no key of 1 to ``DEDUP_KEY_BYTES_MAX`` bytes.
+        ProtocolError: ``bad_state``; it is neither a boolean nor a key of 1 to ``DEDUP_KEY_BYTES_MAX`` bytes.
     """
     if type(given) is bool:
         return given
@@ -202,7 +203,7 @@ def is_text_of(value: object, bytes_max: int) -> bool:
     try:
         return type(value) is str and 1 <= len(value.encode()) <= bytes_max
     except UnicodeEncodeError:
-        return False  # a lone surrogate, which nobody can write
+        return False  # a lone surrogate, which no encoder can write
 
 
 def check_revoke(value: Mapping[str, Any]) -> tuple[str | None, str | None, float | None]:

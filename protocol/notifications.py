@@ -85,7 +85,7 @@ class History(NamedTuple):
     """The result of ``history``.
 
     - ``publications``: the messages, the oldest first.
-    - ``mid``: the name of the latest, from which the next ``history`` goes on; ``None``: no message came.
+    - ``mid``: the name of the latest, from which the next ``history`` continues; ``None``: no message came.
     - ``more``: whether further messages did not fit.
     - ``recovered``: whether the home knows the message of ``since``, and has forgotten none after it.
     """
@@ -130,7 +130,7 @@ def read_gap(value: object, in_slots: Callable[[frozenset[int]], Iterable[str] |
         The gap.
 
     Raises:
-        ValueError: the value is no gap.
+        ValueError: the value is not a gap.
     """
     if value is None:
         return Gap(None)

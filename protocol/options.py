@@ -90,7 +90,7 @@ def converted(row: dataclasses.Field[Any], value: Any) -> Any:
 
     Args:
         row: the field.
-        value: text, or a TOML value. A TOML boolean is no number, and a TOML float is no ``int``.
+        value: text, or a TOML value. A TOML boolean is not a number, and a TOML float is not an ``int``.
 
     Raises:
         ValueError: "has to be …, not …".

@@ -208,7 +208,7 @@ class OutgoingSocket(Socket):
 
 
 def _ending(ws: Protocol) -> str:
-    """Return in words how a connection ended. The side that closes first gives the reason."""
+    """Return a text that says how a connection ended. The side that closes first gives the reason."""
     by, said = "the endpoint", ws.close_rcvd
     if ws.close_sent is not None and not ws.close_rcvd_then_sent:
         by, said = "this client", ws.close_sent
@@ -230,7 +230,7 @@ async def connect(
     Args:
         url: a ws:// or wss:// URL.
         on_message: gets the connection and each message.
-        message_bytes_max: the most bytes of a message; ``None``: no limit.
+        message_bytes_max: maximum number of bytes of a message; ``None``: no limit.
         token: the token for the request's ``Authorization``, or ``None``.
         lines: speak in lines if the peer does (SPEC section 1.6).
 
@@ -266,7 +266,7 @@ def explained(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"it does not speak TLS ({error.reason}); without TLS the URL begins with ws://"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there (connection refused): is the endpoint up, and the port right?"
+        return "nothing listens there (connection refused): is the endpoint up, and the port right?"
     if isinstance(error, socket.gaierror):
         return f"the host is not known ({error.strerror}): is the name right?"
     if isinstance(error, ConnectionResetError):

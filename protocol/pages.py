@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from .outgoing import explained
 from .redaction import redacted
 
-#: A page of metrics is a few kilobytes; a larger page is not one of ours.
+#: A page of metrics is a few kilobytes; a larger page is not one of our pages.
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 _HEAD_BYTES_MAX = 64 * 1024
 

@@ -1,7 +1,7 @@
 """Texts as programs may show them: without the secrets that they seem to have.
 
-Owns: the form of tokens and passwords in a text. Must never: serve as a reason to print one. Programs import it before
-anything else of theirs.
+Owns: the form of tokens and passwords in a text. Must never: serve as a reason to print a secret. Programs import it
+before anything else of theirs.
 """
 
 from __future__ import annotations

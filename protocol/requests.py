@@ -29,7 +29,7 @@ def check_client_id(client_id: str | int) -> str | int:
     """Return the id itself.
 
     Raises:
-        ValueError: it is no integer, and no string of 1 to 128 bytes.
+        ValueError: it is neither an integer nor a string of 1 to 128 bytes.
     """
     if type(client_id) is int:
         return client_id
@@ -47,7 +47,7 @@ def filter_text(filter: object) -> str | None:
     """Return the filter's canonical text; ``None`` stays ``None``.
 
     Raises:
-        ProtocolError: ``bad_filter``; it is no filter, and ``info`` says why.
+        ProtocolError: ``bad_filter``; it is not a filter, and ``info`` says why.
     """
     return None if filter is None else canonical_filter(filter)
 
@@ -97,9 +97,9 @@ def topic_bodies(
         command: the command's name.
         client_id: the client's id.
         topics: the topics.
-        frame_bytes_max: the most bytes of a frame.
+        frame_bytes_max: maximum number of bytes of a frame.
         fields: the other fields of each command.
-        topics_max: the most topics of a command; ``None``: no limit.
+        topics_max: maximum number of topics of a command; ``None``: no limit.
 
     Raises:
         ProtocolError: ``bad_topic``; any of the topics is bad. ``bad_json`` and ``too_large``: as for ``body``.

@@ -47,7 +47,7 @@ class SavedFile:
             with self.path.open("rb") as file:
                 return file.read(FILE_BYTES_MAX)
         except FileNotFoundError:
-            os.stat(self.path.parent)  # raises now, and not when the first position is lost
+            os.stat(self.path.parent)  # this raises now, and not only when the first position is lost
             return None
 
     def changed(self) -> None:
@@ -98,5 +98,5 @@ def _replace(path: Path, text: bytes) -> None:
     with beside.open("wb") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())  # else a crash of the machine may leave the name without the text
+        os.fsync(file.fileno())  # otherwise a crash of the machine can leave the name without the text
     os.replace(beside, real)

@@ -49,10 +49,10 @@ library_log.setLevel(logging.WARNING)
 #: Seconds for a connection to finish its handshake, or to answer a close. After a close, the time restarts with each
 #: piece of pending data that the peer takes.
 PATIENCE_S = 5.0
-#: The limit in all, in seconds: time for megabytes over a slow line, and not for a peer that takes a packet now and
-#: then. It is also TLS's ``ssl_shutdown_timeout``, which is one time-out that starts with the close.
+#: The total limit, in seconds: enough time for megabytes over a slow line, but not for a peer that only takes an
+#: occasional packet. It is also TLS's ``ssl_shutdown_timeout``, which is one time-out that starts with the close.
 LINGER_S = 60.0
-#: Bytes that the kernel keeps from a peer that goes on sending over TLS after the close.
+#: Bytes that the kernel keeps from a peer that continues to send over TLS after the close.
 _LEFT_BYTES = 32 << 10
 #: Checks of a closing connection within ``PATIENCE_S``.
 _LOOKS = 5
@@ -175,7 +175,7 @@ class Socket(asyncio.Protocol):
         """Act on the end of the connection."""
 
     def writable(self) -> None:
-        """Act when the transport takes data again."""
+        """Act when the transport accepts data again."""
 
     # asyncio
 

@@ -44,7 +44,7 @@ def decode(frame: bytes) -> dict[str, Any]:
 
     Raises:
         ProtocolError: ``bad_json``, with the reason.
-        MemoryError: the process has not enough memory for it.
+        MemoryError: the process does not have enough memory for it.
     """
     try:
         value = orjson.loads(frame)
@@ -84,7 +84,7 @@ def outside_strings(text: bytes, part_bytes: int = _PART_BYTES) -> bytes:
         begun = inside
         inside = (inside + len(pieces) - 1) % 2
         if inside and len(pieces) > 1 + begun:
-            parts.append(b'"')  # for the string that goes on in the next part
+            parts.append(b'"')  # for the string that continues in the next part
     return b"".join(parts)
 
 

@@ -62,7 +62,8 @@ FOREIGN: Final = (
 _ADVICE: Final[tuple[tuple[tuple[type[BaseException], ...], str], ...]] = (
     (
         (ssl.SSLCertVerificationError,),
-        "its certificate is not trusted: [kafka] ca_file must have its signer, and servers the name in it",
+        "its certificate is not trusted: [kafka] ca_file must contain its signer, and [kafka] servers must use the "
+        "name in it",
     ),
     ((ssl.SSLError,), "TLS does not work there: does [kafka] security match this port?"),
     (
@@ -84,7 +85,7 @@ _ADVICE: Final[tuple[tuple[tuple[type[BaseException], ...], str], ...]] = (
     ),
     (
         (errors.RequestTimedOutError, errors.KafkaTimeoutError, TimeoutError),
-        "no answer came in time: are the servers overloaded, or is [kafka] timeout_s too short?",
+        "no answer arrived in time: are the servers overloaded, or is [kafka] timeout_s too short?",
     ),
     (
         (errors.KafkaConnectionError, errors.NodeNotReadyError, errors.StaleMetadata, OSError),

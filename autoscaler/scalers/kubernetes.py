@@ -136,7 +136,8 @@ class KubernetesScaler:
                     raise
                 await self._sleep(CONFLICT_PAUSE_S)
         raise ScalerError(
-            f"Deployment {self._name} changes all the time: replicas are not lowered yet; asked again later"
+            f"Deployment {self._name} changes all the time, so replicas are not lowered yet; the controller retries "
+            f"later"
         )
 
     async def close(self) -> None:

@@ -63,8 +63,8 @@ class Metrics:
             "repeated_orders": ("Orders to members that were sent again", controller.owners.repeats),
             "lost_members": ("Members that fell silent", controller.lost),
             "scaler_failures": ("Calls to the scaler that failed", controller.staff.failures),
-            "absences": ("Times ordered members did not come in time", controller.staff.absences),
-            "stale_messages": ("Messages that came too late to count", controller.stale),
+            "absences": ("Times ordered members did not start in time", controller.staff.absences),
+            "stale_messages": ("Messages that arrived too late to count", controller.stale),
         }
         for name, (help, value) in counters.items():
             yield self._family(CounterMetricFamily, name, help, value)

@@ -1,8 +1,8 @@
-"""The traffic that this broker and its rivals carry within the latency limit, and its CPU: by turns.
+"""The traffic that this broker and its rivals carry within the latency limit, and its CPU; the systems alternate.
 
     python -m ingeborg.bench.budgets.rivals traffic
 
-Each system, started on an empty store, gets the search for its greatest rate (``traffic.toml``: p99 within 50 ms) that
+Each system, started on an empty store, runs the search for its greatest rate (``traffic.toml``: p99 within 50 ms) that
 a comparison makes. NATS, the machine's own and the current one, drops no duplicates and gets none. RabbitMQ has the
 deduplication layer in front, as in the thesis; only the server's CPU counts here, not the layer's. A further turn
 measures this broker with several messages in a frame (``--lines``). Medians of three; a quarter of an hour.
@@ -38,19 +38,20 @@ NATS = {"nats": "the machine's NATS", "nats-current": f"NATS {go_programs.NATS.r
 RABBITMQ = System("rabbitmq", "rabbitmq", dedup=("traffic",))
 SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in NATS), RABBITMQ)
 
-#: Settings of the search: where it begins, near what the slowest carries, and the length of a step and a measurement.
+#: Settings of the search: its first rate, close to what the slowest system carries, and the length of a step and of a
+#: measurement.
 SEARCH = ("--processes", "2", "--start-rate", "2000", "--step-s", "2", "--measure-s", "4")
 
-#: The most that a delivered message may cost the server, relative to NATS; and relative to RabbitMQ, with one message
-#: in each frame and with several.
+#: Maximum cost of a delivered message for the server, relative to NATS; and relative to RabbitMQ, with one message in
+#: each frame and with several.
 NATS_RATIO, RABBITMQ_SHARE, RABBITMQ_SHARE_LINES = 1.3, 1 / 6, 1 / 8
 
 Json = dict[str, Any]
 
 
 class Carried(NamedTuple):
-    """``in_all``: messages in and out, a second; ``server_us``: the server's CPU for each delivered message; ``lost``:
-    messages of all turns; ``unheld``: turns in which no rate held."""
+    """``in_all``: messages in and out, per second; ``server_us``: the server's CPU for each delivered message;
+    ``lost``: messages of all turns; ``unheld``: turns in which no rate held."""
 
     in_all: float
     server_us: float

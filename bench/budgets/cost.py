@@ -30,9 +30,10 @@ from .model import Check, measured, show
 #: Subscribers of the topic, and publishes per second: at most what either server carries with a third of a core.
 RATES = {1: 4000, 5: 1600, 20: 500, 100: 100}
 LOAD_S = 3.0
-#: Due publishes come together, as those of many publishers do.
+#: Due publishes go out together, as those of many publishers arrive together.
 TICK_S = 0.005
-#: Against the bare server (design: measured costs; a broker also checks, hashes, looks for duplicates and routes).
+#: Goals relative to the bare server (from measured costs; a broker also checks, hashes, looks for duplicates and
+#: routes).
 PUBLISH_RATIO, DELIVERY_RATIO = 1.0, 0.8
 
 
@@ -64,7 +65,7 @@ class Load:
         self._url, self._process, self._fanout = url, process, fanout
         self._topic = f"topic {fanout}"
         self._sockets: list[OutgoingSocket] = []
-        #: Both counts go down to 0.
+        #: Both counts decrease to 0.
         self._deliveries = self._replies = 0
         self._all_came = asyncio.Event()
         self._error = b""

@@ -1,4 +1,4 @@
-"""The present speed of this machine, by a bare `websockets` echo: the factor that scales goals in absolute figures.
+"""The current speed of this machine, measured with a bare `websockets` echo: the factor that scales absolute goals.
 
     python -m ingeborg.bench.budgets.echo
 
@@ -37,7 +37,7 @@ TRIPS = 300
 
 
 class Echo(NamedTuple):
-    """``per_s``: messages that came back a second with many under way, and ``cpu_us``, the server's CPU for each, in
+    """``per_s``: messages that came back per second with many under way, and ``cpu_us``, the server's CPU for each, in
     microseconds; ``trip_us``: one round trip alone.
 
     On a slow machine all three are worse. If other programs use the machine, the first and the last are worse, and the
@@ -70,7 +70,7 @@ class _Stream:
         self._over = asyncio.Event()
 
     async def turn(self, seconds: float) -> tuple[float, float]:
-        """Return messages that came back a second, and the server's microseconds of CPU for each."""
+        """Return messages that came back per second, and the server's microseconds of CPU for each."""
         self._back = self._unsent = 0
         self._over.clear()
         before_s, start_s = cpu_s(self._server), time.monotonic()
@@ -134,7 +134,7 @@ def factor() -> float:
 def check(found: Echo) -> Check:
     """Report the figures next to the reference's. A machine has no goal."""
     words = f"factor {found.factor:.2f}: {_words(found)}; on {REFERENCE_DATE}: {_words(REFERENCE)}"
-    return Check("this machine, by a bare websockets echo", "reported", words, True)
+    return Check("this machine, measured with a bare websockets echo", "reported", words, True)
 
 
 def _words(echo: Echo) -> str:

@@ -11,7 +11,7 @@ CPU for each publish, of all endpoints together. If each endpoint has a core, tw
 does (docs/scaling.md, the model). The model computes this; here the generator takes part of the same cores, so it
 cannot be measured.
 
-Each by turns, medians of three; four minutes of an idle machine.
+The two alternate; figures are medians of three. Takes four minutes of an idle machine.
 
 Owns: how the two are compared. Must never: compute a figure that the digest has.
 """
@@ -36,20 +36,20 @@ from .model import Check, measured, show
 
 ROUNDS = 3
 
-#: Few topics, so that no cache is too small; messages of a run: some seconds' worth.
+#: Few topics, so that no cache is too small; and messages of a run, enough for some seconds.
 TOPICS, MESSAGES = 2_048, 200_000
 #: Microseconds of both sides together.
 HOP_US = 15.0
 
 #: Publishes per second, which both hold on two cores shared with the generator; for this many seconds.
 RATE_PER_S, RATE_S = 25_000, 8
-#: The gain that two with a core each should have over one.
+#: The gain that two endpoints with a core each should have over one.
 GAIN = 1.3
 
 _ONE = ("--dedup-ttl", "10")
 _TWO = (*_ONE, "--endpoints", "2")
 
-#: One endpoint and two. For a hop the generator says which client is at which, so each has its own port.
+#: One endpoint and two. For a hop the generator chooses the endpoint of each client, so each endpoint has its own port.
 SYSTEMS = {1: System("one", "ingeborg", serve=_ONE), 2: System("two", "ingeborg", serve=_TWO)}
 SHARED = {1: SYSTEMS[1], 2: System("two", "ingeborg", serve=(*_TWO, "--share-port"))}
 
@@ -83,7 +83,7 @@ def costs(runs: Sequence[Json], turns: int) -> dict[int, Cost]:
 def measure(
     workload: str, file: str, words: Sequence[str], rounds: int, systems: Mapping[int, System]
 ) -> dict[int, Cost]:
-    """Run the workload on each of the systems, by turns. ``BenchError``."""
+    """Run the workload on the systems alternately. ``BenchError``."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for turn in range(rounds):
@@ -106,7 +106,7 @@ def hop_check(found: Mapping[int, Cost], speed: float) -> Check:
 
 
 def traffic_check(found: Mapping[int, Cost]) -> Check:
-    """Compare what two endpoints with a core each carry with what one does."""
+    """Compare the load that two endpoints with a core each carry with that of one."""
     one, two = found[1], found[2]
     gain = 2 * one.server_us / two.server_us
     return Check(

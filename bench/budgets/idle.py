@@ -5,7 +5,7 @@
 Processes open bare connections, one for each client, which listens, subscribes to nothing and gets nothing except
 pings. Over one embedded store run as many endpoints as that many connections need. Endpoints are measured when the
 first clients are connected, and again when all have been there for ``--hold-s`` seconds, so that each was pinged once.
-About a minute of a machine where nothing else opens or closes connections: the kernel's memory belongs to everybody.
+About a minute of a machine where nothing else opens or closes connections: the kernel's memory is that of all programs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .clients import OTHER_FILES, ClientProcess, all_told, allow_files, shares, 
 from .light import started
 from .model import Check, measured, show
 
-#: The figure's goal, in bytes of 1,000 a kB.
+#: The figure's goal, in bytes (a kB has 1,000).
 GOAL_BYTES = 16_000
 #: Clients of an endpoint, unless set: within 20,000 open files.
 _PER_ENDPOINT = 10_000
@@ -145,9 +145,10 @@ class PerClient(NamedTuple):
 
 
 def per_client(found: Found) -> PerClient:
-    """Divide by clients. Both ends of a connection are on this machine, and alike to the kernel: one socket, file and
-    entry of epoll each. So the kernel's memory at the endpoint's end is its growth by the number of new sockets, twice
-    the clients (and what other programs have opened meanwhile). ``BenchError`` if these have closed as many."""
+    """Divide by clients. Both ends of a connection are on this machine, and the kernel treats them alike: one socket,
+    file and entry of epoll each. So the kernel's memory at the endpoint's end is its growth by the number of new
+    sockets, twice the clients (and what other programs have opened meanwhile). ``BenchError`` if these have closed as
+    many."""
     anon, pss, objects, buffers, sockets = (
         after - before for before, after in zip(found.before, found.after, strict=True)
     )
@@ -157,7 +158,7 @@ def per_client(found: Found) -> PerClient:
 
 
 def checks(found: Found) -> list[Check]:
-    """Judge an endpoint's memory per client, and that all were still there."""
+    """Judge an endpoint's memory per client, and whether all clients were still connected."""
     each = per_client(found)
     return [
         Check(

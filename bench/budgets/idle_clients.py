@@ -37,7 +37,7 @@ async def main() -> None:
                 say(failed=str(error) or type(error).__name__)
                 return
         say(connected=sum(not socket.over.done() for socket in sockets))
-    os._exit(0)  # the system closes the connections
+    os._exit(0)  # the system closes the connections at exit
 
 
 if __name__ == "__main__":

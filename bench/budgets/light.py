@@ -1,4 +1,4 @@
-"""Bare connections, and processes to measure: common parts of the budgets.
+"""Bare connections and measured processes, which several budgets share.
 
 Owns: connections that hand over bytes as they arrive, so that on few cores the server dominates the measurement. Must
 never: know what a message means.

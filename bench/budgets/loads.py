@@ -38,7 +38,7 @@ from .model import Check, measured, show
 WORKLOADS = Path(__file__).parent.parent / "workloads"
 LOADGEN_S_MAX, DIGEST_S_MAX, IMPORT_S_MAX = 1_500.0, 600.0, 600.0
 
-#: Figure 1: messages in and out a second, and the latencies at that rate and at half that rate, in ms.
+#: Figure 1: messages in and out per second, and the latencies at that rate and at half that rate, in ms.
 IN_ALL, P99_MS, HALF_P99_MS = 100_000, 50.0, 5.0
 #: Figure 3: subscriptions per second, share of the rate with few topics, growth of the endpoint's memory in bytes.
 TOPICS, FEW = 2_097_152, 1_024
@@ -49,7 +49,7 @@ FEW_MESSAGES = 200_000
 #: Figure 4: limits in ms and s.
 RADIO_P50_MS, RADIO_P99_MS, CONNECT_S = 10.0, 100.0, 180.0
 RADIO_ENDPOINTS = 7
-#: A fifth of that, for a minute: as many reports a station, as many lists a song.
+#: A fifth of that, for a minute: with as many reports per station and as many lists per song.
 RADIO_SHORT = {"clients": 20_000, "stations": 4_000, "songs": 200_000, "duration_s": 60}
 #: Figure 7: ten million payloads in ten minutes; four times the topics that the routing cache holds.
 FLOOD_PER_S, FLOOD_FULL_S, FLOOD_S, FLOOD_TOPICS = 17_000, 600, 60, 200_000

@@ -4,8 +4,8 @@
 
 One endpoint, one client with many subscriptions. It publishes to all its topics in turn, so that no topic is in the
 cache when its message arrives (a miss), and to a few topics again and again (hits). Hits and misses take turns on the
-same endpoint: CPU time of each message, and how many a second go through with as many under way. A minute; in full, for
-each power of two from twice the cache's size, four.
+same endpoint: CPU time of each message, and the number of messages per second with many under way. A minute; in full,
+for each power of two from twice the cache's size, four.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TOPICS_AT_ONCE, MESSAGES, WINDOW = 4_096, 20_000, 512
 TURNS = 5
 #: The extra cost of a miss, at most, in microseconds.
 MISS_US = 4.0
-#: Share of the rate that a miss's CPU time allows which has to be reached: the rest would be waiting.
+#: Minimum rate as a share of the rate that a miss's CPU time allows: the rest would be waiting.
 NO_WAITING = 0.9
 
 
@@ -87,7 +87,7 @@ class Client:
         self._came = sent = 0
         before_s, start_s = cpu_s(self._process), time.perf_counter()
         while self._came < len(frames):
-            # Several at once, as they come from a socket.
+            # Several at once, as they arrive from a socket.
             free = min(WINDOW - (sent - self._came), len(frames) - sent)
             if free:
                 self._socket.write(*frames[sent : sent + free])
@@ -126,7 +126,7 @@ async def measure(sizes: Sequence[int]) -> dict[int, tuple[Turn, Turn]]:
                 there = size
                 every: Iterator[int] = cycle(range(size))
                 few = [number % HITS for number in range(MESSAGES)]
-                await client.publish(list(islice(every, MESSAGES)))  # evicts what writing has cached
+                await client.publish(list(islice(every, MESSAGES)))  # evicts the entries that writing has cached
                 await client.publish(few)
                 turns = [
                     (await client.publish(few), await client.publish(list(islice(every, MESSAGES))))

@@ -10,7 +10,7 @@ from ingeborg import form
 
 
 class Check(NamedTuple):
-    """``figure``: its name; ``goal``, ``measured``: in words, with their units; ``met``: whether the goal is."""
+    """``figure``: its name; ``goal``, ``measured``: as texts, with their units; ``met``: whether the goal is."""
 
     figure: str
     goal: str

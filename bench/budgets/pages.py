@@ -83,7 +83,7 @@ class Side:
         try:
             async with asyncio.timeout(within_s):
                 found = await answer
-        except TimeoutError:  # the answer may still come: it finds nobody waiting
+        except TimeoutError:  # the answer may still arrive, when no caller waits for it
             raise SideLost(f"{do}: no answer within {within_s:g} s") from None
         if "failed" in found:
             raise BenchError(f"{do}: {found['failed']}")

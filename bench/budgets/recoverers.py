@@ -29,7 +29,7 @@ from ingeborg.protocol.sockets import next_mask
 
 from .light import dial
 
-#: Nothing that this waits for takes longer, in seconds, except an import.
+#: Time limit of every wait except that for an import, in seconds.
 PATIENCE_S = 60.0
 IMPORT_S = 600.0
 #: Publishes on one connection without a reply, at most.
@@ -80,7 +80,7 @@ class Recovery(NamedTuple):
 
 
 class Lean(asyncio.Protocol):
-    """One connection of one client. ``opened``: called when it may send; ``came``: gets each message; ``over``: called
+    """One connection of one client. ``opened``: called when it can send; ``came``: gets each message; ``over``: called
     when the connection has ended, with the reason if this side did not end it."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The cost of replicas: the same load on two endpoints that wait for their replicas and on two without, by turns.
+"""The cost of replicas: the same load on two endpoints that wait for their replicas and on two without, alternately.
 
     python -m ingeborg.bench.budgets.replication [--rounds 4]
 
@@ -39,7 +39,7 @@ FANOUTS = (1, 5)
 
 
 class Kind(NamedTuple):
-    """How publishes come. ``burst``: how many at once to each endpoint; ``rate``: a second, to both together."""
+    """How publishes come. ``burst``: how many at once to each endpoint; ``rate``: per second, to both together."""
 
     words: str
     burst: int
@@ -170,14 +170,14 @@ async def measure(rounds: int) -> dict[Load, tuple[Cost, Cost]]:
         turns: dict[Load, tuple[list[Turn], list[Turn]]] = {load: ([], []) for load in LOADS}
         for number in range(rounds):
             for load, both in turns.items():
-                # The order changes: a drift of the machine over a minute favours neither.
+                # The order alternates, so that a drift of the machine over a minute favours neither.
                 for place in (0, 1) if number % 2 else (1, 0):
                     both[place].append(await clusters[place].turn(*load))
         return {load: (Cost.of(off), Cost.of(on)) for load, (off, on) in turns.items()}
 
 
 def checks(found: dict[Load, tuple[Cost, Cost]]) -> list[Check]:
-    """The latency of publishes that come one by one has a goal; the rest is reported."""
+    """The latency of single publishes has a goal; the other figures are only reported."""
     rows = []
     for (kind, fanout), (off, on) in found.items():
         words = f"{kind.words}, {fanout} subscriber{'s' * (fanout > 1)}"

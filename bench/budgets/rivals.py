@@ -1,4 +1,4 @@
-"""This broker against its rivals, by turns and in one run: CPU, end-to-end rates, and the traffic each carries.
+"""This broker against its rivals, alternately and in one run: CPU, end-to-end rates, and the traffic each carries.
 
     python -m ingeborg.bench.budgets.rivals [cost | topics | traffic | echo …]
 
@@ -24,7 +24,7 @@ further turn measures this broker with several messages in a frame (`--lines`), 
 is the median of three turns. Twenty minutes of an idle machine.
 
 Owns: the goals for this broker against rivals. Must never: configure a rival for less than its own defaults give, or
-compare figures that were not measured by turns.
+compare figures from runs that did not alternate.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def rates(runs: Iterable[Json]) -> dict[tuple[str, int], Rate]:
 def measure_rates(
     rounds: int = ROUNDS, numbers: Sequence[int] = TOPICS, messages: int = MESSAGES
 ) -> dict[tuple[str, int], Rate]:
-    """Run ``topics`` on each system, by turns. ``BenchError``: one is not installed, or has failed."""
+    """Run ``topics`` on each system, alternately. ``BenchError``: one is not installed, or has failed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for turn in range(rounds):

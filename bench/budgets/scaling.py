@@ -40,9 +40,9 @@ from .model import Check, measured, show
 ENDPOINTS = (1, 2, 4, 16)
 #: The model is fitted to these; it has to predict the others.
 FITTED = ENDPOINTS[:-1]
-#: Subscribers of a topic, and publishes per second, to all endpoints together.
+#: Number of subscribers of a topic, and number of publishes per second to all endpoints together.
 RATES = {1: 400, 5: 400, 20: 300}
-#: Publishes that come to each endpoint at once in bursts, and the factor by which the rate rises then.
+#: Publishes that each endpoint gets at once in bursts, and the factor by which the rate rises in bursts.
 BURSTS, BURST, BURST_RATE = (2, 4, 8, 16, 32), 4, 2
 TOPICS = 32
 #: Publishes of one load: a multiple of every number of endpoints times the topics.
@@ -55,7 +55,7 @@ CLIENTS = 48
 LISTENS, LISTENS_PER_S = 160, 200
 IDLE_S = 3.0
 SEED = 8
-#: How publishes come: a field of ``Found``, and words for it.
+#: How publishes arrive: a field of ``Found``, and words for it.
 KINDS = {"alone": "one by one", "bursts": "in bursts"}
 FIT_WITHIN = 0.15
 PROJECTED = (10, 100, 1_000)
@@ -265,7 +265,7 @@ class Cluster:
         self._received = self._expected = 0
         self._all_came = asyncio.Event()
         self._numbers = count()
-        self._idle_s = 0.0  # CPU a second, all endpoints
+        self._idle_s = 0.0  # CPU per second, all endpoints
         #: Endpoints with a subscriber, by topic.
         self._holders: dict[str, int] = {}
 
@@ -337,7 +337,8 @@ class Cluster:
         return self._idle_s / len(self._urls)
 
     async def singles(self, fanout: int) -> list[tuple[int, int]]:
-        """Publish to each topic once; return for some how often that one was forwarded, and the most that it may be."""
+        """Publish to each topic once; return for some how often that one was forwarded, and the maximum that is
+        permitted."""
         found = []
         before = await Metrics.read(self._urls)
         for number in range(TOPICS):
@@ -401,7 +402,7 @@ async def measure(endpoints: int, rounds: int, burst: int = BURST) -> Found:
             kinds = [(fanout, at_once) for at_once in (1, burst) for fanout in RATES]
             loads = [[await cluster.load(*kind) for kind in kinds] for _ in range(rounds)]
             listen_us = await cluster.listens()
-    # The least: anything else on the machine only adds.
+    # The minimum: other work on the machine can only add to it.
     points = [same[0][0]._replace(cpu_us=min(point.cpu_us for point, _ in same)) for same in zip(*loads, strict=True)]
     refused = sum(refusals for load in loads for _, refusals in load)
     return Found(points[: len(RATES)], points[len(RATES) :], idle, listen_us, singles, refused)

@@ -6,7 +6,7 @@ Endpoints in their own processes, over one embedded store, each with pages in ad
 (`ingeborg.bench.micro.paged`). A minute and a half of an idle machine.
 
 Pages: two endpoints have all pages, a third joins, then the first leaves in order. Publishers at every endpoint send
-600 messages per second with `ack`, and 200 pages per second change. A slot is without a home from its home's last
+600 messages per second with `ack`, and change 200 pages per second. A slot is without a home from its home's last
 action for it until the next home learns that it may act: both processes report when. At the end, a digest of each slot
 compares the pages with their last writes.
 
@@ -42,16 +42,17 @@ from .model import Check, measured, show
 from .pages import Side, SideLost, digest, page
 from .steady import Listener, Probe, Publisher, Sent
 
-#: The longest that a slot may be without a home, and a publish to it may wait, in milliseconds.
+#: Maximum time for a slot to be without a home, and for a publish to it to wait, in milliseconds.
 HOMELESS_MS = 500.0
-#: The longest that a newcomer waits for copies, and a leaving endpoint for its own, in seconds; then slots go without.
+#: Maximum time that a newcomer waits for copies, and a leaving endpoint for its own, in seconds; after that slots move
+#: without them.
 JOIN_S, LEAVE_S = 30.0, 6.0
-#: The most seconds for transferring a million duplicates, and milliseconds for stalling anybody.
+#: Maximum seconds for transferring a million duplicates, and maximum milliseconds of a stall for other work.
 DUPLICATES_S, STALL_MS = 2.0, 10.0
 
 #: Bytes of a page: 16 pages are a chunk of 64 KiB.
 PAGE_BYTES = 4096
-#: Messages per second, of all publishers; their topics; pages that change a second.
+#: Messages per second, of all publishers; their topics; pages that change per second.
 PUBLISHES_PER_S, TOPICS, CHANGES_PER_S = 600.0, 512, 200.0
 #: Seconds of measuring before something moves, and after. Connections and caches have settled by then.
 SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0
@@ -59,7 +60,7 @@ SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0
 PROBE_TOPICS, MEANWHILE_S = 16, 0.2
 #: The longest wait for the last answers at the end, in seconds.
 ANSWER_S, LOOK_S = 15.0, 0.05
-#: Before another attempt at a page that nobody acts for, in seconds: the precision of that figure.
+#: Pause before another attempt at a page whose slot has no acting home, in seconds: the precision of that figure.
 RETRY_S = 0.005
 
 Json = dict[str, Any]
@@ -106,7 +107,7 @@ async def _nodes(names: str, **variables: str) -> AsyncIterator[list[Node]]:
 
 class Move(NamedTuple):
     """The processes' reports on slots that moved. Times in nanoseconds, ``without_ms``: the longest without a home;
-    ``lost``: slots that nobody has reported."""
+    ``lost``: slots that no process has reported."""
 
     begun_ns: int
     over_ns: int
@@ -185,7 +186,7 @@ class _Changes:
         self._homes: dict[int, Node] = {}
         self._under_way: set[tuple[int, int]] = set()
         self.versions: Counter[tuple[int, int]] = Counter()
-        self.waited_ms = 0.0  # the longest wait for a home that took the page
+        self.waited_ms = 0.0  # the longest wait for a home that accepted the page
 
     async def go_on(self, stop: asyncio.Event) -> None:
         """Change pages until ``stop``."""
@@ -209,7 +210,7 @@ class _Changes:
                 fields = {"slot": slot, "number": number, "version": self.versions[key] + 1, "size": PAGE_BYTES}
                 answer = await node.side.ask("write", **fields)
             except SideLost:
-                answer = {"yes": False, "home": ""}  # it has left, and accepts nothing more
+                answer = {"yes": False, "home": ""}  # it has left, and accepts no more pages
             if answer["yes"]:
                 break
             others = [other for other in self.nodes if other is not node]

@@ -55,7 +55,7 @@ class _Connection:
         self.lost = 0
 
     async def open(self) -> None:
-        """Connect to the next endpoint that is there."""
+        """Connect to the next endpoint that is up."""
         while True:
             with suppress(*_UNREACHABLE):
                 async with asyncio.timeout(_CONNECT_S):
@@ -86,7 +86,7 @@ class _Connection:
 
 
 class Publisher(_Connection):
-    """Publishes with ``ack``, ``per_s`` a second, to its topics by turns. When a connection ends, it sends unanswered
+    """Publishes with ``ack``, ``per_s`` per second, to its topics in turn. When a connection ends, it sends unanswered
     messages again over the next one."""
 
     def __init__(self, name: str, urls: Sequence[str], topics: Sequence[str], per_s: float) -> None:
@@ -134,7 +134,7 @@ class Publisher(_Connection):
             self.sent.append(Sent(row[0], row[2], time.monotonic_ns()))
 
     def again(self) -> None:
-        """Send unanswered messages once more: at worst they are duplicates."""
+        """Send unanswered messages again: at worst they are duplicates."""
         for number in list(self._unanswered):
             self.repeated += 1
             self._publish(number)
@@ -209,7 +209,7 @@ class Probe(Listener):
             await asyncio.sleep(_PROBE_PAUSE_S)
 
     def notified(self, message: dict[str, object]) -> None:
-        """Take a notification, as a rule the awaited one."""
+        """Process a notification, usually the awaited one."""
         if message["broadcast"] == self._expected:
             self._here.set()
 

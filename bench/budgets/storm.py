@@ -97,7 +97,7 @@ async def measure(clients: int, endpoints: int) -> Found:
 
 
 def checks(found: Found) -> list[Check]:
-    """Judge that all are back in time, and nobody else was disturbed."""
+    """Judge whether all clients are back in time, and no other client was disturbed."""
     got = len(found.got_s)
     text = f"{got:,} of {found.victims:,} in {found.got_s[-1]:.1f} s" if got else f"none of {found.victims:,}"
     all_in_time = got == found.victims and found.got_s[-1] <= GOAL_S

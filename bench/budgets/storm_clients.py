@@ -115,7 +115,7 @@ class Clients:
             try:
                 await client.publish(topic, f"storm {number}, {attempt}", ack=True)
             except (ClientError, ProtocolError):
-                self._refused += 1  # the client retries what it may; this retries the rest
+                self._refused += 1  # the client library retries what it may; this code retries the rest
             await asyncio.sleep(_AGAIN_S)
             if number in self._got_ns:
                 return
@@ -137,7 +137,7 @@ async def main() -> None:
         say(failed=str(error))
         return
     gc.collect()
-    gc.freeze()  # present objects live to the end: no need to visit them during the measurement
+    gc.freeze()  # existing objects live to the end, so the collector need not visit them during the measurement
     say(connected=len(range(*given["numbers"])))
     async for command in commands():
         victims = clients.at(command["victim"])

@@ -73,6 +73,6 @@ def _rows(unit: Requests, simulator: Simulator, log: Path | None) -> Iterator[Ro
 
 
 def narrow(items: list[int], room: int) -> int:
-    """Count hits of our W-TinyLFU with half the counters, which makes it as exact as libcachesim's. That one adds to
+    """Count hits of our W-TinyLFU with half the counters, which makes it as exact as libcachesim's. libcachesim adds to
     all counters of a key, and so counts more requests for other keys."""
     return requests(items, TinyLfu(room, room, width=2), room).hits

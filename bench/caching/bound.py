@@ -40,5 +40,5 @@ def _hits(stream: Stream, bytes_max: int, by_event: bool) -> int:
     for count, cost in enumerate(costs):
         left -= cost
         if left < 0:
-            return count + 1  # a part of this read fits
+            return count + 1  # only a part of this read fits
     return len(costs)

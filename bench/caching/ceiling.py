@@ -1,6 +1,6 @@
 """The average number of hits with the best memory that an online policy could have at each moment.
 
-Owns: that figure. Must never: be used without its condition: absences must be exponential and alike.
+Owns: that figure. Must never: be used unless its condition holds: all absences have the same exponential distribution.
 
 Under this condition nobody can know who comes back first: all subscribers that still need a record read it in the next
 moment with the same probability. A byte of a record saves ``owed / size`` of these reads, so the best memory holds the

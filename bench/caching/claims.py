@@ -20,7 +20,7 @@ from ingeborg.bench.caching.live.cases import LATENCY, THROUGHPUT
 Json = Mapping[str, Any]
 
 NOISE: Final = 0.05
-"""Relative difference of two latencies or throughputs below which nobody would notice it."""
+"""Relative difference of two latencies or throughputs that is too small to matter."""
 
 SIMILAR: Final = 0.1
 """Largest ratio of two duplication factors that counts as similar."""
@@ -66,7 +66,7 @@ def _over(verdicts: Iterable[str]) -> str:
 
 
 def _sign(difference: Rate | None) -> str:
-    """Is the first greater than the second?"""
+    """Return whether the first is greater than the second."""
     if difference is None:
         return EQUAL
     mean, half = difference
@@ -81,7 +81,7 @@ def _largest(found: Found) -> int:
 
 
 def _rates(found: Found, what: str, form: str, share: float | None, exponent: float = 1.0) -> str:
-    """Return the rates of the strategies, with the most records."""
+    """Return the rates of the strategies with the greatest number of records."""
     texts = []
     for name in STRATEGIES[1:]:
         row = found.document(_largest(found), name, share, exponent)
@@ -210,8 +210,8 @@ def _again(found: Found) -> str:
 
 
 def _slower(one: Json, other: Json) -> str:
-    """Is the one latency lower? Only the database's part, which also includes writes that wait for reads, can depend on
-    the strategy: a difference counts as chance if this part makes up less than half."""
+    """Return whether the one latency is lower. Only the database's part, which also includes writes that wait for
+    reads, can depend on the strategy: a difference counts as chance if this part makes up less than half."""
     database_ms, other_ms = (row["database_ms"] + row["writing_ms"] for row in (one, other))
     if abs(database_ms - other_ms) < abs(one["latency_ms"] - other["latency_ms"]) / 2:
         return EQUAL
@@ -250,8 +250,8 @@ def _per_s(row: Json) -> str:
 
 
 def _faster(one: Json, other: Json) -> str:
-    """Is the one faster for certain? Only if its slowest run is faster than the other's fastest, with several runs
-    each."""
+    """Return whether the one is certainly faster: with several runs each, its slowest run is faster than the other's
+    fastest."""
     if min(one["runs"], other["runs"]) == 1:
         return EQUAL
     if one["slowest_per_s"] > other["fastest_per_s"] and one["records_per_s"] > (1 + NOISE) * other["records_per_s"]:
@@ -265,7 +265,7 @@ def _faster(one: Json, other: Json) -> str:
 
 
 def _falls(values: Sequence[float]) -> str:
-    """Is each value less than the one before, or none notably less?"""
+    """Return whether each value is less than the one before, or none is notably less."""
     if not values or max(values) - min(values) <= NOISE * max(values):
         return EQUAL
     return HOLDS if all(one > other for one, other in pairwise(values)) else FAILS

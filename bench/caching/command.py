@@ -48,7 +48,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Run every caching strategy of the document (Effect of Caching in a Content-Based Pub/Sub System "
         "using Kafka), others, and ours: over streams of records and reads, then in a broker on real processes. "
         "Digest the results with Spark, and write one page. Units that DIR holds already do not run again. The same "
-        f"seeds give the same {DIGEST}; {MEASURED} is of the machine. Some 20 minutes of two cores.",
+        f"seeds give the same {DIGEST}; {MEASURED} depends on the machine. Some 20 minutes of two cores.",
     )
     command.add_argument(
         "--out", required=True, metavar="DIR", help="folder for rows, digests and page; created if missing"

@@ -99,7 +99,7 @@ class Found:
         return {key[6]: row for key, row in self._document.items() if key[0] and key[4] == share and key[5] == policy}
 
     def reads(self, stream: Stream, policy: str, *, knows: bool = False) -> Json | None:
-        """Return the row of a policy that knows, or does not know, which subscribers have had a record."""
+        """Return the row of a policy that knows, or does not know, which subscribers have received a record."""
         return self._reads.get((stream, policy, knows))
 
     def policies(self, stream: Stream) -> list[str]:

@@ -315,8 +315,9 @@ def _told(found: Found) -> Html:
         "If the others knew as much",
         table(("", "best other, told", f"{OWED} ahead by"), rows, "All are told"),
         explain(
-            "With every policy a record that all its subscribers have had goes at once, and only those come in again "
-            "that some subscriber has not had. The difference to the table above is the part of owed's lead that "
+            "With every policy a record is dropped as soon as all its subscribers have received it, and only records "
+            "that some subscriber has not received are admitted again. The difference to the table above is the part "
+            "of owed's lead that "
             "comes from this knowledge; the rest comes from the order. Fewer seeds than above; the lead is over the "
             "same seeds."
         ),

@@ -19,8 +19,8 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 @dataclass(frozen=True)
 class Ways:
     """Choices besides the policy. ``reads_in``: a record that a subscriber has missed in memory requests admission
-    again. ``told``: the caller knows which subscribers have had a record, so a record that all have had goes, and does
-    not come in again; otherwise a policy knows only the number of a record's subscribers."""
+    again. ``told``: the caller knows which subscribers have received a record, so a record that all have received is
+    dropped and not admitted again; otherwise a policy knows only the number of a record's subscribers."""
 
     reads_in: bool = False
     told: bool = False
@@ -111,7 +111,7 @@ def replay(stream: Stream, policy: Policy, bytes_max: int | None, ways: Ways) ->
 
 def unbounded(utilities: Sequence[int], rule: Rule) -> Outcome:
     """Replay records with these numbers of subscribers; each subscriber reads each record once, at any time, and
-    nothing ever goes."""
+    nothing is ever evicted."""
     admitted = [utility for utility in utilities if rule.admits(utility)]
     copies = sum(admitted)
     return Outcome(

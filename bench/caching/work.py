@@ -191,7 +191,7 @@ def _document(unit: Document) -> Iterator[Row]:
     for (name, parameters), rule in rules.items():
         row = _row(unbounded(utilities, rule()), no_way)
         yield facts | {"policy": name, "parameters": parameters, "share": None} | row
-    if not unit.sweeps:  # with room for all, our policy must keep all
+    if not unit.sweeps:  # with room for all records, our policy must keep all of them
         yield (
             facts
             | {"policy": OWED, "parameters": "", "share": None}

@@ -1,4 +1,4 @@
-"""Finds the messages that one connection got too late: after a message that depends on them.
+"""Finds the messages that one connection received too late: after a message that depends on them.
 
 Owns the running maximum of the clocks of arrived messages. Must never know another connection's clocks.
 """

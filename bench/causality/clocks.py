@@ -111,7 +111,7 @@ class Clocks:
             originals: How many reports of the message could be its original, including this one; 0: this one is a
                 duplicate.
             depends: False for a message without dependencies.
-            until_ns: The message can come too late until then.
+            until_ns: The message can arrive too late until then.
 
         Returns:
             The message's clock, if this is its last original.

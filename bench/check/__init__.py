@@ -1,1 +1,1 @@
-"""Checks of a run's log: were the promises kept?"""
+"""Checks whether the promises hold in a run's log."""

@@ -26,7 +26,7 @@ def add(
     checks = check.add_subparsers(title="checks", metavar="CHECK", required=True)
     command = checks.add_parser(
         "causal",
-        help="did any connection get a message before one on which it depends?",
+        help="check whether a connection got a message before one on which it depends",
         description="Find every connection that got a message before another on which it depends (sent or received by "
         "its publisher before, or by a chain of these), and name both and the chain. Each run is judged separately. "
         "Exit code 0: there is none; 1: there are some, or the check failed.",

@@ -43,7 +43,7 @@ SYSTEMS = {
     "centrifuge": "centrifuge",
 }
 STORES = ("lmdb", "riak")
-#: A cell that takes longer was not meant for a matrix.
+#: A longer cell does not belong in a matrix.
 TIME_LIMIT_S_MAX = 24 * 3600
 
 

@@ -60,7 +60,7 @@ class Comparison:
         self._record: dict[str, dict[str, Any]] = {}
 
     def resume(self) -> None:
-        """Take the cells that an earlier attempt in ``out`` finished as done. ``BenchError``: its record cannot be
+        """Count the cells that an earlier attempt in ``out`` finished as done. ``BenchError``: its record cannot be
         read."""
         file = self._out / RECORD
         if file.exists():
@@ -165,7 +165,7 @@ def _variant(cell: Cell, running: servers.Running) -> str:
 
 def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
     """Return the exit status of the generator, and whether the limit cut it short."""
-    # In its own session: it gets one signal, from here, and not a second one from a terminal's Ctrl-C.
+    # It has its own session, so it gets one signal from here, and not another one from a terminal's Ctrl-C.
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         try:
@@ -178,7 +178,7 @@ def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
                 process.kill()
                 return process.wait(), True
     finally:
-        if process.poll() is None:  # interrupted: the generator keeps what it has
+        if process.poll() is None:  # interrupted: the generator keeps the log so far
             process.send_signal(signal.SIGINT)
             try:
                 process.wait(_CUT_S_MAX)

@@ -82,7 +82,8 @@ def _broker(system: System, state: Path, prepare: Callable[[str], None]) -> Iter
     endpoints = _endpoints(system.serve)
     # If all share one port, the internal ports follow it.
     with starting.claim(endpoints + ("--share-port" in system.serve)) as ports:
-        # On this machine alone, and Ctrl-C is for the generator: the broker ends after the generator.
+        # It listens on this machine only. Its own session keeps Ctrl-C from it: the broker must end after the
+        # generator.
         command = starting.serve("--host", "127.0.0.1", "--port", str(ports.first), "--store", store, *system.serve)
         log = state / "serve.log"
         with starting.started("this broker", command, log, endpoints=endpoints, patience_s=_STOP_S_MAX) as broker:

@@ -113,7 +113,7 @@ def saturated(phases: Iterable[Json]) -> tuple[Limit, ...]:
 
 
 def distinct(limits: Iterable[Limit]) -> tuple[Limit, ...]:
-    """Return each part once, in its first words."""
+    """Return each part once, with the words in which it first appears."""
     parts: dict[str, Limit] = {}
     for limit in limits:
         parts.setdefault(limit.part, limit)

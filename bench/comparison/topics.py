@@ -68,12 +68,12 @@ class TopicsSeries:
 
     @property
     def finished(self) -> int | None:
-        """Return the greatest number of topics that went well."""
+        """Return the greatest number of topics that succeeded."""
         return max((point.topics for point in self.points if point.failed is None), default=None)
 
     @property
     def failure(self) -> TopicsPoint | None:
-        """Return the first number of topics that did not."""
+        """Return the first number of topics that failed."""
         return next((point for point in self.points if point.failed is not None), None)
 
     def at(self, topics: int) -> TopicsPoint | None:
@@ -135,7 +135,7 @@ def _flood_phase(run: Json) -> Json | None:
 
 
 def _subscribed(name: str) -> Read:
-    """Read a subscribe phase that made all its subscriptions: one that ended early has no amount."""
+    """Read a subscribe phase that made all its subscriptions: one that ended early has no rate."""
 
     def read(run: Json) -> float | None:
         phase = of_kind(run, "subscribe")

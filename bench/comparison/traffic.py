@@ -174,7 +174,7 @@ def limits_of(run: Json) -> list[Limit]:
         return [Limit("rate", "the run was made at a fixed rate"), *saturated([phase])]
     offered = [step for step in run["phases"] if step["kind"] == "search" and step["offered_per_s"] is not None]
     if phase is None:
-        # No rate was sustained: the lowest step that broke is the one that should have held.
+        # If no rate was sustained, the lowest step that broke is the one that should have held.
         broken = [step for step in offered if str(step["detail"] or "").startswith(_BROKE)]
         lowest = min((step["offered_per_s"] for step in broken), default=None)
         return list(saturated(step for step in broken if step["offered_per_s"] == lowest))

@@ -62,7 +62,8 @@ STORE_OPERATIONS = re.compile(r'^ingeborg_store_total\{(.*,)?what="(gets|puts|re
 """The broker's counters of its store operations."""
 
 SECONDS_MIN = 3
-"""The fewest seconds of a phase that give its noise: with two, neither a deviation nor quartiles mean anything."""
+"""Minimum number of whole seconds of a phase for its noise: with two, neither a deviation nor quartiles mean
+anything."""
 
 PHASE_TABLES = ("sending", "deliveries", "outcomes", "errors", "latency", "lag", "processes")
 TABLES = (*PHASE_TABLES, "phases", "latency_measured", "seconds", "machine", "counters", "causal")

@@ -7,8 +7,9 @@ run's rows, as a list of records without the run's id. All tables have the run i
 a column that most rows leave empty. The document is read without the tables; and any reader of Parquet unfolds a table,
 as DuckDB does by `SELECT run, unnest(machine, recursive := true) FROM 'digest.parquet'`.
 
-Whole numbers are 64-bit integers, others 64-bit floats, bit by bit; a missing value is null. Every page of the file has
-a checksum. pyarrow is imported only to read or write a file: no other command takes the time.
+Whole numbers are 64-bit integers, other numbers are 64-bit floats, stored without rounding; a missing value is null.
+Every page of the file has a checksum. pyarrow is imported only to read or write a file: no other command takes the
+time.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def write(path: Path, document: Json, tables: Mapping[str, Sequence[Mapping[str,
                     for name in TABLES
                     for column in TABLES[name][1:]
                 },
-                # Least and greatest values would find a row among millions; with some hundred runs, all are read.
+                # Statistics of least and greatest values help find a row among millions; with some hundred runs,
+                # readers read all rows.
                 write_statistics=False,
                 write_page_checksum=True,
                 store_schema=False,
@@ -182,7 +184,7 @@ def _read(path: Path, columns: list[str]) -> dict[str, list[Any]]:
             return dict(file.read(columns, use_threads=False).to_pydict())
     except FileNotFoundError as error:
         raise BenchError(f"there is no file {path}") from error
-    # The errors that pyarrow raises for damaged bytes: mostly these; a wrong length may ask for all memory.
+    # The errors that pyarrow raises for damaged bytes: mostly these; a wrong length can request all memory.
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         reason = " ".join(str(error).split())
         raise BenchError(

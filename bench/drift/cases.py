@@ -38,7 +38,7 @@ class Doing(NamedTuple):
 
 
 Script = Callable[[Sequence[str]], AbstractAsyncContextManager[Doing]]
-"""Given the URLs of the endpoints; the last one has the subscribers."""
+"""Takes the URLs of the endpoints; the last one has the subscribers."""
 
 #: Topics for publishes in turn.
 TOPICS = 50
@@ -223,14 +223,14 @@ async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
             await client.close()
             if client.notes < count:
                 raise BenchError(f"a recovery brought {client.notes} of {count} missed messages")
-            return client.notes  # some may be older than the position, and come once more
+            return client.notes  # some may be older than the position, and arrive again
 
         yield Doing(go, before)
 
 
-#: The client that recovers, and for how many seconds the messages are kept: for longer than a run takes.
+#: The client that recovers, and for how many seconds its messages are retained: longer than a run takes.
 RECOVERER, KEEP_S = "recoverer", 3_600
-#: Seconds that endpoints of a former commit have until all keep messages, and seconds between two looks.
+#: Seconds that endpoints of an older commit have until all retain messages, and seconds between two checks.
 AGREED_S, AGAIN_S = 60.0, 0.5
 
 
@@ -290,7 +290,8 @@ IDLE = "an idle second (a thousandth is in all above)"
 SUBSCRIBERS = 20
 #: In the case ``LATER`` endpoints forget a message after this many seconds.
 BRIEF_S = 1
-#: They have three seconds for it, which take this many: their clock has a quarter of the speed.
+#: They need three seconds of their own clock, which take this many real seconds: their clock runs at a quarter of the
+#: speed.
 QUIET_S = 12.0
 
 SETTINGS = (

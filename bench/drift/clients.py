@@ -16,7 +16,8 @@ from ingeborg.bench.budgets.light import dial
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
-#: The longest wait for everything that a chunk leads to, in seconds: milliseconds, but under valgrind and other load.
+#: The longest wait for everything that a chunk leads to, in seconds: normally milliseconds, but more under valgrind and
+#: other load.
 PATIENCE_S = 120.0
 
 
@@ -85,7 +86,8 @@ class Client:
         return taken
 
     async def word(self) -> bytes:
-        """Return the next message that is no reply and no notification. ``BenchError``: it did not come in time."""
+        """Return the next message that is neither a reply nor a notification. ``BenchError``: it did not come in
+        time."""
         await self._wait(lambda: bool(self.words))
         return self.words.pop(0)
 

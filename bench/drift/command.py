@@ -27,9 +27,9 @@ BASE = "8c933f2a2850406fee45d09b76a79f8f1d3358e0"
 #: The first compiled core, for reports: bench/results/2026-11-23-2-cores-compiled.
 FIRST = "d6dff7fee0de41c231a7d49aa183610a89ee705a"
 
-#: One change may make a figure dearer by this part.
+#: One change may increase a figure by this share.
 BUDGET = 0.01
-#: Functions that are shown of a figure that has changed.
+#: Number of functions to show for a changed figure.
 FUNCTIONS = 8
 
 
@@ -37,11 +37,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     command = commands.add_parser(
         "drift",
-        help="has the cost of a message changed since a commit?",
+        help="find out whether the cost of a message has changed since a commit",
         description="Build an endpoint of a commit and one of the working tree, count the instructions of each "
         "under valgrind, and print both with their ratio, and the functions behind a difference. Other load does "
-        "not matter. With --timing: the CPU time of each, by turns, with the bounds of the ratio "
-        f"({CONFIDENCE:.0%}); half an hour of an idle machine. Exit code 1: something is dearer than the budget.",
+        "not matter. With --timing: the CPU time of each, alternately, with the bounds of the ratio "
+        f"({CONFIDENCE:.0%}); half an hour of an idle machine. Exit code 1: a figure exceeds the budget.",
     )
     command.add_argument(
         "--base",
@@ -54,7 +54,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--budget",
         type=float,
         metavar="PART",
-        help=f"how much dearer it may be (default: {BUDGET:g}; with --timing {timing.BUDGET:g})",
+        help=f"how much a figure may grow (default: {BUDGET:g}; with --timing {timing.BUDGET:g})",
     )
     command.add_argument(
         "--functions",
@@ -68,8 +68,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="count both trees although the same code runs in both: how far the figures of one build are apart",
     )
-    command.add_argument("--core", action="store_true", help="count the core alone, and start no endpoints: a minute")
-    command.add_argument("--timing", action="store_true", help="take times, and count no instructions")
+    command.add_argument(
+        "--core", action="store_true", help="count only the core, without starting endpoints: a minute"
+    )
+    command.add_argument("--timing", action="store_true", help="measure CPU times instead of counting instructions")
     command.add_argument(
         "--pairs", type=int, default=timing.PAIRS, metavar="N", help="for --timing: turns (default: %(default)s)"
     )

@@ -1,6 +1,6 @@
 """The cores of two trees, alone: one trace through the router of each, counted segment by segment.
 
-Owns: how `bench.micro.replay` is run under callgrind. Must never: compare trees that did not do the same.
+Owns: how `bench.micro.replay` is run under callgrind. Must never: compare trees that did not do the same work.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ingeborg.bench.starting import Child, awaited
 
 #: The file in a tree that replays a trace through its router.
 REPLAY = Path("bench", "micro", "replay.py")
-#: Ours, for a tree that has none; it has worked with all routers since the first compiled one.
+#: Our file, for a tree that has none; it has worked with all routers since the first compiled one.
 OURS = Path(__file__).parents[1] / "micro" / "replay.py"
 #: A replay's exit code where it does not know the router.
 CANNOT = 3
-#: A replay takes no longer, in seconds; a quarter of a minute on an idle machine.
+#: Time limit of a replay, in seconds; it takes a quarter of a minute on an idle machine.
 REPLAY_S = 900.0
 
 #: The doors of the core: the functions that uncompiled callers enter by. Callgrind counts while a door is open.
@@ -46,7 +46,7 @@ async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
         A figure for each segment that is one; ``None``: the tree has no replay, and ours does not know its router.
 
     Raises:
-        BenchError: valgrind is not there, or the replay failed, or it did something else than the trace says.
+        BenchError: valgrind is not installed, or the replay failed, or it did something other than what the trace says.
     """
     child, out, said = _started(name, tree, folder)
     try:
@@ -97,7 +97,7 @@ def counted(segments: Sequence[Segment], out: Path, said: Path, name: str) -> li
     """Return the figures of the segments. Their files are numbered, and the first file covers the time before them.
 
     Raises:
-        BenchError: a segment had other frames for clients than the trace says, or a file is not there.
+        BenchError: a segment had other frames for clients than the trace says, or a file is missing.
     """
     frames = json.loads(said.read_text(encoding="utf-8").splitlines()[-1])
     expected = [segment.frames for segment in segments]

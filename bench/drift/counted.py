@@ -30,11 +30,11 @@ READY_S = 300.0
 #: Valgrind carries out a command within this time, in seconds: it looks between two system calls, and may write
 #: some megabytes.
 CONTROL_S = 60.0
-#: A signal has changed the clock after this time, in seconds.
+#: After a signal, the clock has changed within this time, in seconds.
 SIGNAL_S = 0.3
 #: LMDB's usual map of 64 GiB is more than valgrind lets a program have.
 MAP_BYTES = 256 << 20
-#: Run by Python itself, so that the same file starts the endpoints of both trees.
+#: Python itself runs this file, so that the same file starts the endpoints of both trees.
 LAUNCHER = Path(__file__).with_name("fixed.py")
 
 
@@ -69,7 +69,7 @@ def variables(tree: Path) -> dict[str, str]:
     return environment(
         {
             "PYTHONPATH": str(tree),
-            "PYTHONSAFEPATH": "1",  # else the store's writers are those of the folder that this was started in
+            "PYTHONSAFEPATH": "1",  # else the store's writers would be those of the start folder
             "PYTHONHASHSEED": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
             VARIABLE: "0",

@@ -35,11 +35,11 @@ class Pair(NamedTuple):
 
     @property
     def lost(self) -> bool:
-        """Does the base have it, and the working tree not?"""
+        """Return whether the base has it, but the working tree does not."""
         return self.base is not None and self.here is None
 
     def over(self, budget: float) -> bool:
-        """Is it dearer than the budget allows?"""
+        """Return whether it exceeds the budget."""
         judged = self.here is not None and self.here.judged
         return judged and self.ratio is not None and self.ratio > 1 + budget
 

@@ -1,13 +1,13 @@
-"""Run a module as `python -m` does, but with a clock that can be slowed down, and without any chance.
+"""Run a module as `python -m` does, but with a clock that can be slowed down, and without any randomness.
 
     python fixed.py SEED MODULE [ARGUMENT …]
 
 Valgrind makes a program some fifty times as slow. An endpoint would spend far more of its time in ticks and other
-timers than it ever does without it. Slices of a millisecond would end after fewer messages. And the machine would
-decide how much of either comes within a run. So this process has a slow clock, for `time.monotonic` and for uvloop's
-timers: one second takes ``AT_REST`` seconds, and ``AT_WORK`` between a SIGUSR1 and a SIGUSR2. The clock would also
-decide when the collector of cycles runs, so it never runs. An endpoint draws its name for this life at random; here it
-comes from SEED.
+timers than it ever does without it. Slices of a millisecond would end after fewer messages. And the machine's speed
+would decide how much of either falls into a run. So this process has a slow clock, for `time.monotonic` and for
+uvloop's timers: one second takes ``AT_REST`` seconds, and ``AT_WORK`` between a SIGUSR1 and a SIGUSR2. The clock would
+also decide when the collector of cycles runs, so it never runs. An endpoint draws its name for this life at random;
+here it comes from SEED.
 
 `bench drift` starts the endpoints of two trees by this one file, so it imports nothing of ours.
 """
@@ -116,7 +116,7 @@ def _nothing(generation: int = 2) -> int:
 
 
 def main() -> None:
-    """Take chance out, and run the module."""
+    """Remove all randomness, and run the module."""
     gc.disable()
     gc.collect = _nothing  # an endpoint chooses its own times
     draw = random.Random(sys.argv[1])

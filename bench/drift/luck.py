@@ -3,9 +3,9 @@
 Owns: the list of these functions, and their prices. Must never: give a price to anything else.
 
 The same build, started from another folder, has its objects at other addresses. An allocation then searches longer or
-shorter for room. In Python's cache of attributes, which goes by addresses, other names take each other's place. That
-changes a message's figure by up to one per cent, and no change of ours is the reason. The *number* of allocations is
-no luck. So each call has a fixed price, about its average cost.
+shorter for room. In Python's cache of attributes, which is indexed by addresses, other names collide. That changes a
+message's figure by up to one per cent, without any change to our code. The *number* of allocations is no luck. So each
+call has a fixed price, about its average cost.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ PRICES: Final[Mapping[str, float]] = {
     "sysmalloc": 0,
     "systrim": 0,
 }
-#: Called when the cache of attributes does not have a name. It is left out, with all that it calls.
+#: Called when the cache of attributes does not have a name. The profile leaves it out, with all that it calls.
 SEARCH: Final = "find_name_in_mro"
 
 
 def without_luck(profile: Profile) -> Profile:
-    """The profile with these at their prices."""
+    """Return the profile with these functions at their fixed prices."""
     own = dict(profile.own)
     total = profile.total
     for function, price in PRICES.items():

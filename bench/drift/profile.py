@@ -4,7 +4,7 @@ Owns: reading them, and readable names of functions. Must never: run anything.
 
 A file of callgrind's consists of lines. ``fn=`` names the function that the next lines belong to. ``cfn=`` and
 ``calls=`` announce a call, and the line behind them has all that the call cost. Any other line has a position and its
-own cost. A name comes once with a number, and from then on as that number.
+own cost. A name appears once with a number, and from then on only as that number.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read(lines: Iterable[str]) -> Profile:
 
 
 class _Reading:
-    """One file's, line by line."""
+    """Read one file's profile, line by line."""
 
     def __init__(self) -> None:
         self.own: Counter[str] = Counter()

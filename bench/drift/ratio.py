@@ -28,8 +28,8 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
     """Return the geometric mean of the ratios of pairs (first, second), all above 0, and its bounds by Student's
     distribution.
 
-    A disturbance of the machine affects both values of a pair, so each pair gives its own ratio. It takes logarithms,
-    since half as much and twice as much are equally far from the same. ``ValueError``: fewer than ``PAIRS_MIN``.
+    A disturbance of the machine affects both values of a pair, so each pair gives its own ratio. It uses logarithms,
+    since half and double are equally far from 1. ``ValueError``: fewer than ``PAIRS_MIN``.
     """
     if len(pairs) < PAIRS_MIN:
         raise ValueError(f"{len(pairs)} pairs are too few for a bound; {PAIRS_MIN} are the least")

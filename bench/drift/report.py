@@ -25,12 +25,12 @@ def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functi
 
     Args:
         sections: a heading, and its figures.
-        budget: how much dearer a figure may be, as a part of the base's.
-        functions: how many are shown of a figure, at most.
+        budget: how much a figure may grow, as a share of the base's.
+        functions: the maximum number to show for a figure.
         say: gets each line.
 
     Returns:
-        The exit code: 1 if a figure is dearer than that, or missing in the working tree.
+        The exit code: 1 if a figure grew by more than that, or is missing in the working tree.
     """
     say(f"{'instructions of one':{WIDTH}}{'base':>14}{'here':>14}{'ratio':>8}")
     for heading, pairs in sections:
@@ -46,11 +46,11 @@ def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functi
     over = [f"{pair.name} ({heading})" for heading, pairs in sections for pair in pairs if pair.over(budget)]
     if over:
         say("")
-        say(f"dearer than {1 + budget:g} times: {'; '.join(over)}")
+        say(f"more expensive than {1 + budget:g} times: {'; '.join(over)}")
     lost = [f"{pair.name} ({heading})" for heading, pairs in sections for pair in pairs if pair.lost]
     if lost:
         say("")
-        say(f"not there any more: {'; '.join(lost)}")
+        say(f"no longer exists: {'; '.join(lost)}")
     return 1 if over or lost else 0
 
 

@@ -1,4 +1,4 @@
-"""`bench drift --timing`: the endpoints of two trees by turns, and the ratio of the CPU time that they take.
+"""`bench drift --timing`: alternates the endpoints of two trees, and prints the ratio of the CPU time that they take.
 
 Owns: the order of the turns. Must never: compare runs that were not in parallel.
 """
@@ -27,7 +27,7 @@ Costs = Mapping[str, float]
 def by_turns(
     sides: Mapping[str, Path], pairs: int, seconds: float, compiled: bool, folder: Path
 ) -> list[tuple[Costs, Costs]]:
-    """Load both trees by turns.
+    """Load both trees alternately.
 
     Args:
         sides: the trees, ``base`` and ``here``.
@@ -69,7 +69,7 @@ def _turn(tree: Path, seconds: float, compiled: bool, folder: Path) -> Costs:
 
 
 def report(found: list[tuple[Costs, Costs]], budget: float, say: Callable[[str], None]) -> int:
-    """Print a line for each figure. Return 1 if one is dearer than the budget even at its lower bound."""
+    """Print a line for each figure. Return 1 if one exceeds the budget even at its lower bound."""
     dearer = []
     say(f"{'':22}{'base':>9}{'here':>9}{'ratio':>8}   {CONFIDENCE:.0%} bounds")
     for figure, words in loads.FIGURES.items():
@@ -83,5 +83,5 @@ def report(found: list[tuple[Costs, Costs]], budget: float, say: Callable[[str],
         if value.low > 1 + budget:
             dearer.append(words)
     if dearer:
-        say(f"dearer than {1 + budget:g} times: {', '.join(dearer)}")
+        say(f"more expensive than {1 + budget:g} times: {', '.join(dearer)}")
     return 1 if dearer else 0

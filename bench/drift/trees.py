@@ -24,7 +24,7 @@ COMPILE_S_MAX = 3_600.0
 KEPT_MAX = 12
 GIT_S_MAX = 60.0
 
-#: An endpoint runs nothing of ours but the first three, and the last two compile it.
+#: Of our code an endpoint runs only the first three; the last two compile it.
 RUN = ("broker", "protocol", "ingeborg", "setup.py", "pyproject.toml")
 
 #: Libraries that an endpoint needs to run, and those that compile it.
@@ -75,7 +75,8 @@ def of_working_tree(root: Path, out: Path) -> None:
 
 
 def compiled(tree: Path, kept: Path) -> None:
-    """Compile a tree in place and keep the build in the folder ``kept``, or take a build of the same sources there."""
+    """Compile a tree in place and keep the build in the folder ``kept``, or use an existing build of the same sources
+    there."""
     if not (tree / "ingeborg" / "form.py").is_file():
         raise BenchError(f"{tree.name} is older than the compiled form: compare the interpreted ones (--interpreted)")
     package = tree / "ingeborg"
@@ -107,7 +108,7 @@ def compiled(tree: Path, kept: Path) -> None:
 
 
 def same_code(one: Path, other: Path) -> bool:
-    """Does an endpoint run the same code in both trees? Documents, tests and measurements do not count."""
+    """Return whether an endpoint runs the same code in both trees. Documents, tests and measurements do not count."""
     return _code(one) == _code(other)
 
 

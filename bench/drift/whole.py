@@ -1,6 +1,7 @@
 """Whole endpoints of a tree, counted case by case.
 
-Owns: the order in which an endpoint is started, left idle, warmed up and counted. Must never: let an endpoint run on.
+Owns: the order in which an endpoint is started, left idle, warmed up and counted. Must never: leave an endpoint
+running.
 
 The figures cover the endpoint's own process. It reads the embedded store itself; the store's writers are processes of
 their own, and are not counted.
@@ -26,8 +27,8 @@ from ingeborg.bench.drift.rhythm import Rhythm, rhythm
 
 #: Stretches of idleness, in seconds: of several lengths, or ticks and signs of life could not be told apart.
 IDLE_S = (2.8, 4.4, 3.6, 5.2)
-#: Windows of a case. The dearest and the cheapest are left out: now and then an answer of the store's writer is late,
-#: and the loop goes round once more. A window at rest takes long and varies little.
+#: Windows of a case. The most and the least expensive window are left out: sometimes an answer of the store's writer is
+#: late, and the loop runs one more pass. A window of an idle endpoint takes long and varies little.
 WINDOWS, WINDOWS_AT_REST = 5, 3
 
 #: Figures in the order in which they are printed.
@@ -164,8 +165,8 @@ async def _clocks(endpoints: Sequence[Counted], *, slow: bool) -> None:
 
 
 def middle(case: Case, windows: Sequence[Window], rhythms: Sequence[Rhythm]) -> Figure:
-    """Return the mean over all windows without the dearest and the cheapest. It takes the ticks off, and adds each
-    message's share of the ticks of all endpoints.
+    """Return the mean over all windows without the most and the least expensive one. It subtracts the ticks, and adds
+    each message's share of the ticks of all endpoints.
 
     Args:
         case: the case that was counted.

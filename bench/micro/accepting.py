@@ -26,7 +26,7 @@ from ingeborg.bench.budgets.model import measured
 from ingeborg.bench.starting import Started, serve, started
 from ingeborg.protocol.pages import fetch, samples
 
-#: The longest wait of a client, in seconds.
+#: Maximum wait of a client, in seconds.
 TIMEOUT_S = 10.0
 #: How long one of four is stopped, in seconds: longer than the others take to notice.
 STOPPED_S = 3.0
@@ -97,7 +97,7 @@ def port_of(broker: Started) -> int:
 
 
 def row(name: str, connects: Sequence[Connect]) -> str:
-    """Return the times in words."""
+    """Return the times as text."""
     took = sorted(each.took_s for each in connects)
     answered = [each for each in took if each != float("inf")]
     if not answered:
@@ -169,7 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=float, default=1_000, help="connects per second (%(default)s)")
     parser.add_argument("--seconds", type=float, default=5, help="length of each measurement (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of the costs, by turns (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="alternating rounds of the costs (%(default)s)")
     parser.add_argument("--clients", type=int, default=4_000, help="clients that stay connected (%(default)s)")
     options = parser.parse_args()
     print(measured(), flush=True)

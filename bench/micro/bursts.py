@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-#: The most deliveries of one piece of news in each class; the last class takes the rest.
+#: Maximum number of deliveries of one piece of news in each class; the last class has the rest.
 UP_TO = (10, 30, 100, 300, 1_000, 3_000, 10_000, 10**9)
 
 News = tuple[str, str]

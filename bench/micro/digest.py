@@ -1,7 +1,8 @@
 """Time and memory of the digest of 1, 10 and 30 million events: `python -m ingeborg.bench.micro.digest`.
 
 With `--causal` it measures the causal check; `--heard LATENCY_MS …` gives the check, one after another, logs of a
-million messages of 10,000 publishers. Each hears ten others, 1 ms to LATENCY_MS later: the longer, the more overtakes.
+million messages of 10,000 publishers. Each hears ten others, 1 ms to LATENCY_MS later: the longer, the more messages
+overtake others.
 
 Owns the synthetic log of a traffic run at scale (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), that of
 the publishers, and the measurement of the whole command, Java's start included, as its user waits for it. It is no
@@ -44,7 +45,7 @@ PART_LINES = 500_000
 """As the generator does it: a torn part or a lost one costs little, and Spark reads parts in parallel."""
 
 SAMPLE_S = 0.2
-"""Seconds between two looks at the command's memory."""
+"""Seconds between two measurements of the command's memory."""
 
 PUBLISHERS, MESSAGES = 10_000, 1_000_000
 HEARD = 10
@@ -207,7 +208,7 @@ def measure(command: list[str], driver_memory: str, said: Path) -> Measured:
                 raise subprocess.TimeoutExpired(command, TIMEOUT_S)
             rss = 0
             for each in _tree(process):
-                # It went between two lines; the last look a moment ago counts.
+                # The process ended between two reads; the last measurement, from a moment ago, counts.
                 with contextlib.suppress(psutil.NoSuchProcess):
                     rss += each.memory_info().rss
                     cpu[each.pid] = sum(each.cpu_times()[:2])

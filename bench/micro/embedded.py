@@ -35,7 +35,7 @@ async def _longest_gap(work: Awaitable[object]) -> tuple[float, float]:
     CPU seconds of this thread are the time for which this program held the loop; the wall clock includes others.
     """
     gap_s = 0.0
-    gc.freeze()  # the texts of this measurement do not count as the store's cost
+    gc.freeze()  # the memory of this measurement's own texts does not count as the store's cost
 
     async def tick() -> None:
         nonlocal gap_s

@@ -86,7 +86,7 @@ def _hog(directory: Path, with_gate: bool) -> None:
 
 
 def _measure_lock(directory: Path, with_gate: bool) -> None:
-    """Measure how long a third process waits for the lock that two others want all the time."""
+    """Measure how long a third process waits for the lock that two others request all the time."""
     (directory / Lane.DURABLE).mkdir(parents=True)
     gate = Gate(directory, Lane.DURABLE)
     hog = [

@@ -2,15 +2,16 @@
 
     python replay.py TRACE.json
 
-There is no socket, no clock and no chance, so two runs of one build execute the same instructions. `bench drift` runs
-this file under callgrind, in each tree its own copy, since only that knows the interface of the tree's router. A tree
-without one uses the working tree's file. Both get the same trace (``bench.drift.trace``). At the borders of segments
-this file asks the system for the process's priority, as nothing else does, and callgrind begins a new file there.
+There is no socket, no clock and no randomness, so two runs of one build execute the same instructions. `bench drift`
+runs this file under callgrind, in each tree its own copy, since only that knows the interface of the tree's router. A
+tree without one uses the working tree's file. Both get the same trace (``bench.drift.trace``). At the borders of
+segments this file asks the system for the process's priority, as nothing else does, and callgrind begins a new file
+there.
 
 Exit code 3: this file does not know the router, or the router asks the store for something unknown.
 
 Owns: the turns, as ``broker.shell.driver`` has them, and the store's answers. Must never: import anything that some
-tree lacks, or postpone work until a message that it can do before the first one.
+tree lacks, or leave work for a message to trigger that it could do before the first message.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ CHUNK_S, TICK_S = 0.001, 0.1
 JOIN_S = 30.0
 #: After its start a router looks through all its slots once, which is no part of a message's cost.
 SETTLE_S = 10.0
-#: The most rounds of a turn: no turn of a trace needs more than a few.
+#: Maximum number of rounds of a turn: no turn of a trace needs more than a few.
 ROUNDS_MAX = 1_000
 
 CANNOT = 3
@@ -110,7 +111,7 @@ class Replay:
         self._connections = [self._router.connected(number, self._now) for number in range(connections)]
 
     def chunk(self, connection: int, frames: list[bytes]) -> None:
-        """Take these frames and end the turn; the next tick comes when it is due."""
+        """Give the router these frames and end the turn; the next tick follows when due."""
         self._router.frames(self._connections[connection], frames, self._now, True)
         self._turn()
         self._pass(CHUNK_S)

@@ -4,10 +4,10 @@
 
 Two endpoints on one LMDB store. Visitors come one after the other, evenly over the time: each listens, subscribes to
 some topics of 5,000, stays and goes, and never comes back. Meanwhile a publisher sends to their topics. Before the
-first look one visitor in ten has come and gone, so that an endpoint's first allocations do not count. The program
-compares the records of the store's databases, topics in the routing caches and the endpoints' own memory when all is
-over: after the grace time, a few walks, and the ten minutes for which the endpoints remember locations and what has
-ended. With the defaults some 35 minutes, nearly idle. Must never: be collected as a test.
+first measurement one visitor in ten has come and gone, so that an endpoint's first allocations do not count. The
+program compares the records of the store's databases, topics in the routing caches and the endpoints' own memory when
+all is over: after the grace time, a few walks, and the ten minutes for which the endpoints remember locations and what
+has ended. With the defaults some 35 minutes, nearly idle. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def _visitors(urls: Sequence[str], numbers: range, each_s: float, topics: 
 
 
 async def measure(clients: int, over_s: float, topics: int, stay_s: float, grace_s: float) -> tuple[Look, Look, int]:
-    """Look before and after; return both looks, and how many messages visitors heard."""
+    """Measure before and after; return both results, and how many messages visitors received."""
     expired_s = grace_s + 3 * WALK_S_MAX + KEPT_S + 60.0
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())

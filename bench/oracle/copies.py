@@ -1,6 +1,6 @@
 """Decides how many copies of a message a client can get.
 
-Owns: exactly once, and its exceptions (SPEC sections 7 and 8.3). Must never: ask whether the message had to come.
+Owns: exactly once, and its exceptions (SPEC sections 7 and 8.3). Must never: judge whether the message had to arrive.
 """
 
 from __future__ import annotations

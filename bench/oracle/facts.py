@@ -39,7 +39,7 @@ class Outcome(Enum):
 
     @property
     def succeeded(self) -> bool:
-        """Was the answer a success?"""
+        """Return whether the answer was a success."""
         return self in (Outcome.NEW, Outcome.DUPLICATE, Outcome.ACCEPTED)
 
 
@@ -238,7 +238,7 @@ class Disturbance(NamedTuple):
     where: Name = None
 
     def meets(self, begin: float, end: float) -> bool:
-        """Do the two periods overlap?"""
+        """Return whether the two periods overlap."""
         return self.begin <= end and begin <= self.end
 
 
@@ -316,5 +316,5 @@ class Facts:
         return {topic for other, topic in self._changes if other == client}
 
     def disturbed(self, begin: float, end: float, *kinds: Kind, where: Name = None) -> bool:
-        """Did such a disturbance overlap this period?"""
+        """Return whether such a disturbance overlapped this period."""
         return any(one.meets(begin, end) for kind in kinds for one in self._disturbances.get((kind, where), ()))

@@ -1,4 +1,4 @@
-"""Judges message by message: did it come once to every client that it was due to, and to no other?
+"""Judges message by message: did it arrive once at every client that it was due to, and at no other?
 
 Owns: the account of every pair of a message and a client. Must never: hold messages, which can be millions.
 """
@@ -20,7 +20,7 @@ Report = Callable[[Violation], None]
 
 
 class Missed(NamedTuple):
-    """A message did not come to the client, and did not have to; the first excuse is reason enough."""
+    """A message did not come to the client, and did not have to; the first excuse suffices."""
 
     client: Name
     excuses: Sequence[Excuse]

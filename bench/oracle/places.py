@@ -37,13 +37,13 @@ def steady(facts: Facts, client: Name, message: Message, begin: float, end: floa
 
 
 def read_past(facts: Facts, place: Place, at: float) -> bool:
-    """Has the client read its messages until then? Later frames prove it, as frames come in order; otherwise it needs
-    ``Terms.read`` more seconds."""
+    """Return whether the client has read its messages up to that time. Later frames prove it, as frames come in order;
+    otherwise it needs ``Terms.read`` more seconds."""
     return place.read_at > at or place.ended_at > at + facts.terms.read
 
 
 def moved_well(facts: Facts, client: Name, begin: float, end: float) -> bool:
-    """Did the client listen all the time, at any place, disturbed only by its own moves?
+    """Return whether the client listened all the time, at any place, disturbed only by its own moves.
 
     It must have listened before. Each `listen` in the period succeeded, and endpoints closed its former connections. No
     two overlapped, because then the newest would be unknown.

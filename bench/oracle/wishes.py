@@ -22,7 +22,7 @@ class Wish(Enum):
 
 
 def holds(facts: Facts, client: Name, topic: Name | None, begin: float, end: float) -> Wish:
-    """Was the client subscribed all the time? Every client is subscribed to broadcasts.
+    """Return whether the client was subscribed all the time. Every client is subscribed to broadcasts.
 
     Success of one command decides, if it came before the period began, and if every opposite command sent before the
     period ended was over before the deciding one was sent. Commands of one connection take effect in order.

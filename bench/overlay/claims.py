@@ -23,7 +23,7 @@ from ingeborg.bench.overlay.summary import share
 Json = Mapping[str, Any]
 
 NOISE: Final = 0.05
-"""Relative difference of two mean latencies or RMRs below which nobody would notice it."""
+"""Relative difference of two mean latencies or RMRs that is too small to matter."""
 
 HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
 
@@ -60,7 +60,7 @@ class Goal:
 
 def judged(cells: Cells, nodes: int) -> list[Claim]:
     """Return all sentences that the cells of this size can judge. With several seeds the figures are means over them,
-    and a verdict that depends on the seed is none."""
+    and a sentence whose verdict depends on the seed has no verdict."""
     of_all = _judged(cells, nodes)
     of_each = [_judged(seed, nodes) for seed in cells.by_seed(nodes)]
     return [
@@ -297,7 +297,7 @@ def _flat(cells: Cells, nodes: int) -> Claim:
 
 
 def goals(cells: Cells, nodes: int) -> list[Goal]:
-    """Return each goal for each number of senders; one without a cell stays blank."""
+    """Return each goal for each number of senders; a number without a cell stays blank."""
     flood = cells.smallest(nodes, "flood", 1)
     groves = [cells.smallest(nodes, "grove", senders) for senders in GOAL_SENDERS]
     if flood is None or not any(groves):
@@ -330,14 +330,14 @@ def goals(cells: Cells, nodes: int) -> list[Goal]:
 
 
 def survived(row: Json) -> bool:
-    """After a crash or a cut: did all living nodes get everything due, in order and in time, and do they have
-    neighbours?"""
+    """Return, for a crash or a cut, whether all living nodes received everything due, in order and in time, and have
+    neighbours."""
     whole = all(phase["least"] == 1.0 for phase in row["phases"].values())
     return whole and not row["violations"] and not row["isolated"] and float(row["settled_s"]) <= SETTLED_S_MAX
 
 
 def endured(row: Json) -> bool:
-    """Under churn: did nearly everything come, in order, and with few copies?"""
+    """Return, for churn, whether nearly everything arrived, in order, and with few copies."""
     enough = float(row["phases"]["run"]["reliability"]) >= CHURN_RELIABILITY_MIN
     return enough and not row["violations"] and float(row["redundancy"]) <= CHURN_RMR_MAX
 

@@ -87,7 +87,7 @@ def sources() -> str:
 
 
 def _run(cells: Sequence[Cell], out: Path, processes: int, keep_logs: bool) -> None:
-    """Simulate and digest by turns, so that few logs exist at once."""
+    """Alternate simulating and digesting, so that few logs exist at once."""
     due = [cell for cell in cells if not _done(cell, out)]
     print(f"{len(cells)} cells, {len(cells) - len(due)} of them done before", flush=True)
     progress = _Progress(len(due), sum(not work.kept(cell, out) for cell in due))

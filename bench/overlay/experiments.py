@@ -86,7 +86,7 @@ class Cell:
 
     @property
     def faulty(self) -> bool:
-        """Do links and nodes come and go?"""
+        """Return whether links and nodes come and go."""
         return self.experiment not in ("thesis", "timers")
 
     @property

@@ -87,7 +87,7 @@ def differences(row: Json, found: Json) -> list[str]:
             continue
         pairs = {"messages": "news", "deliveries": "delivered"}
         for mine, other in pairs.items():
-            # A double has a row in the log, but is no delivery.
+            # A double has a row in the log, but does not count as a delivery.
             value = theirs[other] - (theirs["duplicated"] if other == "delivered" else 0)
             if not 0 <= value - ours[mine] <= (doubles if other == "delivered" else 0):
                 differ.append(f"{name}: {mine} {ours[mine]}, in the log {value}")

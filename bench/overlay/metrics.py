@@ -3,8 +3,8 @@
 Owns: every formula. Must never: run a world, or read a file. Pure.
 
 **Owed.** A message is due to all nodes that were in the overlay when its root sent it and are up at the end. If its
-root has crashed, it is due only if some node that is up at the end has it. (Nobody is to blame for a message that died
-with its root, but somebody is if only some survivors have it.)
+root has crashed, it is due only if some node that is up at the end has it. (A protocol is not to blame for a message
+that died with its root, but it is if only some survivors have it.)
 """
 
 from __future__ import annotations

@@ -207,7 +207,8 @@ def _beside(cells: Cells, nodes: int) -> Html:
         "All protocols compared: 1 KB every 20 ms",
         table(("", *(name for name, _ in columns)), rows, "All protocols"),
         explain(
-            "Out of order: deliveries of a message after another one whose sender knew it. Last hop: the longest way "
+            "Out of order: deliveries of a message after a later message whose sender already knew it. Last hop: the "
+            "longest way "
             "of a payload, in links (LDH). First: RMR of each sender's first message. Control: bytes apart from the "
             "payload, per node and message. Memory: of a node at the end, in this interpreter."
         ),

@@ -5,8 +5,8 @@ Owns: the deliveries of a run, and the causal oracle. Must never: know a protoco
 **The oracle** knows no clocks. It numbers messages in the order of their broadcasts, and represents a set of messages
 as a whole number with a bit for each, so that union and difference are one operation on some hundred bytes. The past of
 a message consists of all messages that its root had got, and of their pasts. When a node gets m2, each part of its past
-that the node lacks becomes *missing* there. A missing message that comes after all is a violation, as in `bench check
-causal`. (One that never comes is lost, and violates no order.)
+that the node lacks becomes *missing* there. A missing message that still arrives is a violation, as in `bench check
+causal`. (One that never arrives is lost, and violates no order.)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Violation:
-    """A node got a message (its index) after another one whose root knew the first."""
+    """A node received a message (its index) after a later message whose root already knew it."""
 
     node: int
     message: int
@@ -98,12 +98,12 @@ class Record:
         self._append(slot, node, index, min(hops, DOUBLE - 1))
 
     def count(self, nodes: Sequence[int], index: int) -> int:
-        """Count these nodes that have got it."""
+        """Count those of these nodes that have received it."""
         bit, got, known = self._bits[index], self._got, len(self._got)
         return sum(1 for node in nodes if node < known and got[node] & bit)
 
     def number_got(self, index: int) -> int:
-        """Count all nodes that have got it, including its root."""
+        """Count all nodes that have received it, including its root."""
         bit = self._bits[index]
         return sum(1 for got in self._got if got & bit)
 

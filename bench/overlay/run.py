@@ -34,7 +34,7 @@ QUIET_S: Final = 5.0
 grove's 4 s for a gap in a link."""
 
 DRAIN_S_MAX: Final = 60.0
-"""The end of a run in any case; a node that still lacks a message has not got it."""
+"""The end of a run in any case; a node that still lacks a message counts as not having received it."""
 
 FAULT_AT_S, FAULT_S = 2.0, 5.0
 """The fault comes after the first of the messages that count. A cut lasts 5 s; messages within 5 s after a crash have
@@ -249,7 +249,7 @@ class Run:
         return round(copies / others - 1, metrics.DIGITS) if others else 0.0
 
     def _settled_s(self) -> float | None:
-        """Return the time from the fault's end to the last delivery of an earlier message; 0: none came later."""
+        """Return the time from the fault's end to the last delivery of an earlier message; 0: none arrived later."""
         if self.mark is None:
             return None
         record = self.world.record

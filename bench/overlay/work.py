@@ -88,7 +88,7 @@ def _log(run_of: Run, out: Path) -> int:
 
 
 def _remove(directory: Path) -> None:
-    """Remove a log of ours, and nothing else."""
+    """Remove a log that this program wrote, and no other file."""
     if directory.is_dir():
         for path in directory.iterdir():
             path.unlink()

@@ -368,12 +368,12 @@ class World:
         return self._side is not None and self._side(one) != self._side(other)
 
     def _found_down(self, end: End) -> None:
-        """Handle a node's discovery that the link with this way out is broken."""
+        """Handle a node's discovery that the link behind this sending end is broken."""
         end.open = end.back.open = False
         self._told_down(end)
 
     def _told_down(self, end: End) -> None:
-        """Report the link's end to the node at its start, unless that link is already gone."""
+        """Tell the node at the sending end that the link has closed, unless it already knows."""
         place = end.back.desk
         if place.ends.get(end.to) is end:
             del place.ends[end.to]

@@ -128,7 +128,7 @@ def _rounded(values: Iterable[float]) -> list[float]:
 
 
 def _optimum(decisions: DataFrame, optima: DataFrame | None) -> Json | None:
-    """Return how far each algorithm is from the optimum where it is known, and how often the algorithm reaches it."""
+    """Return how far each algorithm is from the optimum, where that is known, and how often it reaches the optimum."""
     if optima is None:
         return None
     looked_at = decisions.where(F.col("number") % OPTIMUM_EVERY == 0)

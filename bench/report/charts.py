@@ -29,13 +29,13 @@ from ingeborg.bench.report.plots import (
 from ingeborg.bench.text import figures
 
 POINTS_MAX = 600
-"""The most points of a line: the page has no pixels for more. Longer runs are drawn in bins of seconds."""
+"""Maximum number of points of a line: the page has no pixels for more. Longer runs are drawn in bins of seconds."""
 
 POINTS_OF_MANY_MAX = 200
-"""The same for a page of many runs, which a phone has to load."""
+"""The same limit for a page of many runs, which a phone has to load."""
 
 SOURCES_MAX = COLOURS
-"""The most lines in a plot of processes: as many as the colours that a person can tell apart."""
+"""Maximum number of lines in a plot of processes: as many as the colours that a person can tell apart."""
 
 LIMIT_ABOVE_MAX = 30.0
 """A goal is drawn up to this multiple of the largest latency: farther off, it would flatten the lines."""
@@ -147,7 +147,7 @@ class _Time:
 
 
 def _rates(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
-    """Reports in, messages out, the offered rate if there is a schedule, and errors if there are any, a second."""
+    """Reports in, messages out, the offered rate if there is a schedule, and errors if there are any, per second."""
     if not seconds:
         return None
     wanted = [("in (reports sent)", "reports", 0), ("out (messages received)", "delivered", 1)]
@@ -234,7 +234,7 @@ def _by_source(
 
 
 def _network(rows: Sequence[Json], time: _Time) -> Drawn | None:
-    """Bytes that the whole machine sent and received a second, loopback included: processes have no such figure."""
+    """Bytes that the whole machine sent and received per second, loopback included: processes have no such figure."""
     own = [row for row in rows if row["source"] == HOST]
     keys = (("received", "net_rx_bytes_s", 0), ("sent", "net_tx_bytes_s", 1))
     lines = [Series(name, time.line(own, key, _mean), colour) for name, key, colour in keys]

@@ -43,7 +43,8 @@ _TOPICS: tuple[tuple[str, str, Axis, str], ...] = (
         "server_bytes",
         "Server memory over N topics",
         size_tick,
-        "All processes of the server, anonymous memory where that is known, once all topics are subscribed to.",
+        "The memory of all server processes (anonymous memory where known), measured once all topics are subscribed "
+        "to.",
     ),
 )
 """The sub-graphs of thesis figure 6.4, and memory: figure, title, text of a tick, caption."""

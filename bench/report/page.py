@@ -16,7 +16,7 @@ from ingeborg.bench.report.markup import Html, bullets, html, lines
 from ingeborg.bench.text import figures, statements, verdicts
 
 DETAILED_MAX = 40
-"""The most runs with their own section, some 60 kB each; the tables have the others, and the page says so."""
+"""Maximum number of runs with their own section, some 60 kB each; the tables have the others, and the page says so."""
 
 
 def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
@@ -32,7 +32,7 @@ def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
 
 
 def framed(title: str, kind: str, lead: Html, parts: Sequence[Html], footer: Html) -> str:
-    """A page of the house: `kind` in small print over the title, `lead` below it."""
+    """A page in the house style: `kind` in small print over the title, `lead` below it."""
     style = resources.files("ingeborg.bench.report").joinpath("report.css").read_text(encoding="utf-8")
     body = lines(
         [

@@ -20,7 +20,7 @@ Ticks = list[tuple[float, str]]
 
 
 COLOURS = 8
-"""As many colours as a person can tell apart; further lines take them again, in another pattern."""
+"""As many colours as a person can tell apart; additional lines reuse them with a different pattern."""
 
 CHARACTER = 7.3
 """Room for a character of a label, in user units: wide enough for digits and `%` of the usual fonts at 12 px."""
@@ -256,7 +256,7 @@ def svg(plot: Plot, wide: Frame, narrow: Frame, identity: str) -> str:
     )
     lines = f'<g id="{identity}-l">{_lines(plot, here)}</g>'
     again = f'<use href="#{identity}-l" transform="{_pressed(here, there)}"/>'
-    if (here.x.low, here.x.high) != (there.x.low, there.x.high):  # fewer ticks may reach further
+    if (here.x.low, here.x.high) != (there.x.low, there.x.high):  # fewer ticks may cover a larger range
         again = _lines(plot, there)
     return _drawing(plot, here, identity, "wide", said, lines) + _drawing(plot, there, identity, "narrow", "", again)
 

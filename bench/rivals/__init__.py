@@ -1,6 +1,6 @@
 """The rivals: servers that we compare ours with, started for a measurement and stopped after it.
 
-Owns: the interface for `bench compare` and its like. Must never: know a workload.
+Owns: the interface for `bench compare` and similar callers. Must never: know a workload.
 
 ::
 

@@ -24,7 +24,7 @@ ANSWER_BYTES_MAX = 65_536
 
 
 class NotReadyError(Exception):
-    """It answers, but does not serve (yet)."""
+    """The server answers, but does not serve yet."""
 
 
 def amqp(connection: socket.socket) -> str:

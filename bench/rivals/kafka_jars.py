@@ -101,6 +101,6 @@ def _major(java: Path) -> int:
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
-        return 0  # Not a Java that runs; the next candidate may be.
+        return 0  # This Java does not run; the next candidate may.
     version = re.search(r'version "(\d+)', said)
     return int(version[1]) if version else 0

@@ -73,12 +73,12 @@ def up(
                 raise RivalError(f"{kind.name} is up on port {record.port}, not {port}: take it down first")
             return _server(directory, _answering(kind, directory, record))
         if record:
-            _stop(kind, directory, record)  # It died; its companions may still run.
+            _stop(kind, directory, record)  # The server died; its companions may still run.
         return _start(kind, directory, port, fresh, cache)
 
 
 def down(name: str, state: Path = STATE) -> bool:
-    """Stop a server, orderly, or by force if that takes too long. False if none is up. ``RivalError`` if one of its
+    """Stop a server in order, or by force if that takes too long. False if none is up. ``RivalError`` if one of its
     processes survives even that."""
     kind = rival(name)
     directory = StateDir(state, kind.name)

@@ -62,7 +62,7 @@ def tree(identities: Iterable[Identity]) -> list[psutil.Process]:
         try:
             found.update((child.pid, child) for child in process.children(recursive=True))
         except psutil.NoSuchProcess:
-            continue  # It ended just now.
+            continue  # It has just ended.
     return list(found.values())
 
 

@@ -36,8 +36,10 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | No
     parser = argparse.ArgumentParser(
         prog="python -m ingeborg.bench.soak", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="new; without it one below runs/")
-    parser.add_argument("--again", type=Path, metavar="FOLDER", help="no run: the account and the page of this record")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="a new folder; by default one below runs/")
+    parser.add_argument(
+        "--again", type=Path, metavar="FOLDER", help="no run: make the account and the page of this record"
+    )
     add_options(parser, Settings)
     options = parser.parse_args(arguments)
     say = say or _print
@@ -53,9 +55,9 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | No
             folder = Folder(options.again)
         return _tell(folder, say)
     except FileExistsError as error:
-        print(f"{error.filename}: is there already; --out names a new folder", file=sys.stderr)
+        print(f"{error.filename}: exists already; --out must name a new folder", file=sys.stderr)
     except FileNotFoundError as error:
-        print(f"{error.filename}: is not there; is it the folder of a soak?", file=sys.stderr)
+        print(f"{error.filename}: does not exist; is this the folder of a soak?", file=sys.stderr)
     except BenchError as error:
         print(error, file=sys.stderr)
     except (KeyboardInterrupt, asyncio.CancelledError):

@@ -149,7 +149,7 @@ class Subscriber(Connection):
         await socket.end()
 
     async def all_read(self) -> None:
-        """Return when everything that was in its outbox by now has arrived: a reply follows it (SPEC section 1.3)."""
+        """Return once everything that is in its outbox now has arrived: a reply follows it (SPEC section 1.3)."""
         while True:
             try:
                 await self.listening.wait()

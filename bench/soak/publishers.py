@@ -59,7 +59,7 @@ class Publisher:
 
     @property
     def takes_more(self) -> bool:
-        """Is it connected, and not too far ahead of its endpoint?"""
+        """Return whether it is connected, and not too far ahead of its endpoint."""
         socket = self._socket
         return socket is not None and socket.takes_more and len(self._outstanding) < OUTSTANDING_MAX
 

@@ -90,7 +90,8 @@ class Soak:
         return f"soak {self._tag} {number}"
 
     def _subscriptions(self) -> list[list[int]]:
-        """Clients of each topic: every client has as many as the others, in no order; then the topics in bulk."""
+        """The clients of each topic: every client has the same number of topics, in random order; then come the bulk
+        topics."""
         settings = self.settings
         fanout = min(settings.fanout, settings.clients)
         order = list(range(settings.clients))
@@ -230,7 +231,7 @@ class Soak:
     # Everything in parallel with the load
 
     async def _publish(self) -> None:
-        """Publish by the clock: send now what fell due since the last look, stamped with its due time."""
+        """Publish by the clock: send what has become due since the last call, stamped with its due time."""
         due_us = bulk_us = float(self.now_us())
         topics, count = self.settings.topics, len(self._publishers)
         while True:
@@ -285,7 +286,7 @@ class Soak:
         publisher.publish(number, 1, self._topics[topic], payload)
 
     async def _move(self) -> None:
-        """Each second, let some clients say goodbye and listen elsewhere."""
+        """Every second, let some clients say goodbye and listen elsewhere."""
         brisk = [client for client in self._subscribers if not client.slow]
         per_s = self.settings.moving_share_per_s * len(self._subscribers)
         moves = set()

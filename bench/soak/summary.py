@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 #: Points over time: more do not fit the page's pixels.
 POINTS_MAX = 600
-#: A line is fitted through no fewer samples, of one a second.
+#: Minimum number of samples, one per second, for fitting a line.
 FIT_MIN = 20
 
 

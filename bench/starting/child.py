@@ -28,7 +28,7 @@ ORPHANS_S = 1.0
 
 #: Lines of a log that an error shows: some screens, since some servers give the reason first and then their shutdown.
 TAIL_LINES = 60
-#: The most bytes of these lines: longer ones are cut.
+#: Maximum bytes of these lines: longer ones are cut.
 TAIL_BYTES = 16_384
 
 _PR_SET_PDEATHSIG = 1
@@ -94,7 +94,7 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
     try:
         return process.children(recursive=True)
     except psutil.NoSuchProcess:
-        return []  # It ended just now, and nobody knows any more whose they are.
+        return []  # It has just ended, and nothing shows any longer whose children they are.
 
 
 def over(process: psutil.Process) -> bool:
@@ -185,7 +185,7 @@ class Child:
                     os.killpg(self.pid, signal.SIGKILL)
             self._popen.wait(KILL_S)
             if self._popen.stdin is not None:
-                with suppress(BrokenPipeError):  # nobody will read the rest
+                with suppress(BrokenPipeError):  # no caller will read the rest
                     self._popen.stdin.close()
         return self._popen.returncode
 
@@ -209,7 +209,7 @@ class Child:
 
     def _lines(self) -> Iterator[str]:
         """Yield each new line of its output. An incomplete line is left for later, unless the process has ended."""
-        last = not self.runs  # read first: the next call sees any later output
+        last = not self.runs  # read this first: the next call sees any later output
         with self._output.open("rb") as file:
             file.seek(self._read)
             for line in file:

@@ -23,9 +23,9 @@ from ingeborg.bench.starting.ports import claim
 from ingeborg.bench.starting.steps import Steps, awaited, blocking
 from ingeborg.form import VARIABLE
 
-#: The longest time for a start, in seconds. It takes one or two; on a machine under load, many times that.
+#: Time limit for a start, in seconds. It takes one or two; on a machine under load, many times that.
 READY_S = 60.0
-#: The longest time for an orderly end, in seconds: what an endpoint allows itself and its clients, with a margin.
+#: Time limit for an orderly end, in seconds: the time that an endpoint allows itself and its clients, with a margin.
 END_S = 60.0
 
 #: The line in which an endpoint, or another server of ours, reports its URL when it is ready.
@@ -47,7 +47,7 @@ def serve(*options: str) -> list[str]:
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return this process's environment without options for `ingeborg`, plus ``variables``: settings that a user made
-    for other endpoints change no measurement and no test. All processes run the same form of the code."""
+    for other endpoints must not affect a measurement or a test. All processes run the same form of the code."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INGEBORG_") or name == VARIABLE}
     return kept | dict(variables or {})
 

@@ -36,7 +36,7 @@ class Ports:
             held.enter_context(each)
         self._held = weakref.finalize(self, held.close)
         if sys.platform != "linux":
-            self._held()  # there no second socket may bind the port, with any option
+            self._held()  # on these systems no other socket can bind the port, with any option
 
     def close(self) -> None:
         """Release them. Idempotent."""

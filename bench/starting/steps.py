@@ -1,9 +1,9 @@
 """Polling, written once for callers with an event loop and for callers without.
 
-Owns: the pauses between two looks at a state that sends no event. Must never: wait without an end.
+Owns: the pauses between two checks of a state that sends no event. Must never: wait without an end.
 
-A wait is a generator. It looks, yields the seconds to pause, looks again, and returns its result. ``blocking`` runs it
-in a thread that has nothing else to do meanwhile, ``awaited`` on an event loop.
+A wait is a generator. It checks, yields the seconds to pause, checks again, and returns its result. ``blocking`` runs
+it in a thread that has nothing else to do meanwhile, ``awaited`` on an event loop.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Yields seconds to pause before the next look, again and again; returns the result of the wait.
+#: Repeatedly yields the seconds to pause before the next check; returns the result of the wait.
 Steps = Generator[float, None, T]
 
-#: The first pause, in seconds: a process that was killed is gone as soon.
+#: The first pause, in seconds: a killed process is gone within that time.
 PAUSE_S_MIN = 0.001
-#: The longest pause, in seconds: a start takes a second, and fifty looks in it cost nothing.
+#: The longest pause, in seconds: a start takes a second, and fifty checks in that time cost nothing.
 PAUSE_S_MAX = 0.02
 
 
 def pauses(within_s: float) -> Iterator[float]:
-    """Yield pauses that add up to this time, each twice the one before up to ``PAUSE_S_MAX``. A caller that looks
-    before each pause looks at once, and once more when the time is over."""
+    """Yield pauses that add up to this time, each twice the one before up to ``PAUSE_S_MAX``. A caller that checks
+    before each pause checks at once, and again when the time is over."""
     deadline = time.monotonic() + within_s
     pause_s = PAUSE_S_MIN
     while (left_s := deadline - time.monotonic()) > 0:

@@ -27,7 +27,7 @@ LAYER = "dedup layer"
 """Variants with this word in their name have the deduplication layer of thesis 1.3.4 in front of the system."""
 
 NAMES_MAX = 12
-"""The most versions, commits or settings listed; a reader who needs more has the sections of the runs."""
+"""Maximum number of versions, commits or settings to list; a reader who needs more has the sections of the runs."""
 
 
 class Thesis(NamedTuple):
@@ -253,7 +253,7 @@ def notes(run: Json) -> list[str]:
 
 
 def warnings(runs: Sequence[Json]) -> list[str]:
-    """Return what spoils the comparison of these runs."""
+    """Return what makes the comparison of these runs unreliable."""
     facts = [run["facts"] for run in runs]
     found = []
     for what, texts in (

@@ -87,7 +87,7 @@ def count(figure: Figure | None) -> Cell:
 
 
 def limit(limits: Sequence[Limit]) -> Cell:
-    """Return what was the limit: never the system's, if anything else was at its own."""
+    """Return what was the limit: never the system, if anything else was at its own limit."""
     if not limits:
         return Cell(figures.NONE)
     words = [PARTS.get(one.part, (one.part, "warn"))[0] for one in limits]

@@ -16,8 +16,8 @@ from ingeborg.bench.text import figures
 from ingeborg.bench.text.tables import Cell, Table
 
 MISSED_MAX = 5
-"""The most missed goals listed of one system; the table gives the number of the rest, and their runs' sections list
-them."""
+"""Maximum number of missed goals to list for one system; the table gives the number of the rest, and their runs'
+sections list them."""
 
 
 def verdicts(runs: Sequence[Json]) -> Table:

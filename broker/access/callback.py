@@ -105,7 +105,7 @@ def read_answer(answer: Answer, unix_s: float, asked_at: float | None = None) ->
     if status in (401, 403):
         return Denied(status)
     if status != 200:
-        raise CallFailed(f"status {status}, which says neither yes nor no", is_down=status >= 500 or status == 429)
+        raise CallFailed(f"status {status}, which neither permits nor denies", is_down=status >= 500 or status == 429)
     try:
         claims = decode(answer.body)
     except ProtocolError:
@@ -271,10 +271,14 @@ class Callback:
         """Return its metrics."""
         return [
             counters_by("auth_calls", "Calls of auth-url that have ended", "outcome", self.calls),
-            counters_by("auth_answers", "Answers to clients with auth-url, by their source", "source", self.answers),
+            counters_by("auth_answers", "Answers to clients when auth-url is set, by source", "source", self.answers),
             gauge("auth_calls_under_way", "Calls of auth-url without an answer yet", self.under_way),
             gauge("auth_calls_waiting", "Calls of auth-url that wait for others to end", self.waiting),
-            gauge("auth_breaker_open", "1 while auth-url gets no calls, because calls failed", self.breaker.is_open),
+            gauge(
+                "auth_breaker_open",
+                "1 while the endpoint does not call auth-url because calls failed",
+                self.breaker.is_open,
+            ),
             histogram("auth", "Calls of auth-url", self.times),
             counters("evictions", EVICTIONS, ("cache",), [(("auth",), float(self.cache.evicted))]),
         ]
@@ -365,7 +369,9 @@ class Callback:
             self._ended("failed", self._clock() - begun)
             self.breaker.given_up(turn)
             places = "".join(traceback.format_tb(error.__traceback__))
-            log.error("auth-url: a call failed by a fault of the endpoint: %s\n%s", type(error).__name__, places)
+            log.error(
+                "auth-url: a call failed because of a fault in the endpoint: %s\n%s", type(error).__name__, places
+            )
             return None
         except asyncio.CancelledError:
             self.breaker.given_up(turn)

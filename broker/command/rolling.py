@@ -106,7 +106,8 @@ class Rolling:
 
     def _break_off(self, why: str) -> None:
         log.error(
-            "the restart has stopped: %s; the remaining endpoints run on without a restart: fix what its log says, "
+            "the restart has stopped: %s; the remaining endpoints keep running without a restart: fix what its log "
+            "says, "
             "then send SIGHUP again",
             why,
         )

@@ -72,7 +72,7 @@ class Base:
             counters("commands", "Commands of clients whose outcome is known", ("command", "result"), commands),
             counters_by("drops", "Everything dropped, by reason", "reason", counters_.drops),
             counters_by("errors", "Error replies, and errors of links, by code", "code", counters_.errors),
-            gauge("publishes_in_flight", "Publishes whose outcome is still open", self.inflight.messages),
+            gauge("publishes_in_flight", "Publishes whose outcome is not known yet", self.inflight.messages),
             gauge("publishes_in_flight_bytes", "Bytes of their payloads", self.inflight.bytes),
             desk.counted("not_home", "Requests of peers refused because the slot is not this endpoint's"),
             desk.counted("store_calls", "Calls to the store (batches)"),

@@ -275,7 +275,7 @@ class Accepting:
         most = files_max()
         self._refused(
             "no file",
-            f"clients have all open files that they get: {most - spare_files(most)} of {most}; refusing new ones "
+            f"clients use all open files available to them: {most - spare_files(most)} of {most}; refusing new ones "
             "until some leave, or `ulimit -n` is raised",
         )
 

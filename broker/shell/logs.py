@@ -134,7 +134,7 @@ def set_up(form: str, level: str, name: str = "") -> None:
         formatter = TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def notice(dropped: int) -> bytes:
-        text = f"{dropped} lines of this log were dropped, since its reader stood still"
+        text = f"{dropped} lines of this log were dropped, since its reader was stalled"
         fields = {"name": "ingeborg", "levelno": logging.WARNING, "levelname": "WARNING", "msg": text}
         record = logging.makeLogRecord(fields)
         return f"{formatter.format(record)}\n".encode()

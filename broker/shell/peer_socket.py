@@ -350,12 +350,14 @@ class Peers:
         """Log that the peer has other settings: the operator's choice may not be in effect."""
         mine, name, me = self._introduction, endpoint.name, self.me.name
         if theirs.grace_s != mine.grace_s:
-            text = "grace times differ: %s has %g s, %s has %g s; the least counts: give all endpoints the same --grace"
+            text = (
+                "grace times differ: %s has %g s, %s has %g s; the lowest applies: give all endpoints the same --grace"
+            )
             log.warning(text, me, mine.grace_s, name, theirs.grace_s)
         others = words(theirs.settings)
         for setting, own in words(mine.settings).items():
             if own != others[setting]:
-                text = "setting %s differs: %s has %s, %s has %s; the lesser promise counts until all are restarted"
+                text = "setting %s differs: %s has %s, %s has %s; the weaker promise applies until all are restarted"
                 log.warning(text, setting, me, own, name, others[setting])
 
     def frame(self, socket: PeerSocket, data: bytes) -> None:

@@ -105,7 +105,12 @@ class Reader:
         frames = [(("read",), float(self.frames)), (("failed",), float(self.failures))]
         return [
             gauge("large_frames_waiting", "Frames that wait to be read away from the loop", self.waiting),
-            counters("large_frames", "Frames read away from the loop, and that could not be", ("result",), frames),
+            counters(
+                "large_frames",
+                "Frames that another process read for the loop, and those that could not be read",
+                ("result",),
+                frames,
+            ),
             counter("reader_starts", "Starts of the process that reads them", self.starts),
         ]
 

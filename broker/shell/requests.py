@@ -127,4 +127,4 @@ def _refusal(error: Exception) -> BadRequest:
         return BadRequest(http.HTTPStatus.REQUEST_URI_TOO_LONG, "The request's first line is too long")
     if isinstance(error, (HeaderLineTooLong, TooManyHeaders)):
         return BadRequest(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's headers are too large")
-    return BadRequest(http.HTTPStatus.BAD_REQUEST, "This is no request of HTTP 1.1 or 1.0")
+    return BadRequest(http.HTTPStatus.BAD_REQUEST, "This is not an HTTP 1.1 or 1.0 request")

@@ -29,9 +29,8 @@ STORE_FRESH_S = 3.0
 _COUNTED = {
     "connections_accepted": "Connections accepted",
     "connections_refused": "Connections refused: no token, a revoked one, auth-url, a page of another origin, too many "
-    "of an address, no open file for them, or no HTTP request that can be answered",
-    "accepts_failed": "Clients not let in because clients have all open files that they get, and times that the system "
-    "could give no connection",
+    "of an address, no open file for them, or not an HTTP request that can be answered",
+    "accepts_failed": "Clients refused because all open files for clients are in use, or the system gave no connection",
     "dials_failed": "Connections to peers that could not be made",
     "turns_failed": "Events whose handling failed; each is a fault of the endpoint and logged",
 }
@@ -79,11 +78,11 @@ class Status:
             found += self.callback.metrics()
         return [
             *found,
-            gauge("ready", "1 while /readyz says so", not self.not_ready()),
-            histogram("loop_lag", "How late the loop's ticks of 100 ms come", self.loop_lag),
+            gauge("ready", "1 while /readyz answers 200", not self.not_ready()),
+            histogram("loop_lag", "Delay of the loop's ticks, which are due every 100 ms", self.loop_lag),
             counter(
                 "log_lines_dropped",
-                "Log lines dropped because the reader stood still, or has gone",
+                "Log lines dropped because the log's reader was stalled or gone",
                 logs.lines_dropped(),
             ),
         ]
@@ -97,7 +96,7 @@ class Status:
     def _of_sockets(self) -> list[Metric]:
         counts = self.router.counters.counts
         found = [counter(name, help, counts[name]) for name, help in _COUNTED.items()]
-        closed = "Connections of clients that are over, by close code"
+        closed = "Closed connections of clients, by close code"
         return [*found, counters_by("connections_closed", closed, "code", self.closes)]
 
     def not_ready(self) -> list[str]:

@@ -12,7 +12,8 @@ size=${CLUSTER_SIZE:?the number of nodes}
 step_seconds=${STEP_SECONDS:-2}
 bucket_types=${BUCKET_TYPES:-/etc/ingeborg/bucket-types}
 formed=${FORMED:-/tmp/cluster-formed}
-# Ten minutes at two seconds: a node starts in one minute, and the ring of five empty nodes settles in two.
+# Ten minutes, with a check every two seconds: a node starts in one minute, and the ring of five empty nodes settles in
+# two.
 looks_max=300
 
 say() { echo "form-cluster: $*"; }

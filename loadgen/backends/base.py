@@ -79,7 +79,8 @@ class Connection(Protocol):
             system that accepts no more makes this call wait.
 
         Raises:
-            BackendError: none of the messages was sent, or an unknown part. ``on_error`` reports later failures, once
+            BackendError: none of the messages was sent, or an unknown part of them was not. ``on_error`` reports later
+            failures, once
                 per message if the adapter can tell the messages apart.
         """
 

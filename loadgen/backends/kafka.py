@@ -7,7 +7,8 @@ behind that it could have removed.
   every message. A client with assigned partitions gets the same, without a group coordinator, without heartbeats and
   rebalances for groups of one, and without commits that nobody needs. This is Kafka's fastest way, and it is fair: the
   other systems keep no position for a client either. A client reads from the end: the offset is known before
-  ``subscribe`` returns. It skips what retention removed before it read; that is missing in the count.
+  ``subscribe`` returns. It skips messages that retention removed before it could read them; these are missing in the
+  count.
 - **Topics** are created in batches at the first subscribe or publish, as a part of that call (Kafka creates topics on
   demand one by one). The process that created a topic deletes it. Retention is a minute: less would take messages from
   a slow consumer before it has read them.
@@ -40,7 +41,7 @@ from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server
 
 _log = logging.getLogger("loadgen.kafka")
-# The library also raises what it logs, or the watch finds it; a generator's display is no place for it. A handler
+# The library also raises what it logs, or the watch finds it; the generator's display should not show it. A handler
 # configured for the root logger still gets it.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
@@ -196,7 +197,7 @@ class _Topics:
         missing = [name for name in dict.fromkeys(names) if name not in self.known]
         for start in range(0, len(missing), _TOPIC_BATCH):
             batch = missing[start : start + _TOPIC_BATCH]
-            self._made.update(batch)  # without an answer they may exist all the same
+            self._made.update(batch)  # without an answer they may exist nevertheless
             response = await self._admin.create_topics([NewTopic(name, 1, 1, None, _TOPIC_SETTINGS) for name in batch])
             for name, code, text in response.topic_errors:
                 error = for_code(code)
@@ -241,7 +242,7 @@ class _Connection:
             client_id=name,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            check_crcs=False,  # documented for extreme performance; other adapters also trust TCP
+            check_crcs=False,  # documented for extreme performance; the other adapters trust TCP, too
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             metadata_max_age_ms=_METADATA_AGE_MS,
         )

@@ -61,7 +61,7 @@ class Call:
         self.deadline.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
 
     def _late(self) -> BackendError:
-        # Ends the connection: nobody knows what a late server still does with the call.
+        # This ends the connection, because it is unknown what a late server still does with the call.
         return self._lifeline.end("timeout", f"{self._what}: no progress within {self._timeout_s:g} s")
 
 

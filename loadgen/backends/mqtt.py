@@ -45,7 +45,7 @@ _PROGRESS_TIMEOUT_S = 30.0
 _FILTERS_PER_PACKET = 256
 #: Messages queued before they are written: the queue is a second copy in memory.
 _MESSAGES_PER_WRITE = 1024
-#: A silent server counts as lost after twice this; paho needs a call now and then.
+#: A silent server counts as lost after twice this; paho needs a periodic call.
 _KEEPALIVE_S = 20
 _KEEPALIVE_CHECK_S = 5.0
 _COUNTERS_TIMEOUT_S = 2.0

@@ -178,7 +178,7 @@ class _Connection:
 
     async def _close_client(self) -> None:
         # If the server accepts nothing more, nats-py waits to write the rest and cannot give up: the socket then goes
-        # with the loop. It has nothing more to lose.
+        # with the loop. It has no more data to lose.
         with contextlib.suppress(OSError, errors.Error):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._client.close()

@@ -55,11 +55,11 @@ from ingeborg.protocol.redaction import redacted
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server
 
-# The library also raises or reports what it logs, and a generator's display is no place for it. A handler configured
+# The library also raises or reports what it logs, and the generator's display should not show it. A handler configured
 # for the root logger still gets it.
 logging.getLogger("aiormq").addHandler(logging.NullHandler())
 
-#: A loaded server may be slow to accept; one that takes longer than this is no system to measure.
+#: A loaded server may be slow to accept; one that takes longer than this cannot be measured.
 _CONNECT_TIMEOUT_S = 30.0
 #: For one batch of bindings or publishes, not for a call: millions of bindings take their time, but a server that needs
 #: this long for a thousand is stuck (or out of memory, and blocks its publishers).
@@ -70,7 +70,7 @@ _CLOSE_TIMEOUT_S = 3.0
 _BIND_BATCH = 1000
 #: Publishes per write: few enough that a heartbeat or a reply gets in between (200 bytes each make 80 KB).
 _PUBLISH_BATCH = 256
-#: Bytes written before a publish waits for the socket: the most that waits in the client beyond its socket.
+#: Bytes written before a publish waits for the socket: the maximum that waits in the client in addition to its socket.
 _UNDRAINED_BYTES = 1 << 16
 #: Frames that may wait between the reader of a connection and the reader of its channel. With the library's 10 the two
 #: take turns every third message; 1,000 are some 300 messages.
@@ -267,7 +267,7 @@ class _Connection:
 
     def _on_channel_closed(self, closing: asyncio.Future[Any]) -> None:
         error = None if closing.cancelled() else closing.exception()
-        if not self._connection.is_closed:  # else that is the reason, and is reported
+        if not self._connection.is_closed:  # otherwise that is the reason, and is reported
             self._stop(_code(error), f"the server closed the channel: {error}")
 
     def _on_cancelled(self, _: object) -> None:

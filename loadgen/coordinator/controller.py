@@ -11,10 +11,11 @@ The search, in the order of the code below:
    other breach once, twice as long: a stall goes by, an overload has twice the time to show.
 3. After every breach, and before every measured phase, let the system recover at a low rate, step by step, until a step
    holds and the backlog drains no further.
-4. Between the highest rate that held and the lowest that did not, halve (geometrically) down to half the precision.
-   Then, if the highest that held was far within the limit, try the lowest that did not once more: a disturbance of the
-   machine for longer than two steps must not have the last word. If it holds now, go on from there as in 1.
-5. Measure (``sustained``). The longer phase sees smaller overloads than the search could; if it breaches, go down by
+4. Between the highest rate that held and the lowest that did not, bisect (geometrically) until the interval is half the
+   precision. Then, if the highest that held was far within the limit, try the lowest that did not once more: a
+   disturbance of the machine for longer than two steps must not have the last word. If it holds now, continue from
+   there as in 1.
+5. Measure (``sustained``). The longer phase detects smaller overloads than the search could; if it breaches, go down by
    half the precision, then further. So a search that is right to half the precision stays within the whole.
 
 p99 alone does not tell whether a step held. A queue that grows by 1 % of the load makes messages later by 10 ms every
@@ -47,7 +48,7 @@ _STRETCHED_MOST = 3
 _RECOVER_MESSAGES = 5
 #: Share of the highest rate that held, at which a system recovers: next to idle, for those that need to be.
 _RECOVER_SHARE = 0.1
-#: Near the greatest rate the limit is at most this many times p99, unless the latency has a cliff.
+#: Near the greatest rate the limit is at most this multiple of p99, unless latency rises abruptly.
 _CALM = 5
 #: Recovery steps (of half a step's length) in a row without any progress before the search gives the system up.
 _STUCK_MOST = 20
@@ -147,7 +148,7 @@ class Controller:
             )
         if not (0 < step_s < math.inf and 0 < measure_s < math.inf and 0 <= recover_most_s < math.inf):
             raise ValueError("the lengths of the steps must be above 0 and finite")
-        # Finer, and noise decides; coarser, and lowering the rate four times would leave nothing.
+        # With a finer precision noise decides; with a coarser one, lowering the rate four times would leave nothing.
         if not 0.01 <= precision <= 0.1:
             raise ValueError(f"the precision must be 0.01 to 0.1, not {precision:g}")
         self._limit = limit
@@ -189,7 +190,8 @@ class Controller:
         # Down to a rate that holds, and up again from there.
         falling_s = sum(self._length_s(self._start / 2**n) for n in down) * 2 + halvings * self._length_s(self._least)
         measuring_s = (len(_LOWERED) + 2) * self._measure_s
-        # Each rate once, once more at double length; and everything again after a second look.
+        # Each rate can take one step, and another one of double length; and all of that again after a second look at a
+        # breach.
         return 2 * 3 * max(rising_s, falling_s) + self._recover_most_s + measuring_s
 
     @property
@@ -264,7 +266,7 @@ class Controller:
         )
 
     def _beyond_doubt(self, seen: Seen, behind_s: float) -> bool:
-        """Whether half of the deliveries were late, and it got worse to the end: after a stall it gets better."""
+        """Whether half of the deliveries were late, and latency grew towards the end: after a stall it would fall."""
         late_ns = min(self._limit.p99_ns, seen.duration_s / 16 * _NS)
         return seen.p50_ns is not None and seen.p50_ns > late_ns and behind_s > 1.5 * seen.p50_ns / _NS
 
@@ -372,7 +374,8 @@ class Controller:
         self._step = Step(_rounded(min(rate, self._most)), self._recover_s, "recover")
 
     def _after_recover(self, step: Step, seen: Seen) -> Verdict:
-        """Calm means that the step holds and the backlog drains no further. The rest of the backlog is lost."""
+        """ "Calm" means that the step holds and the backlog does not shrink any further. The rest of the backlog is
+        lost."""
         judged = self._judge(step, seen, self._before)
         draining = self._before - seen.backlog > judged.allowed and seen.backlog - self._lost > judged.allowed
         if not judged.wrong and not draining:

@@ -23,7 +23,7 @@ from ..process.tally import Latencies
 _START_TIMEOUT_S = 120.0
 #: For closing all connections and writing the last lines.
 _CLOSE_TIMEOUT_S = 30.0
-#: The longest wait for an orderly end.
+#: Time limit for an orderly end.
 _KILL_TIMEOUT_S = 5.0
 #: A line of stats has some hundred buckets.
 _LINE_BYTES_MAX = 1 << 22

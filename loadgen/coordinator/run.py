@@ -43,7 +43,7 @@ _SAMPLE_S = 1.0
 #: The run reports lost connections at once, then no more often than this: a thousand clients are not lost at one
 #: instant.
 _LOST_TOLD_EVERY_S = 2.0
-#: A phase that makes connections or subscriptions, and has made none for this long, is worth a line. The adapter's
+#: A phase that makes connections or subscriptions, and has made none for this long, gets a line. The adapter's
 #: time-outs end it, since some systems answer late.
 _UNCONFIRMED_S = 5.0
 #: In a closed loop the waiting process fails on its own after ``stall_s``, and knows more; but not if it cannot even
@@ -153,7 +153,7 @@ class Run:
         self._phase: Phase | None = None
         self._cut = asyncio.Event()
         self._task: asyncio.Task[str | None] | None = None
-        self._began = False  # connected: from here on there is something to keep
+        self._began = False  # connected: from here on the log has something to keep
         self._lost = 0  # deliveries that former segments still lack
         self._lost_in_search = 0
         self._rates = (0, 0, 0.0)  # received, sent, and the time of the last display
@@ -165,7 +165,7 @@ class Run:
         """End the run now and keep the measurements. For a signal handler."""
         self._cut.set()
         self._crew.cut()
-        # Connecting and subscribing yield nothing worth waiting for; messages under way do.
+        # After connecting or subscribing there is nothing to wait for; after publishing there are messages under way.
         if self._task is not None and self._phase is not None and self._phase.of is not None:
             self._task.cancel()
 
@@ -454,7 +454,7 @@ class Run:
                     self._progress.say(f"{name}: {self._silent_text()}: is the server there? ({limit})")
                 silent_s = silence.lasts_s
             elif silent_s:
-                self._progress.say(f"{name}: messages come again, after {silent_s:.0f} s of nothing")
+                self._progress.say(f"{name}: messages arrive again, after {silent_s:.0f} s without any")
                 silent_s = 0.0
             slow = self._heed_amount(slow, total.amount, now_s)
             await asyncio.sleep(_DISPLAY_S)

@@ -10,10 +10,10 @@ last of these. So it needs nothing from an adapter, and a server that is paused,
 from __future__ import annotations
 
 #: From here on the display reports it, while it lasts. The peers of a killed endpoint notice after 3 s, and a restarted
-#: server is back by then: anything shorter is not worth a line.
+#: server is back by then: a shorter silence gets no line.
 TOLD_AFTER_S = 3.0
-#: Messages that have to be due: at a low rate one or two lost ones are no silence, however long the next one takes.
-#: Messages and not deliveries, since one lost message can be a hundred deliveries.
+#: Messages that have to be due: at a low rate one or two lost messages do not make a silence, no matter how long the
+#: next one takes. Messages and not deliveries, since one lost message can be a hundred deliveries.
 _DUE_MIN = 5
 
 

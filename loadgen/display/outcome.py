@@ -107,7 +107,7 @@ def _measured(phase: Phase) -> list[tuple[str, str]]:
 
 
 def faults(outcome: Outcome, settings: Settings) -> list[str]:
-    """Return the faults of a complete run, in words."""
+    """Return the faults of a complete run, as text."""
     total = outcome.total
     found = [
         f"{count:,} {what}"

@@ -1,4 +1,4 @@
-"""The display of a run: a few lines that change in place on a terminal, else a line a second.
+"""The display of a run: a few lines that change in place on a terminal, otherwise one line per second.
 
 Owns: wording and layout. Must never: compute a figure (they arrive in a ``Snapshot``), or slow the generator down: it
 has no task of its own, and skips updates that come too often.
@@ -25,7 +25,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-#: Nobody reads faster than that, and each drawing costs one to two milliseconds of CPU.
+#: People do not read faster than that, and each drawing costs one to two milliseconds of CPU.
 _DRAWN_EVERY_S = 0.25
 #: A line a second. A little less, so that a caller with a period of about a second is not skipped every other time.
 _LINE_EVERY_S = 0.9
@@ -37,8 +37,8 @@ class Snapshot(NamedTuple):
     ``offered_per_s``: the schedule's rate, ``None`` if it has none. ``phase_left_s``: ``None`` if nobody knows.
     ``done``, ``of``: connections or subscriptions in a phase that makes those. Latencies: ``None`` before the first
     delivery. ``behind``: deliveries expected and not there yet. ``silent_s``: how long nothing has arrived that was
-    due, ``None`` if something does. ``generator_cores``: CPU of the generator's busiest process; 1.0 is the most that a
-    Python process can use. ``server_cores``: CPU of the servers together, ``None`` if they are not on this machine.
+    due, ``None`` if something does. ``generator_cores``: CPU of the generator's busiest process; a Python process can
+    use at most 1.0. ``server_cores``: CPU of the servers together, ``None`` if they are not on this machine.
     """
 
     phase: str

@@ -18,8 +18,8 @@ One Redis holds everything of a layer (7.0 or newer: BLMPOP, and SET with NX and
 - ``NAME:counts``: a hash of counters, by the names of `Counts`.
 
 A killed deduplicator loses the batch in its hand: those messages are in no counter except ``pushed``. If its system
-fails, a deduplicator removes its batch from the shared cache, so that a repetition can pass, counts it as failed, and
-ends.
+fails, a deduplicator removes its batch from the shared cache, so that repetitions of these messages can pass. Then it
+counts the batch as failed, and exits.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Deduplicator:
         return taken[1] if taken else []
 
     async def _sift(self, entries: list[bytes]) -> dict[bytes, bytes]:
-        """Return the entries that nobody has seen, by key, in order; from now on they count as seen."""
+        """Return the entries that no deduplicator has seen, by key, in order; from now on they count as seen."""
         prefix, now_ms = seen_prefix(self._queue), self._now_ms()
         asked: dict[bytes, bytes] = {}
         for message in entries:
@@ -291,7 +291,7 @@ def _watch(stop: asyncio.Event) -> None:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Take messages: none come, since a deduplicator subscribes to nothing."""
+    """Ignore messages: none arrive, since a deduplicator subscribes to nothing."""
 
 
 if __name__ == "__main__":

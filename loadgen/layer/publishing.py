@@ -27,7 +27,7 @@ from ..backends.base import Backend, BackendError, Connection, Counters, OnError
 from .deduplicator import counts_key, entry, open_redis, seen_prefix
 
 #: Messages in the work queue above which publishers wait: half a second of a deduplicator's work. A longer queue would
-#: make nothing faster, only later.
+#: only delay messages, not speed anything up.
 QUEUE_MAX = 10_000
 #: Messages that a process may hold while the queue is being written to; and messages of one write.
 _HELD_MAX = 2_000
@@ -150,7 +150,7 @@ class _Feeder:
 
     async def _write_all(self) -> None:
         try:
-            # `close` also cancels this task, but redis-py loses a cancellation now and then: up to Python 3.11
+            # `close` also cancels this task, but redis-py sometimes loses a cancellation: up to Python 3.11
             # `asyncio.wait_for` does, if what it waits for ended at that instant.
             while self._lost is None:
                 await self._news.wait()
@@ -167,7 +167,7 @@ class _Feeder:
                     length = await self._redis.llen(self._queue)
         except (RedisError, OSError) as error:
             self._lost = BackendError("layer_lost", f"the deduplication layer's Redis ({self._where}): {error}")
-            while self._held:  # also the batch under way: nobody knows whether Redis got it
+            while self._held:  # also the batch under way: it is unknown whether Redis received it
                 self._held.popleft()[1]("layer_lost")
             async with self._room:
                 self._room.notify_all()

@@ -137,7 +137,7 @@ class RunDirectory:
             self.path.rmdir()
 
     def _write_facts(self, *, complete: bool) -> None:
-        # Written next to it, then renamed over it: nobody ever finds half a run.json.
+        # Written next to it, then renamed over it: a reader never finds half a run.json.
         beside = self.path / f".{RUN_FILE}"
         beside.write_bytes(orjson.dumps({**self._facts, "complete": complete}, option=orjson.OPT_APPEND_NEWLINE))
         os.replace(beside, self.path / RUN_FILE)

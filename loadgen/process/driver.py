@@ -93,7 +93,7 @@ class Driver:
         self._phase = "connect"
         self._segment = self._segment_before = "connect"  # the phases of messages, even of late ones
         self._t0_ns = 0
-        self._sends: Iterator[Send] = iter(())  # those of the segment that is about to run
+        self._sends: Iterator[Send] = iter(())  # the phases of the segment that is about to run
         self._drawn_ns = math.inf  # all earlier sends are drawn
         self.amount = 0  # connections or subscriptions made, in a phase of that kind
         self.sent = 0
@@ -134,7 +134,7 @@ class Driver:
         await self._each(one)
 
     async def unsubscribe(self) -> None:
-        """Undo that. Failures only count: the measuring is over, and nobody replies anymore."""
+        """Undo that. From here on failures are only counted: the measured part is over, and no client replies."""
         self._replies_over = True
 
         async def one(number: int) -> None:

@@ -27,7 +27,7 @@ from . import assignment as assignments
 from .assignment import Assignment
 from .driver import LINES_MAX, Driver, Stalled
 
-#: How often it reports: the search needs the end of a step soon, a person reads no faster.
+#: How often it reports: the search must learn of the end of a step soon, and a person reads no faster.
 STATS_S = 0.25
 #: A line holds an assignment or a command.
 _LINE_BYTES_MAX = 1 << 20
@@ -51,7 +51,7 @@ class Worker:
         )
         if assignment.layer is not None:
             from ..layer.publishing import (
-                Deduplicated,  # here: importing Redis's library takes as long as all the rest
+                Deduplicated,  # imported here: Redis's library takes as long as all other imports together
             )
 
             backend = Deduplicated(backend, **assignment.layer)
@@ -132,7 +132,7 @@ async def _main() -> int:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(_LINE_BYTES_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    # A pipe to a coordinator that reads at once; blocking on it is the back-pressure that is wanted here.
+    # A pipe to a coordinator that reads at once; blocking on it provides the back-pressure.
     output = sys.stdout.buffer
 
     def answer(message: dict[str, Any]) -> None:

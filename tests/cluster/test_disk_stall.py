@@ -88,4 +88,4 @@ async def _stall(cluster: Cluster, store: Path) -> None:
         said = cluster[name].said()
         assert "starts another one" not in said
         assert len(re.findall(r"/soft: the disk has not finished a flush", said)) == 1
-        assert len(re.findall(r"/soft: the disk goes on, after", said)) == 1
+        assert len(re.findall(r"/soft: the disk works again, after", said)) == 1

@@ -108,7 +108,7 @@ async def test_a_writer_that_waits_for_the_disk_is_waited_for_and_only_writes_of
         for both in (store, sibling):
             assert (both.writer_restarts, both.counters["disk_stalls"]) == (0, 1)
         assert len(lines(caplog, f"process {pids[0][Lane.DURABLE]} waits for it")) == 2, caplog.text
-        assert len(lines(caplog, "the disk goes on, after ")) == 2, caplog.text
+        assert len(lines(caplog, "the disk works again, after ")) == 2, caplog.text
 
 
 async def test_an_unsubscribe_comes_behind_what_a_writer_that_waits_for_the_disk_may_yet_write(tmp_path: Path) -> None:

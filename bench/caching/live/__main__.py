@@ -30,7 +30,7 @@ HERE = "here"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0: all units have run; 1: some have not; 2: wrong usage; 130: interrupted."""
     options = _parser().parse_args(arguments)
-    # Like Ctrl-C: the way out ends everything that was started (a broker, a Kafka).
+    # Treat this like Ctrl-C: leaving the blocks ends everything that was started (a broker, a Kafka).
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return run(options)

@@ -54,7 +54,7 @@ class Broker:
         self._waits = waits
         self._changed = changed
         self._index = Index()
-        self._waiting: dict[str, list[int]] = {}  # the records that each subscriber has not had
+        self._waiting: dict[str, list[int]] = {}  # the records that each subscriber has not received yet
         self._held: dict[str, Send] = {}  # polls that wait for a record
         self._busy: set[str] = set()  # subscribers with a pending answer
         self._queue: list[tuple[int, bytes, list[str]]] = []
@@ -74,7 +74,7 @@ class Broker:
 
     @property
     def full(self) -> bool:
-        """Must publishers stop for now?"""
+        """Return whether publishers must stop for now."""
         return len(self._queue) >= QUEUED_MAX
 
     def subscribe(self, subscriber: str, text: str) -> None:
@@ -90,7 +90,7 @@ class Broker:
             self._gone += 1
 
     def publish(self, payloads: Sequence[bytes]) -> None:
-        """Accept records that came now."""
+        """Accept records that arrived now."""
         now_ns, memory = self._now_ns, self._memory
         came_ns = now_ns()
         for payload in payloads:
@@ -106,7 +106,7 @@ class Broker:
             self.room.clear()
 
     def poll(self, subscriber: str, send: Send) -> None:
-        """Hand the subscriber the records that it has not had. It polls again after the answer, not before."""
+        """Hand the subscriber the records that it has not received yet. It polls again after the answer, not before."""
         assert subscriber not in self._busy
         if self._waits and not self._waiting[subscriber]:
             self._held[subscriber] = send

@@ -48,7 +48,7 @@ CAPACITIES: Final = (UNBOUNDED, 0.1, 0.01)
 
 THROUGHPUT_RUNS: Final = 2
 """Consecutive seeds of the largest size: a run takes a second, and other work of the machine changes its result. The
-spread of two runs says how little a difference means."""
+spread of several runs shows which differences mean nothing."""
 
 KAFKA_RECORDS: Final = (1_000, 5_000)
 SWEEP_RECORDS: Final = 2_000

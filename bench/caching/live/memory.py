@@ -32,7 +32,7 @@ class _Noting(Policy):
     def victim(self) -> Entry:
         """Return the policy's victim."""
         entry = self._policy.victim()
-        self._payloads.pop(entry.key, None)  # it can be a newcomer that has no payload yet
+        self._payloads.pop(entry.key, None)  # it can be a newly admitted record that has no payload yet
         return entry
 
     def forget(self, entry: Entry) -> None:
@@ -41,8 +41,8 @@ class _Noting(Policy):
 
 
 class Memory:
-    """``bytes_max``: limit of all payloads together; ``None``: no limit. ``told``: a record that all have had goes.
-    ``noted``: record the order of events.
+    """``bytes_max``: limit of all payloads together; ``None``: no limit. ``told``: a record that all subscribers have
+    received is dropped. ``noted``: record the order of events.
 
     ``order`` then equals ``bench.caching.reads.Stream.events``: a record's number at its publication, and its
     complement (``~``) at each read.
@@ -52,7 +52,7 @@ class Memory:
         self._payloads: dict[int, bytes] = {}
         self._cache = Cache(_Noting(policy, self._payloads), bytes_max)
         self._told = told
-        self._owed = array("l")  # for each record, the number of subscribers that have not had it
+        self._owed = array("l")  # for each record, the number of subscribers that have not received it
         self.order: array[int] | None = array("l") if noted else None
         self.records = 0
         self.utility = 0

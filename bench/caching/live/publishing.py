@@ -24,7 +24,7 @@ STEP_S: Final = 0.002
 each record would take the publishers half of a core."""
 
 DRAIN_S: Final = 20.0
-"""A broker that takes nothing for this time has stopped."""
+"""A broker that accepts nothing for this time counts as stopped."""
 
 
 class Way(Protocol):

@@ -41,6 +41,6 @@ def policy_of(strategy: str, parameters: Parameters, bytes_max: int | None, reco
 
 
 def is_told(strategy: str) -> bool:
-    """Does it know which subscribers have had a record, so that a record that all have had goes? The document's
-    strategies only count subscribers."""
+    """Return whether it knows which subscribers have received a record, so that it drops a record that all have
+    received. The document's strategies only count subscribers."""
     return strategy == OURS

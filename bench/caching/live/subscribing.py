@@ -28,7 +28,7 @@ CONNECTING: Final = 50
 
 
 class Got(NamedTuple):
-    """A non-empty answer, as it came."""
+    """A non-empty answer, as received."""
 
     subscriber: int
     at_ns: int

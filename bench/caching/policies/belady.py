@@ -25,7 +25,7 @@ class Belady(Policy):
         self.at = 0
 
     def admit(self, entry: Entry) -> bool:
-        """Admit any entry, even one that goes at once."""
+        """Admit any entry, even one that is evicted at once."""
         self._ranks.add(entry, -self._following[self.at])
         return True
 

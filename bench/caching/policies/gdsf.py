@@ -1,10 +1,11 @@
-"""GDSF: keeps the entries with the most requests since their admission, for their size, and ages them.
+"""GDSF: keeps the entries with the greatest number of requests since their admission relative to their size, and ages
+them.
 
 Owns: the number of an entry's uses, and the inflation. Must never: remember the uses of an evicted entry.
 
 Cherkasova: "Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency Caching Policy" (HP Laboratories, 1998).
-An entry's value starts from the value of the last victim. So an unused entry goes in the end, no matter how often it
-was used before.
+An entry's value starts from the value of the last victim. So an unused entry is evicted eventually, no matter how often
+it was used before.
 """
 
 from __future__ import annotations

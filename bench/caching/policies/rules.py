@@ -21,7 +21,7 @@ class Rule:
     """A rule with its state."""
 
     def admits(self, utility: int) -> bool:
-        """Does the next record, with this number of subscribers, come in?"""
+        """Return whether to admit the next record, which has this number of subscribers."""
         raise NotImplementedError
 
 
@@ -53,7 +53,7 @@ class Threshold(Rule):
         self._threshold = 0  # in parts of 1 / unit
 
     def admits(self, utility: int) -> bool:
-        """Is it more than the threshold?"""
+        """Return whether it is more than the threshold."""
         if utility * self._unit > self._threshold:
             self._threshold += self._rise * utility
             return True
@@ -71,7 +71,7 @@ class Mean(Rule):
         self._former = 0  # the sum of the last whole batch
 
     def admits(self, utility: int) -> bool:
-        """Is it more than the mean?"""
+        """Return whether it is more than the mean."""
         self._sum += utility
         self._count += 1
         if self._count == self._batch:

@@ -1,4 +1,4 @@
-"""This project's framing against that of picows and of bare `websockets`: an echo, by turns.
+"""This project's framing against that of picows and of bare `websockets`, with alternating echo servers.
 
     python3 -m venv build/picows && build/picows/bin/pip install picows==2.3.1 uvloop==0.23.0
     python -m ingeborg.bench.micro.framing --picows build/picows/bin/python

@@ -33,7 +33,7 @@ class Joined(picows.WSListener):  # type: ignore[misc]
         self._due: list[bytes] = []
 
     def on_ws_frame(self, transport: Any, frame: Any) -> None:
-        """Collect it; with the last one, send all back."""
+        """Collect the message; with the last one, send all back."""
         payload = frame.get_payload_as_bytes()
         size = len(payload)
         head = bytes((0x81, size)) if size < 126 else b"\x81\x7e" + size.to_bytes(2)

@@ -4,7 +4,7 @@ Owns: the figures `keep` and `unused`. Must never: compare endpoints, or kinds o
 
 Both take turns of half a second at the same rate, on one topic with one subscriber, and the order changes. A figure is
 the median of the turns' differences: other load of the machine affects both. The topic always has its maximum of
-retained messages, so that each new one expels an old one.
+retained messages, so that each new one evicts an old one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ingeborg.bench.budgets.model import Check
 from ingeborg.bench.budgets.recoverers import KEEP_S
 
 MEMORY_US, STORE_US = 5.0, 30.0
-#: The most that history may add to a message that is not retained, in microseconds: a test or two.
+#: Maximum cost in microseconds that history may add to a message that is not retained: that of a test or two.
 UNUSED_US = 1.0
 #: Publishes per second, and seconds of a turn: an endpoint carries this at a quarter of a core.
 RATE, TURN_S = 2_000, 0.5

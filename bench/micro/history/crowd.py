@@ -41,7 +41,7 @@ MANY_S = 5.0
 #: Clients that connect at once: as many as the endpoint's queue of connections takes easily.
 AT_ONCE = 200
 TOPICS, MISSED = 10, 10
-#: Seconds between two looks at the endpoint's page, which it must make in addition to its other work.
+#: Seconds between two requests for the endpoint's metrics page, which it must produce in addition to its other work.
 LOOK_S = 0.25
 #: A process that uses this share of a core bounds a figure.
 BUSY = 0.9
@@ -179,7 +179,8 @@ async def storm(clients: int) -> Storm:
 
 
 async def _all_slots(url: str) -> float:
-    """Return when the endpoint was home of all slots: then no slot has a second endpoint for a replica."""
+    """Return the time at which the endpoint was home of all slots: from then on no other endpoint can have a
+    replica."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if (await metrics(url))["ingeborg_slots_without_replica"] == SLOTS:

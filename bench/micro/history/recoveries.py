@@ -1,4 +1,5 @@
-"""Recoveries of one client: with some topics and a missed message in each; and with very many, but few missed messages.
+"""Recoveries of one client in two cases: some topics with one missed message each, and a great many topics with few
+missed messages.
 
 Owns: the figures `missed` and `few`. Must never: time a recovery that was incomplete.
 """

@@ -47,13 +47,13 @@ from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.protocol.hashes import HASH_BYTES, SLOTS
 from ingeborg.protocol.options import add_options
 
-#: Between two looks at the loop, in seconds: 1 % of a core.
+#: Time between two checks of the loop, in seconds: 1 % of a core.
 LOOK_S = 0.002
 
 #: The watch notes a turn that delayed it by this much, or used this much CPU. In microseconds.
 NOTED_US = 3_000
 
-#: The most notes: at worst, a quarter of an hour of nothing else than such turns.
+#: Maximum number of notes: at worst, a quarter of an hour that consists only of such turns.
 NOTED_MAX = 300_000
 
 #: Slots or keys that a long command processes before others have their turn: a millisecond or two.
@@ -72,7 +72,7 @@ class Watch:
         self._router = server.router
         self._loop = asyncio.get_running_loop()
         self._state: tuple[int, bool] = (-1, False)
-        self._acted: set[int] = set()  # slots that this endpoint acted for, at the last look
+        self._acted: set[int] = set()  # slots that this endpoint acted for at the last check
         self._copies = 0
         self._paused: dict[Any, int] = {}  # connection -> start of its pause
         self._looked_ns = time.monotonic_ns()

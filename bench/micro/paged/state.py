@@ -15,7 +15,7 @@ from ingeborg.broker.core.cluster.slots import SlotState
 #: Pages of one chunk: with pages of 4 KiB, 64 KiB.
 PAGES_PER_CHUNK: Final = 16
 
-#: The fewest keys of one slice: those of some slots at once, so that chunks are full.
+#: Minimum number of keys in one slice: those of several slots together, so that chunks are full.
 _KEYS_PER_SLICE: Final = 16 * PAGES_PER_CHUNK
 
 #: Slots that one slice examines: some may have no pages.

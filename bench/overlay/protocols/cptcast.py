@@ -9,7 +9,7 @@ already. An announcement is neither. So everything after it on that link *waits*
 announced message (GRAFT: send all waiting ones) or shows that it has it (GOSSIP or IHAVE: announce the next one).
 
 The waiting queue has no limit, as printed: it grows with the messages that come while an announcement is under way, and
-it keeps their payloads. It goes when its neighbour does.
+it keeps their payloads. It is dropped when its neighbour leaves.
 
 ``linking`` makes new links safe.
 """

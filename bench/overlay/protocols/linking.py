@@ -83,7 +83,7 @@ class LinkingOptions:
 
 
 class ReceiverBuffers:
-    """The messages that N2 delivers while a link from N1 becomes safe: B_alpha until pi comes, then B_pi."""
+    """The messages that N2 delivers while a link from N1 becomes safe: B_alpha until pi arrives, then B_pi."""
 
     __slots__ = ("alpha", "pi")
 
@@ -144,7 +144,7 @@ class Linking(Expecting):
         raise NotImplementedError
 
     def is_outgoing(self, peer: Peer | None) -> bool:
-        """Does a safe link lead there?"""
+        """Return whether a safe link leads there."""
         raise NotImplementedError
 
     def open_out(self, peer: Peer) -> None:

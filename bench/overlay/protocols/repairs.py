@@ -1,7 +1,7 @@
 """Repairs for the document's algorithms, where their printed form contradicts the text or keeps a run from ending.
 
 Owns: the list of these places. Must never: hold a matter of taste, or of speed. Without a switch here a protocol does
-what is printed; mere weaknesses stay, and are measured.
+what is printed; mere weaknesses stay, and the runs measure them.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ class Repairs:
     strangers: bool = False
     """Algorithm 4, lines 9-17. For PRC and CPTCast.
 
-    As printed, N2 answers the DISCOVERY of a node that is no longer its neighbour. If N1 has not heard of that yet, the
-    exchange goes on, and N2 fills a buffer (Algorithm 14, lines 5-7) that nothing empties: no NEIGHBOUR_DOWN follows.
+    As printed, N2 answers the DISCOVERY of a node that is no longer its neighbour. If N1 has not learned of that yet,
+    the exchange continues, and N2 fills a buffer (Algorithm 14, lines 5-7) that nothing empties: no NEIGHBOUR_DOWN
+    follows.
 
-    The repair: N2 answers only neighbours. N1 asks again after DISCOVERY_TIMEOUT, in case N2 hears of the link later.
+    The repair: N2 answers only neighbours. N1 asks again after DISCOVERY_TIMEOUT, in case N2 learns of the link later.
     """
 
     forgets: bool = False
@@ -92,7 +93,7 @@ class Repairs:
     removes that message. As printed, it removes the *first* message instead. The neighbour can still ask for that one,
     and then never gets it. The message that the neighbour has stays, and waits for an answer that has come already:
     nothing behind it goes over the link, until a GRAFT sends everything once more. Messages are delivered twice, out of
-    order, and by some nodes never.
+    order, and never by some nodes.
 
     The repair: the node removes the message that it found.
     """

@@ -1,7 +1,7 @@
 """A star: every message goes to one hub, which sends it to all others. It is the baseline for trees.
 
-Owns: the hub, and its leaves. Must never: be robust. Without the hub there is no broadcast; nobody hears a leaf that
-has no link to it.
+Owns: the hub, and its leaves. Must never: be robust. Without the hub there is no broadcast; no node receives the
+messages of a leaf without a link to the hub.
 
 It is causal: the hub sends every leaf the same messages in one order, and a leaf's broadcast reaches the hub after the
 messages that the leaf had received have left it.

@@ -66,7 +66,7 @@ def keys(options: ServeOptions) -> list[Finding]:
         seen = f"none: endpoints ask {url.hostname} whether a client may connect"
         if url.scheme.lower() == "http" and not (url.hostname == "localhost" or is_loopback(url.hostname or "")):
             seen += ", over HTTP: anyone on the path can read clients' tokens and cookies"
-            return [warning(check, seen, "give --auth-url an https:// URL, or use a network that nobody else is on")]
+            return [warning(check, seen, "give --auth-url an https:// URL, or use a network of its own")]
         return [ok(check, seen)]
     if not options.auth_keys:
         if _local(options):
@@ -125,7 +125,7 @@ def _expiry(check: str, chain: list[x509.Certificate], now: datetime.datetime) -
     # The chain expires when its first certificate does.
     end = min(link.not_valid_after_utc for link in chain)
     begin = max(link.not_valid_before_utc for link in chain)
-    renew = "renew it, and replace both files: a running endpoint takes them within five seconds"
+    renew = "renew it, and replace both files: a running endpoint uses them within five seconds"
     if now < begin:
         return error(
             check, f"it is not valid before {begin:%Y-%m-%d %H:%M} UTC", "is this machine's clock right? (date -u)"

@@ -195,7 +195,7 @@ async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
             seen = f"it is alive (its heartbeat in the store moves), but this machine cannot reach it: {failure}"
             todo = f"from here: curl -v {_http(endpoint.url)}/healthz; is the port open from here, and is "
             return [error(check, seen, f"{todo}the --advertise of that endpoint right?")]
-        seen = f"it is registered and shows no sign of life: {failure}"
+        seen = f"it is registered, but shows no sign of life: {failure}"
         return [warning(check, seen, "it has crashed or its machine is off: start it again; the others run without it")]
     if not labels:
         return [error(check, f"the server at {endpoint.url} is not an endpoint", "correct its --advertise")]

@@ -76,7 +76,7 @@ class Listening(Part):
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
         return [
-            self._desk.counted("clients_replaced", "Clients that went on listening at another endpoint"),
+            self._desk.counted("clients_replaced", "Clients that now listen at another endpoint"),
             self._desk.counted(
                 "stale_mappings_left",
                 "Client mappings that could not be cleared when their connection closed",

@@ -164,7 +164,7 @@ class Revoking(Part):
             days = REMEMBERED_MAX_S // 86_400
             raise ProtocolError("bad_state", f"Key 'expires_at' can be at most {days} days from now")
         if expires_at + KEPT_S <= now:
-            text = "Key 'expires_at' is in the past: a token that expired then needs no revocation"
+            text = "Key 'expires_at' is in the past: a token that has expired needs no revocation"
             raise ProtocolError("bad_state", text)
         # Round the time up to the end of its second.
         until = int(expires_at) + (expires_at != int(expires_at))

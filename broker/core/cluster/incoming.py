@@ -141,7 +141,7 @@ class IncomingReplicas(Part):
         elif request.lapsed and not self._held.slots.isdisjoint(slots):
             self._let_go(self._held.slots & slots)
             self._desk.decline(
-                peer, number, "internal", "both endpoints acted for these slots, and nobody knows which did last"
+                peer, number, "internal", "both endpoints acted for these slots, and it is unknown which did last"
             )
             return
         else:
@@ -210,7 +210,7 @@ class IncomingReplicas(Part):
         try:
             incoming.keys += state.absorb(request.data)
         except ValueError as error:
-            self._desk.decline(peer, number, "internal", f"this is no chunk of {request.state!r}: {error}")
+            self._desk.decline(peer, number, "internal", f"this is not a chunk of {request.state!r}: {error}")
         else:
             self._desk.answer(peer, number)
 

@@ -118,7 +118,7 @@ class Joining(Part):
             self._desk.counted("joins", "Times this endpoint was welcomed by all others"),
             self._desk.counted(
                 "leases_lapsed",
-                "Times this endpoint stopped acting as home because its signs of life failed",
+                "Times this endpoint stopped acting as home because its heartbeats and pings failed",
             ),
             self._desk.counted("endpoints_gone", "Peers that died, left, or were superseded"),
             gauge("joined", "1 while this endpoint acts as home of its slots", self._members.joined),

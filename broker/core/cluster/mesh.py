@@ -88,10 +88,10 @@ class Mesh(Part):
         unconfirmed = [((name,), float(link.unconfirmed_bytes)) for name, link in links]
         queued = [((name,), float(link.queued)) for name, link in links]
         return [
-            self._desk.counted("links_restarted", "Links started over because one side had given up the other"),
+            self._desk.counted("links_restarted", "Links started over because one side had given up on the other"),
             gauge("requests_under_way", "Requests to other endpoints without an answer yet", len(self._calls)),
             gauges("link_queued_items", "Items that wait for the link to be up", ("peer",), queued),
-            gauges("link_unconfirmed_bytes", "Sent over the link, and not confirmed yet", ("peer",), unconfirmed),
+            gauges("link_unconfirmed_bytes", "Bytes sent over the link, and not confirmed yet", ("peer",), unconfirmed),
             gauges("link_lag_seconds", "Age of the newest ping that the peer has echoed", ("peer",), lags),
         ]
 

@@ -33,7 +33,7 @@ def unpacked(data: bytes, more: int) -> tuple[list[int], tuple[float, ...], list
     except ormsgpack.MsgpackDecodeError as error:
         raise ValueError(str(error)) from None
     if type(rows) is not list or len(rows) != 2 + more:
-        raise ValueError(f"the chunk is no array of {2 + more}")
+        raise ValueError(f"the chunk is not an array of {2 + more}")
     of_keys, times = rows[:2]
     if type(of_keys) is not bytes or type(times) is not bytes:
         raise ValueError("the chunk has no bytes of keys and seconds")

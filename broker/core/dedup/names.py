@@ -53,7 +53,7 @@ class Names:
         """Learn the names that another endpoint packed with these keys (``of``). If they are malformed, raise
         ``ValueError`` and learn nothing."""
         if type(found) is not dict:
-            raise ValueError("the chunk's names are no map")
+            raise ValueError("the chunk's names are not a map")
         for place, name in found.items():
             if type(place) is not int or not 0 <= place < len(keys):
                 raise ValueError("the chunk names a key that it does not have")

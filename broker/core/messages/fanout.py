@@ -74,7 +74,7 @@ class Fanout(Part):
             ),
             self._desk.counted(
                 "relocations",
-                "Locations read again because a client was not where it was thought to be",
+                "Locations read again because a client was not where the cache had it",
             ),
         ]
 

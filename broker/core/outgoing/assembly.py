@@ -28,7 +28,7 @@ class Outgoing:
 
     def metrics(self) -> list[Metric]:
         """The metrics of these parts."""
-        held = "Bytes that clients' connections hold: not read, not begun or not sent"
+        held = "Bytes that clients' connections hold: incomplete messages, waiting commands, and unsent data"
         return [
             gauge("clients", "Clients that listen at this endpoint", len(self.hub.bindings)),
             gauge("held_bytes", held, self.memory.total),

@@ -115,7 +115,7 @@ class ReplicatedMessages(SlotState):
 def _messages_in(found: Any) -> dict[int, Carried]:
     """Return the messages by position. Raise ``ValueError`` if one is malformed."""
     if type(found) is not dict:
-        raise ValueError("the chunk's messages are no map")
+        raise ValueError("the chunk's messages are not a map")
     messages: dict[int, Carried] = {}
     for place, data in found.items():
         if type(place) is not int or type(data) is not bytes:

@@ -104,7 +104,7 @@ class Topics:
         lost = "Joins and leaves that this endpoint could not announce, or not to all, or could not detect"
         return [
             self._desk.counted(
-                "presence_told", "Joins and leaves of topics with presence told by this endpoint, as home"
+                "presence_told", "Joins and leaves of topics with presence that this endpoint, as home, announced"
             ),
             self._desk.counted("presence_lost", lost),
             gauge("routes", "Topics in the routing cache", len(routes)),
@@ -112,6 +112,10 @@ class Topics:
             gauge("locations", "Clients in the location cache", len(locations)),
             counters("evictions", EVICTIONS, ("cache",), evicted),
             counters_by("routes_evicted", why, "why", left),
-            counter("routes_admitted", "Topics that entered the routing cache instead of passing", routes.admitted),
+            counter(
+                "routes_admitted",
+                "Topics that entered the full routing cache instead of only passing through",
+                routes.admitted,
+            ),
             counters("cache_requests", looks_up, ("cache", "result"), requests),
         ]

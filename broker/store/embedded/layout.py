@@ -352,7 +352,7 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
             raise Damaged(f"{what}. Stop every endpoint of this store; {files.RESTORE}") from None
         if not in_use:
             _remove(data.parent)
-            text = "it recorded which clients listen where, and none did: the store has made a new one"
+            text = "it recorded which clients listen where, and no client did: the store has made a new one"
             lost = "retained messages, subscriptions until disconnect and notes of ended subscriptions"
             return [f"{what}; {text}, and only these are lost: {lost}"]
     if in_use:

@@ -80,4 +80,4 @@ class Watch:
 
     def over(self, after_s: float) -> None:
         """Log that the disk works again, and how long the stall took."""
-        log.warning("%s: the disk goes on, after %.1f s; so do writes", self._directory / self._lane, after_s)
+        log.warning("%s: the disk works again, after %.1f s; writes continue", self._directory / self._lane, after_s)

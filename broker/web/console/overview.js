@@ -12,7 +12,7 @@ const LOOK_MS = 1_000;
 const COLUMNS = [
     ["Published", "publishes received from its clients, per second", ({ rates }) => rate(rates?.publishes_received)],
     ["Delivered", "messages put into its clients' outboxes, per second", ({ rates }) => rate(rates?.messages_delivered)],
-    ["p99", "99 of 100 messages of ten seconds are written to their subscribers within", ({ quantiles }) => written(quantiles.p99)],
+    ["p99", "99 % of the messages of the last ten seconds are written to their subscribers within this time", ({ quantiles }) => written(quantiles.p99)],
     ["Duplicates", "dropped as home of their topics, per second", ({ rates }) => rate(rates?.duplicates_dropped)],
     ["Drops", "messages dropped for any other reason, per second", ({ rates }) => rate(rates?.drops)],
     ["Errors", "error replies, per second", ({ rates }) => rate(rates?.errors)],
@@ -64,8 +64,8 @@ export class Overview {
         this.latencies = new Chart(part("latency-chart"), {
             what: "Time that messages spent in an endpoint, over the last three minutes",
             lines: [
-                { name: "p50", label: "p50", hint: "Half of the messages of ten seconds are written to their subscribers within" },
-                { name: "p99", label: "p99", hint: "99 of 100 messages of ten seconds are written to their subscribers within" },
+                { name: "p50", label: "p50", hint: "Half of the messages of the last ten seconds are written to their subscribers within this time" },
+                { name: "p99", label: "p99", hint: "99 % of the messages of the last ten seconds are written to their subscribers within this time" },
             ],
             format: latency,
             length: HISTORY,

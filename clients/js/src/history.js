@@ -11,10 +11,10 @@ import { checkFilter, isTextOf } from "./text.js";
 /** The longest time that a message is retained, in seconds: a day. */
 export const KEEP_S_MAX = 24 * 3600;
 
-/** The most messages of one topic in a request. */
+/** Maximum number of messages of one topic in a request. */
 export const LAST_MAX = 1_000;
 
-/** The most topics of one subscribe that requests retained messages. */
+/** Maximum number of topics of one subscribe that requests retained messages. */
 export const SINCE_TOPICS_MAX = 1_000;
 
 export const POSITION_BYTES_MAX = 128;

@@ -11,8 +11,8 @@ import { neighbours } from "./requests.js";
 import { TTL_S_MAX, filterText, isObject, termFields } from "./text.js";
 
 /**
- * The most topics in one renewing command: after a crash many clients renew in the same seconds, so each sends one
- * command after the other, and none is long.
+ * Maximum number of topics in one renewing command: after a crash many clients renew in the same seconds, so each sends
+ * one command after the other, and none is long.
  */
 export const AGAIN_TOPICS_MAX = 1_000;
 

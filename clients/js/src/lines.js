@@ -10,7 +10,7 @@ import { utf8Bytes } from "./text.js";
 /** The WebSocket subprotocol. */
 export const LINES = "ingeborg.lines";
 
-/** The most bytes of a joined message; a longer one is a single command, or notification, of any content. */
+/** Maximum number of bytes of a joined message; a longer one is a single command or notification, with any content. */
 export const LINES_BYTES_MAX = 1 << 20;
 
 /**

@@ -25,7 +25,7 @@ const HANDSHAKE_MS_MAX = 5_000;
 /** Interval of checks whether anything has come; if not, the client probes. An endpoint pings every 25 s. */
 const LOOK_MS = 25_000;
 
-/** The most characters of an endpoint's refusal that an error shows; its text is for people. */
+/** Maximum number of characters of an endpoint's refusal that an error shows; its text is for people. */
 const REFUSAL_BYTES_MAX = 500;
 
 /** RFC 6455 section 1.3. */
@@ -113,7 +113,7 @@ function whatIsWrong(response, key, lines) {
   const { upgrade = "", connection = "", "sec-websocket-protocol": subprotocol } = response.headers;
   const accept = createHash("sha1").update(key + ACCEPT_GUID).digest("base64");
   if (response.statusCode !== 101) return `HTTP ${response.statusCode} with an upgrade`;
-  if (upgrade.toLowerCase() !== "websocket") return "upgraded to something that is no WebSocket";
+  if (upgrade.toLowerCase() !== "websocket") return "upgraded to something other than a WebSocket";
   if (!connection.toLowerCase().split(/\s*,\s*/).includes("upgrade")) return "upgraded without 'Connection: Upgrade'";
   if (response.headers["sec-websocket-accept"] !== accept) return "the wrong Sec-WebSocket-Accept";
   if (response.headers["sec-websocket-extensions"]) return "an extension that the client did not offer";
@@ -205,7 +205,7 @@ class NodeSocket {
     this.#stream.on("close", () => this.#over());
     this.#keepAlive = setInterval(() => this.#look(), LOOK_MS);
     this.#keepAlive.unref(); // the connection itself keeps the program alive
-    // Not now: the caller has to have the socket before it gets a message.
+    // Not at once: the caller must have the socket before it gets a message.
     if (head.length > 0) this.#stream.unshift(head);
   }
 

@@ -8,8 +8,8 @@ import { onAbort } from "./waiting.js";
 
 /**
  * Starts with one at a time. Each reply faster than the first limit adds one; each reply slower than the second halves
- * the number. The most commands together fill the work that an endpoint with an embedded store has under way; one
- * command takes less than a time-out, even with a slow store.
+ * the number. Together, the maximum number of commands is as much work as an endpoint with an embedded store has under
+ * way; one command takes less than a time-out, even with a slow store.
  */
 const AT_ONCE_MAX = 32;
 const MS_SHORT = 1_500;

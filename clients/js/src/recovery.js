@@ -15,7 +15,7 @@ import { GROUPS, slotOf } from "./requests.js";
 /** Messages whose repetition it notices: only those under way at the moment of a failure can come twice. */
 export const MIDS_MAX = 10_000;
 
-/** The most topics that a gap names. With more, it reports "any topic". */
+/** Maximum number of topics that a gap names. With more, it reports "any topic". */
 export const GAP_TOPICS_MAX = 10_000;
 
 /**
@@ -79,7 +79,7 @@ export class Recovery {
   #isGapDue = false;
   #isWarned = false;
 
-  /** Messages that came a second time, and were dropped. */
+  /** Messages that arrived a second time, and were dropped. */
   repeats = 0;
 
   /**
@@ -101,7 +101,7 @@ export class Recovery {
   }
 
   /**
-   * The position received last, up to the end of the program's queue: since when the client can have missed messages.
+   * The position received last, up to the end of the program's queue: the client can have missed messages since then.
    */
   get received() {
     return this.#received;
@@ -118,8 +118,7 @@ export class Recovery {
 
   /**
    * The client listens, and knows which subscriptions have ended. Returns whether to report a gap: without a position
-   * nobody knows what it has missed since it last listened.
-   * @returns {boolean}
+   * it is unknown what it has missed since it last listened. @returns {boolean}
    */
   listens() {
     const isGap = this.#isGapDue;

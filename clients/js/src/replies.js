@@ -10,9 +10,9 @@ import { deferred } from "./waiting.js";
 
 /** @import { ProtocolError } from "./errors.js" */
 
-/** The most errors of unacknowledged publishes that it keeps for inspection; it counts all. */
+/** Maximum number of errors of unacknowledged publishes that it keeps for inspection; it counts all. */
 const ERRORS_KEPT_MAX = 1_000;
-/** The most error codes counted separately: the other side chooses the codes. */
+/** Maximum number of error codes to count separately: the other side chooses the codes. */
 const CODES_MAX = 100;
 
 /** The endpoint sent a message that is not of this protocol. */

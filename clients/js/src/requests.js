@@ -81,7 +81,7 @@ export function body(command, clientId, fields, frameBytesMax) {
  * @param {readonly string[]} topics
  * @param {number} frameBytesMax
  * @param {Record<string, unknown>} [fields] The fields of each body.
- * @param {number} [topicsMax] The most topics of each body.
+ * @param {number} [topicsMax] Maximum number of topics in each body.
  * @returns {string[]}
  */
 export function topicBodies(command, clientId, topics, frameBytesMax, fields = {}, topicsMax = Infinity) {

@@ -12,7 +12,7 @@ import { ProtocolError } from "./errors.js";
 export const TOPIC_BYTES_MAX = 1024;
 export const CLIENT_ID_BYTES_MAX = 128;
 export const DEDUP_KEY_BYTES_MAX = 128;
-/** The most bytes of a revoked token's own id, and of its subject. */
+/** Maximum number of bytes of a revoked token's own id, and of its subject. */
 export const JTI_BYTES_MAX = 128;
 export const SUBJECT_BYTES_MAX = 129;
 

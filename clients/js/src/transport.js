@@ -13,7 +13,8 @@
  * @property {AbortSignal} signal Ends the attempt to connect, and only that.
  * @property {(socket: Socket, text: string) => void} onMessage A message, or a line of one, has come. Never called
  *   after the connection was given up or cut.
- * @property {(socket: Socket) => void} onOver Called once, in the same turn in which the connection is found to be gone.
+ * @property {(socket: Socket) => void} onOver Called once, in the turn in which the client finds that the connection is
+ * gone.
  */
 
 /**
@@ -28,7 +29,7 @@
  *   speak in lines, they have no line feed, and share messages with everything else written at that moment.
  * @property {(signal: AbortSignal) => Promise<void>} drained Wait until it takes more, or is over.
  * @property {boolean} canPause
- * @property {() => void} pause Read no more for now.
+ * @property {() => void} pause Stop reading for now.
  * @property {() => void} goOn Read again.
  * @property {() => void} probe Check that it is alive, after a command got no reply. Cut it if nothing comes within
  *   `PROBE_MS`.

@@ -85,7 +85,7 @@ class BrowserSocket {
     ws.onclose = (event) => {
       forget();
       if (isOpen) {
-        // 1005 and 1006 are the browser's own: the endpoint said nothing.
+        // 1005 and 1006 come from the browser itself: the endpoint gave no code.
         this.#over(event.code === 1005 || event.code === 1006 ? null : event.code, event.reason);
       } else {
         this.#opened.reject(new Unreachable("no connection, or refused; a browser does not say why"));
@@ -129,7 +129,7 @@ class BrowserSocket {
     this.#probing = setTimeout(() => {
       this.#probing = undefined;
       if (this.heardMs !== heardMs) return;
-      this.why ||= `nothing came within ${PROBE_MS / 1000} s after a command had waited in vain`;
+      this.why ||= `nothing arrived within ${PROBE_MS / 1000} s after a command timed out`;
       this.abort();
     }, PROBE_MS);
   }

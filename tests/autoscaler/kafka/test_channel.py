@@ -135,7 +135,7 @@ async def test_where_no_answer_comes_sending_ends_with_a_problem(
         kafka.pause()
         try:
             with pytest.raises(
-                KafkaProblem, match=f"cannot write to topic .*, of {cluster.address}: .*no answer came in time"
+                KafkaProblem, match=f"cannot write to topic .*, of {cluster.address}: .*no answer arrived in time"
             ):
                 await out.send(0, Reign("c", 0))
             with pytest.raises(KafkaProblem, match="cannot write to topic"):

@@ -152,8 +152,8 @@ def test_servers_that_are_possible(tmp_path: Path, server: str) -> None:
         (errors.KafkaConnectionError("refused"), "is Kafka running there"),
         (errors.NodeNotReadyError(), "is Kafka running there"),
         (OSError(111, "Connection refused"), "is Kafka running there"),
-        (TimeoutError(), "no answer came in time"),
-        (errors.RequestTimedOutError(), "no answer came in time"),
+        (TimeoutError(), "no answer arrived in time"),
+        (errors.RequestTimedOutError(), "no answer arrived in time"),
         (errors.SaslAuthenticationFailed("wrong"), "user and password_file"),
         (errors.UnsupportedSaslMechanismError("no"), "sasl_mechanism"),
         (errors.IncompatibleBrokerVersion("old"), "Kafka 2.0 or newer"),
@@ -178,7 +178,7 @@ def test_an_error_without_advice_says_what_it_is() -> None:
 
 
 async def test_what_does_not_come_is_not_waited_for() -> None:
-    with pytest.raises(KafkaProblem, match="no answer came in time"):
+    with pytest.raises(KafkaProblem, match="no answer arrived in time"):
         async with asking("it failed", "one:9092", 0.01):
             await asyncio.Event().wait()
 
@@ -215,7 +215,7 @@ async def test_who_takes_connections_and_says_nothing(tmp_path: Path) -> None:
         options["request_timeout_ms"] = 100
         for client in clients(options):
             async with asyncio.timeout(PATIENCE_S):
-                with pytest.raises(KafkaProblem, match="no answer came in time"):
+                with pytest.raises(KafkaProblem, match="no answer arrived in time"):
                     await start(client, options)
 
 

@@ -43,7 +43,7 @@ def test_what_is_over_the_budget_is_named_and_is_exit_code_1() -> None:
     code, lines = say(pair(figure(100_000), figure(101_100)))
     assert code == 1
     assert lines[2].split()[-2:] == ["1.011", "over"]
-    assert lines[-1] == "dearer than 1.01 times: publish (whole endpoints)"
+    assert lines[-1] == "more expensive than 1.01 times: publish (whole endpoints)"
 
 
 def test_what_is_cheaper_is_never_over() -> None:
@@ -59,7 +59,7 @@ def test_what_is_not_there_is_said_and_is_no_fault() -> None:
 def test_what_the_working_tree_has_lost_is_named_and_is_exit_code_1() -> None:
     code, lines = say(pair(figure(17_000), None))
     assert code == 1
-    assert lines[-1] == "not there any more: publish (whole endpoints)"
+    assert lines[-1] == "no longer exists: publish (whole endpoints)"
 
 
 def test_a_part_of_other_figures_is_not_judged_by_itself() -> None:

@@ -611,7 +611,7 @@ async def test_status_says_what_is_wrong_with_the_way_there(
         assert captured.out == ""
         return captured.err
 
-    assert "nobody listens there (connection refused): is the endpoint up" in await said(free_url())
+    assert "nothing listens there (connection refused): is the endpoint up" in await said(free_url())
     assert "such as ws://127.0.0.1:9000" in await said("nonsense")
     authority = Authority(tmp_path)
     pair = authority.issue(1)

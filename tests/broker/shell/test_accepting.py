@@ -432,7 +432,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> Files:
     return Files(monkeypatch)
 
 
-NO_FILE = "clients have all open files that they get"
+NO_FILE = "clients use all open files available to them"
 
 
 async def refused(url: str) -> str:

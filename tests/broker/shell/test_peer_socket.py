@@ -293,7 +293,7 @@ async def test_endpoints_with_different_settings_of_the_cluster_say_so_and_are_c
         mine, theirs = (endpoint.server.router.me.name for endpoint in (one, other))
         for setting, has, others in (("replication", "off", "on"), ("history", "off", "memory")):
             said = f"setting {setting} differs: {mine} has {has}, {theirs} has {others}; "
-            assert said + "the lesser promise counts until all are restarted" in caplog.messages
+            assert said + "the weaker promise applies until all are restarted" in caplog.messages
         assert not [line for line in caplog.messages if "differs" in line and theirs not in line]
 
 
