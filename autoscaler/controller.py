@@ -159,7 +159,7 @@ class Controller:
         self._heard_s = now_s
         if self._is_deaf:
             self._is_deaf = False
-            self._notes.note("hears", "messages come again")
+            self._notes.note("hears", "messages arrive again")
         match message:
             case Hello():
                 self._hello(now_s, message)
@@ -409,7 +409,7 @@ class Controller:
             return
         self._serial = (speeds.monitor, speeds.serial)
         if self._is_stale:
-            self._notes.note("fresh", "measurements come again")
+            self._notes.note("fresh", "measurements arrive again")
         self._measured_s, self._is_stale = now_s, False
         if self._is_young(now_s, speeds.monitor):
             return
@@ -470,7 +470,7 @@ class Controller:
         return running is not None and running.names is not None and running.names <= ready
 
     def _adopt(self, now_s: float) -> None:
-        """Take the current owners as the plan, until the first decision."""
+        """Use the current owners as the plan until the first decision."""
         self.state = WATCHING
         present = self._present()
         numbers = {member.name: number for number, member in present.items()}

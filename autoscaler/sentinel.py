@@ -50,7 +50,7 @@ class Sentinel:
         self._grown_s: float | None = None
 
     def adopt(self, now_s: float, targets: dict[Queue, int], members: int) -> None:
-        """Take the current owners as the plan, until the first decision."""
+        """Use the current owners as the plan until the first decision."""
         self.targets = targets
         self.wanted = self._bounded(members)
         self._looked_s = self._changed_s = now_s

@@ -24,7 +24,7 @@ class Renewals:
 
     Args:
         subscribe: tries once. ``None``: it may work later; ``ProtocolError``: the endpoint refuses it for good.
-        listen: listens once more. ``None``: no reply came.
+        listen: listens once more. ``None``: no reply arrived.
         delay_s: returns how long to wait, in seconds, after that number of failures in a row.
         on_ended: gets the subscriptions that this does not renew, and their number.
         on_refused: gets the reason if an endpoint refuses.
@@ -156,7 +156,7 @@ class Renewals:
         return True
 
     def _take_grace(self, replies: Iterable[Reply]) -> None:
-        """Take the grace time from each reply. The endpoint may change it between replies."""
+        """Read the grace time from each reply. The endpoint may change it between replies."""
         for reply in replies:
             grace_s = reply.get("grace_s")
             if type(grace_s) is float or type(grace_s) is int:

@@ -167,7 +167,7 @@ class Kept:
     def listened(
         self, reply: Mapping[str, Any], now: Now, *, is_last: bool = False, since: str | None = None
     ) -> Ended | None:
-        """Take the reply to ``listen``, which shows the due subscriptions.
+        """Process the reply to ``listen``, which shows the due subscriptions.
 
         Args:
             reply: the reply's fields.
@@ -201,8 +201,8 @@ class Kept:
         return Ended(list(map(_subscription, others)), left) if left and not self.is_unsure else None
 
     def take(self, now: Now) -> Again | None:
-        """Take the next due subscriptions, with their remaining time. ``None``: none is left, and the client has
-        renewed those taken before, or given them up."""
+        """Remove and return the next due subscriptions, with their remaining time. ``None``: none is left, and the
+        client has renewed those taken before, or given them up."""
         topics: list[str] = []
         of_these: tuple[str | None, int | None] = None, None  # their filter, and the remaining seconds
         while self._due and len(topics) < AGAIN_TOPICS_MAX:

@@ -19,7 +19,7 @@ class PositionError(ClientError):
 
 
 class ConnectionLost(ClientError):
-    """The connection broke before the reply came: whether the command took effect is unknown."""
+    """The connection broke before the reply arrived: whether the command took effect is unknown."""
 
 
 class CommandTimeout(ClientError, TimeoutError):

@@ -57,8 +57,8 @@ class Lined:
         self.size += len(message)
 
     def take(self, enough: int) -> list[bytes]:
-        """Take the next lines of one frame: up to the end of the line that reaches ``enough`` bytes, and at most
-        ``LINES_AT_ONCE``."""
+        """Remove and return the next lines of one frame: up to the end of the line that reaches ``enough`` bytes, and
+        at most ``LINES_AT_ONCE``."""
         message = self._messages[0]
         at, end = self._at, len(message)
         if end > LINES_BYTES_MAX:

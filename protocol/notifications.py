@@ -85,7 +85,7 @@ class History(NamedTuple):
     """The result of ``history``.
 
     - ``publications``: the messages, the oldest first.
-    - ``mid``: the name of the latest, from which the next ``history`` continues; ``None``: no message came.
+    - ``mid``: the name of the latest, from which the next ``history`` continues; ``None``: no message arrived.
     - ``more``: whether further messages did not fit.
     - ``recovered``: whether the home knows the message of ``since``, and has forgotten none after it.
     """

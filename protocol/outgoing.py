@@ -96,7 +96,7 @@ class OutgoingSocket(Socket):
         """Resume reading."""
         if self._paused:
             self._paused = False
-            self.heard = True  # data that came meanwhile is about to be read
+            self.heard = True  # data that arrived meanwhile is about to be read
             if not self.transport.is_closing():
                 self.transport.resume_reading()
 
@@ -170,7 +170,7 @@ class OutgoingSocket(Socket):
             self.next_quantum()
 
     def message(self, data: bytes) -> None:
-        """Take a message, or a line of one."""
+        """Handle a message, or a line of one."""
         if not self._cut:
             self.on_message(self, data)
 

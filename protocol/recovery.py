@@ -1,7 +1,7 @@
 """A client's recovery of missed messages: its position, repeats, and requests for kept messages. SPEC 2 and 9.
 
 Owns: the position that the client listens with, the one that its application has processed, and the names of messages
-that have come already. Must never: send anything, write a file, or call the application.
+that have arrived already. Must never: send anything, write a file, or call the application.
 
 A client has two positions. Everything up to the *received* position has come, though it may wait for the application.
 The client listens with this position after a lost connection. The application's position is behind it by the waiting
@@ -45,7 +45,7 @@ class Recovery:
 
     def __init__(self, position: str | None = None) -> None:
         self.position = position
-        self.repeats = 0  # dropped messages that had come before
+        self.repeats = 0  # dropped messages that had arrived before
         self._received = position
         self._mids: BoundedMap[str, None] = BoundedMap(MIDS_MAX)
         self._done: deque[str] = deque(maxlen=MIDS_MAX)  # processed since the position
@@ -88,7 +88,7 @@ class Recovery:
     # -- messages
 
     def is_repeat(self, mid: str) -> bool:
-        """Return whether the message has come before, and record that it has."""
+        """Return whether the message has arrived before, and record that it has."""
         if mid in self._mids:
             self.repeats += 1
             return True

@@ -127,7 +127,7 @@ class Socket(asyncio.Protocol):
         self._needed = 0  # its bytes, as far as known
         self._masked = ws.side is SERVER  # incoming frames are masked
         self._ping, self._pong = (empty_frame(first, not self._masked) for first in (PING, PONG))
-        self.heard = False  # data has come since a caller last cleared this
+        self.heard = False  # data has arrived since a caller last cleared this
         self._rest: tuple[bytes, int] | None = None  # a chunk, from that byte on: its turn comes later
         self._eof = False  # the peer has half-closed; the rest still waits
         self._lost = False  # the connection is gone; its rest still waits
@@ -141,7 +141,7 @@ class Socket(asyncio.Protocol):
     # For subclasses to override
 
     def handshake(self, event: Request | Response) -> None:
-        """Take the peer's HTTP request or response. Set ``_response_pending`` if the response has to wait."""
+        """Handle the peer's HTTP request or response. Set ``_response_pending`` if the response has to wait."""
         raise NotImplementedError
 
     def message(self, data: bytes) -> None:
@@ -155,7 +155,7 @@ class Socket(asyncio.Protocol):
                 self.message(message)
 
     def large_message(self, message: LargeMessage) -> None:
-        """Take a whole large message, which came in one frame."""
+        """Handle a whole large message, which arrived in one frame."""
         raise NotImplementedError
 
     def chunk_ends(self) -> None:
@@ -165,7 +165,7 @@ class Socket(asyncio.Protocol):
         """Arrange a call of ``next_quantum``, since the chunk has more. The reader should pause until then."""
 
     def head_comes(self, data: bytes) -> None:
-        """Take a chunk before the request's or response's head is complete, or ``take_later``."""
+        """Handle a chunk before the request's or response's head is complete, or ``take_later``."""
         self._receive_head(data)
 
     def ponged(self) -> None:
@@ -180,7 +180,7 @@ class Socket(asyncio.Protocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the TCP connection, and give the handshake ``PATIENCE_S``."""
+        """Start using the TCP connection, and give the handshake ``PATIENCE_S``."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's has another class
         if transport.get_extra_info("ssl_object") is not None:
             # While reading is paused, take nothing more from the kernel: the data taken is decrypted in one go.
@@ -188,7 +188,7 @@ class Socket(asyncio.Protocol):
         self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Take a chunk: many frames, or a piece of one."""
+        """Handle a chunk: many frames, or a piece of one."""
         self.heard = True
         if self._rest is not None:  # a TLS transport may still deliver data while reading is paused
             rest, at = self._rest
@@ -220,7 +220,7 @@ class Socket(asyncio.Protocol):
         return rest + large + lined + len(self._buffer) + len(self._parts) + (self._passed if self._passing else 0)
 
     def discard(self) -> None:
-        """Drop all data that has come, and ignore further data: the connection has failed."""
+        """Drop all data that has arrived, and ignore further data: the connection has failed."""
         waits, self._rest = self.waits, None
         self._buffer, self._parts = bytearray(), bytearray()
         self._passing, self._large = 0, None
@@ -231,11 +231,11 @@ class Socket(asyncio.Protocol):
 
     @property
     def waits(self) -> bool:
-        """Return whether some of the data that has come still waits."""
+        """Return whether some of the data that has arrived still waits."""
         return self._rest is not None
 
     def next_quantum(self) -> None:
-        """Take the next quantum of the waiting data, if any."""
+        """Handle the next quantum of the waiting data, if any."""
         if self._rest is None or self._response_pending:
             return
         (data, at), self._rest = self._rest, None
@@ -369,7 +369,7 @@ class Socket(asyncio.Protocol):
         return bool(lined)
 
     def _take_lines(self) -> bool:
-        """Take the next lines of the complete messages. Returns True if more lines wait."""
+        """Handle the next lines of the complete messages. Returns True if more lines wait."""
         assert self.lined is not None
         lines = self.lined.take(self.quantum_bytes)
         if self._deaf:
@@ -379,7 +379,7 @@ class Socket(asyncio.Protocol):
         return bool(self.lined)
 
     def _receive_large(self, data: bytes, at: int) -> int:
-        """Take the chunk's part of the large message. Returns the index after it."""
+        """Add the chunk's part of the large message. Returns the index after it."""
         large = self._large
         assert large is not None
         stop = min(at + large.left, len(data))
@@ -476,7 +476,7 @@ class Socket(asyncio.Protocol):
         self.send_protocol()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take the end of the TCP connection. Data that came before it still counts, each quantum in its turn."""
+        """Handle the end of the TCP connection. Data that arrived before it still counts, each quantum in its turn."""
         self.settled()
         if self._rest is None:
             self._over()

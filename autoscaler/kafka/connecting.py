@@ -240,7 +240,7 @@ async def _reason(options: Mapping[str, Any]) -> BaseException | None:
 async def close(client: Client) -> None:
     """Close the client within some seconds, in any state of the cluster. Raises nothing."""
     # With a responsive cluster, the clients' own close is enough. Without one, a producer waits for acknowledgements
-    # that never come, and a consumer's close is cancelled by its own tasks and leaves tasks and sockets behind. End
+    # that never arrive, and a consumer's close is cancelled by its own tasks and leaves tasks and sockets behind. End
     # these here by their private names, since aiokafka offers no others.
     match client:
         case AIOKafkaProducer():

@@ -143,7 +143,7 @@ class Member:
         self._read_on()
 
     async def _fetch(self) -> dict[Queue, list[Record]]:
-        """Run phase 1: fetch until the batch is full, the time is over, or orders have come."""
+        """Run phase 1: fetch until the batch is full, the time is over, or orders have arrived."""
         settings = self._settings.member
         fetched: dict[Queue, list[Record]] = {}
         amount, until_s = 0, self._clock() + settings.wait_s
@@ -390,7 +390,7 @@ class Member:
             await self._answers.put([(0, message) for message in messages])
 
     async def _last(self) -> None:
-        """Send the records already read to the sink once more. The next owner reads again what the sink does not
+        """Send the records already read to the sink again. The next owner reads again what the sink does not
         accept."""
         await self._send()
         await self._commit_all()

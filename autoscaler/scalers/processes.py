@@ -287,7 +287,7 @@ class ProcessScaler:
         self._signal(record, signal.SIGTERM)
 
     def _signal(self, record: _Record, number: signal.Signals) -> None:
-        """Check the process once more, then signal it. A child of this process keeps its number until it is reaped, but
+        """Check the process again, then signal it. A child of this process keeps its number until it is reaped, but
         another process's child may have ended."""
         if record.pid is not None and self._lives(record):
             try:

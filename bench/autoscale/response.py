@@ -4,8 +4,8 @@ Owns: the controller's input, and its timing. Must never: decide anything.
 
 As in the document (section VI-F), streams of measurements with small and large changes replace the monitor, and the
 algorithm is MWF. The rest is real: the controller, its members as processes, Kafka. Members read all the time at their
-permitted speed, so each change finds them in the middle of a batch. The next measurement comes when the previous change
-has settled; the document waits. The controller's own times are in its journal.
+permitted speed, so each change finds them in the middle of a batch. The next measurement arrives when the previous
+change has settled; the document waits. The controller's own times are in its journal.
 
 A separate experiment measures how soon a monitor knows of a change: the rate into one topic doubles, again and again.
 """

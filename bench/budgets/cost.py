@@ -102,13 +102,13 @@ class Load:
         return orjson.dumps(command | {"ack": True} if ack else command)
 
     def _delivered(self, _: OutgoingSocket, data: bytes) -> None:
-        """Take a message for a subscriber."""
+        """Handle a message for a subscriber."""
         self._deliveries -= 1
         if not self._deliveries:
             self._look()
 
     def _replied(self, _: OutgoingSocket, data: bytes) -> None:
-        """Take a message for the publisher."""
+        """Handle a message for the publisher."""
         self._replies -= 1
         if b'"error"' in data:
             self._error = bytes(data)

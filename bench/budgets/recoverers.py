@@ -97,7 +97,7 @@ class Lean(asyncio.Protocol):
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Request the upgrade. All share one key: nobody in between could answer from a cache."""
+        """Request the upgrade. All share one key: no proxy in between could answer from a cache."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.write(
             f"GET / HTTP/1.1\r\nHost: {self._host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -215,7 +215,7 @@ class Recoverer:
                     await asyncio.wait((connected, done), return_when=asyncio.FIRST_COMPLETED)
                 ended = await done
         except TimeoutError:
-            text = f"{len(self._frames):,} frames came, the last {self._frames[-1:]!r}"
+            text = f"{len(self._frames):,} frames arrived, the last {self._frames[-1:]!r}"
             raise BenchError(f"{self.name}: no {wanted.decode()} within {PATIENCE_S:g} s: {text}") from None
         finally:
             self._done = None
@@ -280,7 +280,7 @@ class Publisher:
 
 
 async def load_subscriptions(folder: Path, store: str, wanted: dict[str, list[str]]) -> None:
-    """Write the topics of each client into the store, which nobody uses yet. ``BenchError``."""
+    """Write the topics of each client into the store, which no endpoint uses yet. ``BenchError``."""
     file = folder / "subscriptions.jsonl"
     with file.open("wb") as lines:
         for client, topics in wanted.items():

@@ -39,7 +39,7 @@ FANOUTS = (1, 5)
 
 
 class Kind(NamedTuple):
-    """How publishes come. ``burst``: how many at once to each endpoint; ``rate``: per second, to both together."""
+    """How publishes arrive. ``burst``: how many at once to each endpoint; ``rate``: per second, to both together."""
 
     words: str
     burst: int

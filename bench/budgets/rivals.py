@@ -300,7 +300,7 @@ def _part(word: str) -> str:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    # Not by `choices`: argparse would check even an empty list of words against them.
+    # Do not use `choices`: argparse would check even an empty list of words against them.
     parser.add_argument("part", type=_part, nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     for part in parser.parse_args().part or PARTS:
         show(PARTS[part]())

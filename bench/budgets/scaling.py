@@ -2,7 +2,7 @@
 
     python -m ingeborg.bench.budgets.scaling [--rounds 4] [--burst 4]
 
-Publishes come one by one, which costs most, and then in bursts, as at a busy endpoint; both at a rate that leaves the
+Publishes arrive one by one, which costs most, and then in bursts, as at a busy endpoint; both at a rate that leaves the
 machine mostly idle, so that CPU per publish is a cost and not a queue. Every endpoint gets equally many publishes of
 each topic, so that of E publishes exactly one comes in at its home (no metric counts what goes from an origin to a
 home); subscribers are spread over the endpoints at random. It counts forwards and deliveries, and measures the CPU time
@@ -322,7 +322,7 @@ class Cluster:
                 while self._received < wanted:
                     await self._all_came.wait()
         except TimeoutError:
-            raise BenchError(f"{self._received} of {wanted} messages came") from None
+            raise BenchError(f"{self._received} of {wanted} messages arrived") from None
 
     def _expect(self, wanted: int) -> None:
         self._received, self._expected = 0, wanted

@@ -160,7 +160,7 @@ class Listener(_Connection):
                 assert (await self._replies.get()).get("result") == "success"
 
     def came(self, socket: OutgoingSocket, data: bytes) -> None:
-        """Take a notification, or one of the two replies."""
+        """Handle a notification, or one of the two replies."""
         message = orjson.loads(data)
         if "broadcast" in message:
             self.heard += 1

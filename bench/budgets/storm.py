@@ -59,7 +59,7 @@ async def measure(clients: int, endpoints: int) -> Found:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store")
-        # Not by `serve --endpoints`: that would start the killed one again.
+        # Do not use `serve --endpoints`: that would start the killed one again.
         servers = [stack.enter_context(started("ingeborg.broker.command.cli", *serve)) for _ in range(endpoints)]
         urls = [url for url, _ in servers]
         assignments = [{"urls": urls, "numbers": share} for share in shares(clients)]

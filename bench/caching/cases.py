@@ -35,7 +35,7 @@ ROOM_SEEDS: Final = 3
 PLAYS, POPULAR, UNEVEN, SIZES = "plays", "plays, popular", "plays, uneven", "zipf 1, sizes"
 
 #: The same, if a fifth of the subscribers never come back; the others are away for an hour, so the stream has many
-#: records that only the missing ones have not had.
+#: records that only the missing subscribers have not received.
 GONE: Final = "zipf 1, gone"
 GONE_SHARE: Final = 0.2
 GONE_AWAY_S: Final = HOUR_S

@@ -97,8 +97,8 @@ def drawn(
     to_end: bool = False,
 ) -> Stream:
     """Draw a stream of publications by their times. ``subscribers``: the subscribers of each topic; ``away_s``: the
-    mean absence of each subscriber. ``to_end``: each subscriber comes back once more after the last publication, so
-    that all have had everything; otherwise the stream ends with that publication."""
+    mean absence of each subscriber. ``to_end``: each subscriber comes back once after the last publication, so that all
+    have received everything; otherwise the stream ends with that publication."""
     stream = Stream()
     sizes, readers, events = stream.sizes, stream.readers, stream.events
     missed: list[list[int]] = [[] for _ in away_s]

@@ -65,7 +65,7 @@ def world(records: int, seed: int, exponent: float = EXPONENT) -> World:
 
 
 def stream(found: World, seed: int, returns: float = RETURNS) -> Stream:
-    """Return its records at a constant rate, with their reads, until all subscribers have had everything."""
+    """Return its records at a constant rate, with their reads, until all subscribers have received everything."""
     subscribers: list[list[int]] = [[] for _ in KINDS]
     for client, kind in enumerate(found.chosen):
         subscribers[kind].append(client)

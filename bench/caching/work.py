@@ -125,8 +125,8 @@ def _stream(unit: Reads, log: Path | None) -> reads.Stream:
 
 
 def ways(policy: str, *, whole: bool) -> list[Ways]:
-    """Return the ways of running a policy. `owed` knows which subscribers have had a record; without this it would be
-    useless."""
+    """Return the ways of running a policy. `owed` knows which subscribers have received a record; without this it would
+    be useless."""
     if policy in OURS:
         return [Ways(reads_in, told=True) for reads_in in (False, True)]
     return [Ways(reads_in, told) for told in ((False, True) if whole else (False,)) for reads_in in (False, True)]

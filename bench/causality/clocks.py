@@ -27,7 +27,7 @@ Entry = tuple[int, int]
 Clock = Mapping[int, Entry]
 
 NEVER = -(1 << 63)
-"""The `until_ns` of messages that cannot come too late."""
+"""The `until_ns` of messages that cannot arrive too late."""
 
 SWEEP_MIN = 10_000
 """A sweep for forgettable items starts each time that the kept items have doubled, from this number on. So a sweep

@@ -29,7 +29,7 @@ class Trail:
     def __init__(self, first: Message, last: Message) -> None:
         self._first, self._last = first, last
         self._reached: dict[Message, Link] = {}
-        """The first message, and the messages whose originals all depend on it, once the last original has come."""
+        """The first message, and the messages whose originals all depend on it, once the last original has arrived."""
         self._left: dict[Message, int] = {}
         """Message -> originals still to come; also 0 if one did not depend on the first message."""
         self._heard: dict[int, tuple[int, Message]] = {}

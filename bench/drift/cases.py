@@ -157,7 +157,7 @@ FRESH_TOPICS = 2_000
 
 @asynccontextmanager
 async def misses(urls: Sequence[str]) -> AsyncIterator[Doing]:
-    """Publish to topics of which the endpoint has had no message, each with one subscriber."""
+    """Publish to topics that are new to the endpoint, each with one subscriber."""
     async with AsyncExitStack() as stack:
         names = [f"fresh station/{number}" for number in range(FRESH_TOPICS)]
         [heard] = await listeners(stack, urls[-1], "misses", names, 1)

@@ -26,8 +26,8 @@ class NotThere(BenchError):
 
 
 class Client:
-    """One connection, and one client on it. ``notes``: how many notifications came. ``replies``: replies not taken yet.
-    ``words``: likewise all other messages, such as positions and gaps."""
+    """One connection, and one client on it. ``notes``: how many notifications arrived. ``replies``: replies not taken
+    yet. ``words``: likewise all other messages, such as positions and gaps."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -44,8 +44,8 @@ If recorders know different things, these become facts instead of further rules:
   time no recorder knows.
 - Which clients are never away: a simulator without disturbances vouches that a client's own moves lose nothing
   (``Facts.always``); in real time the judge must see each move go well (``places.moved_well``).
-- How far a client has read: by time (``Terms.read``), by the last frame that came (``Place.read_at``), or, if it reads
-  slowly, by the due time of the messages sent to it (``Place.read_before``).
+- How far a client has read: by time (``Terms.read``), by the last frame that arrived (``Place.read_at``), or, if it
+  reads slowly, by the due time of the messages sent to it (``Place.read_before``).
 - Whether the retry of a failed publish can deliver it again, as section 7 permits (``Send.may_have_come``): histories
   say so. A soak and the simulator in peace do not, and are stricter than SPEC there.
 - How long after a publish a fault can explain a second copy (``Message.explained_until``): a soak ends this with the

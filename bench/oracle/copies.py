@@ -25,9 +25,9 @@ class Allowance(NamedTuple):
 
 
 def allowed(facts: Facts, message: Message, copies: Sequence[Copy]) -> Allowance:
-    """Return the limit for the copies that came to one client.
+    """Return the limit for the copies that reached one client.
 
-    A fault explains a copy only if it began before the copy came.
+    A fault explains a copy only if it began before the copy arrived.
     """
     client, last_at = copies[0].client, max(copy.at for copy in copies)
     begin = message.first_at

@@ -87,7 +87,8 @@ class Message:
     """All publishes of one payload to one topic (``None``: broadcasts), in the order sent.
 
     - ``due_at``: the planned time of the first, if the publisher sent it later.
-    - ``explained_until``: no fault that begins later explains a second copy. None does that begins after the copy came.
+    - ``explained_until``: no fault that begins later explains a second copy. None does that begins after the copy
+      arrived.
     - ``met``: the filters at its topic that it meets, among all that any client had.
     """
 

@@ -20,14 +20,14 @@ Report = Callable[[Violation], None]
 
 
 class Missed(NamedTuple):
-    """A message did not come to the client, and did not have to; the first excuse suffices."""
+    """A message did not reach the client, and did not have to; the first excuse suffices."""
 
     client: Name
     excuses: Sequence[Excuse]
 
 
 class Repeated(NamedTuple):
-    """A message came to the client more than once, which was allowed."""
+    """A message reached the client more than once, which was allowed."""
 
     client: Name
     number: int

@@ -25,7 +25,7 @@ class Excuse(NamedTuple):
 
 @dataclass
 class Owed:
-    """The number of copies that must have come, and their connections.
+    """The number of copies that must have arrived, and their connections.
 
     - ``due``: the number of copies.
     - ``connections``: where the client listened all the time; ``anywhere``: it moved well, so any of its connections

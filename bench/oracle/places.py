@@ -51,7 +51,7 @@ def moved_well(facts: Facts, client: Name, begin: float, end: float) -> bool:
     ever = [place for place in facts.places.get(client, ()) if place.begun_at <= end]
     if any(earlier.over_at >= later.begun_at for earlier, later in pairwise(ever)):
         return False
-    # The commands came one after the other, so the newest earlier place is where it was. An older one can still be
+    # The commands arrived one after the other, so the newest earlier place is where it was. An older one can still be
     # open: it is replaced, but does not know yet.
     before = [place for place in ever if place.over_at < begin]
     if not before or before[-1].until <= begin:

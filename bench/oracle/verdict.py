@@ -33,7 +33,7 @@ class Broken(Enum):
 
 
 class Cause(Enum):
-    """The reasons why a message did not have to come to a client."""
+    """The reasons why a message did not have to reach a client."""
 
     TOLD = "its publisher was told"
     CUT_OFF = "its publisher was cut off"
@@ -48,7 +48,7 @@ class Cause(Enum):
 
 
 class Again(Enum):
-    """The reasons why a message can come to a client more than once."""
+    """The reasons why a message can reach a client more than once."""
 
     SENT_AGAIN = "it was published again after a crash or an error, or without `dedup`"
     AT_BOTH = "its client moved meanwhile, and got it at both places"

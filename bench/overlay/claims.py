@@ -92,7 +92,7 @@ def _reliable(cells: Cells, nodes: int) -> Claim:
         "All experiments exhibit a reliability of 100 % (4.3).",
         HOLDS if least == 1.0 else FAILS,
         f"{whole} of {len(rows)} cells; of the worst message {share(least)} got it",
-        "No node and no link fails in these worlds, and a node with an announcement asks until the message comes.",
+        "No node and no link fails in these worlds, and a node with an announcement asks until the message arrives.",
     )
 
 
@@ -288,7 +288,8 @@ def _flat(cells: Cells, nodes: int) -> Claim:
         HOLDS if all(several[protocol] < single[protocol] * (1 + NOISE) for protocol in several) else FAILS,
         "1 MB, the slowest interval against the fastest: "
         + "; ".join(f"{name} × {several[name]:.2f} with all, × {single[name]:.2f} with one" for name in several),
-        "At the longest interval a change of the tree is over before the next message comes; at the shortest many are "
+        "At the longest interval a change of the tree is over before the next message arrives; at the shortest many "
+        "are "
         f"under way at once. {' '.join(_asked(cells, nodes, ALL, PAYLOADS[-1], each) for each in ENDS)}",
     )
 

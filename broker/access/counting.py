@@ -154,7 +154,7 @@ class SharedCount:
         return next((at for at in places if not self._count(at, self._mine)), None)
 
     def _write(self, at: int, digest: bytes, count: int) -> None:
-        # Not with `pack_into`, which zeroes its target before it writes.
+        # Do not use `pack_into`here: it zeroes its target before it writes.
         memory, behind = self._memory, at + _HEAD.size
         head = _HEAD.pack(digest, self._life(self._mine))
         if memory[at:behind] != head:  # the entry does not count anything now

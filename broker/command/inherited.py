@@ -32,7 +32,7 @@ class Inherited(NamedTuple):
 
 
 def inherited(environment: MutableMapping[str, str]) -> Inherited | None:
-    """Take the variables out of the environment, and return what they name. ``None``: no supervisor has started this
+    """Remove the variables from the environment, and return what they name. ``None``: no supervisor has started this
     process. Raises ``ConfigError`` if something other than a supervisor has set them."""
     pipe, status_table, port = (environment.pop(name, None) for name in (SUPERVISOR_FD, STATUS_TABLE_FD, PORT_FD))
     if not pipe and not status_table and not port:

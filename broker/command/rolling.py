@@ -43,7 +43,7 @@ class Rolling:
         self._children = children
         self._end_s = end_s
         self._left: list[Restarted] = []  # those still to restart
-        self._again = False  # True: restart all once more afterwards
+        self._again = False  # True: restart all again afterwards
         self._current: Restarted | None = None
         self._ended = False  # True: the current one has ended, and starts again
         self._deadline = 0.0
@@ -52,7 +52,7 @@ class Rolling:
         """Begin to restart all. ``now``: monotonic, in seconds."""
         if self._left or self._current is not None:
             self._again = True
-            log.info("SIGHUP during a restart of the endpoints: restarting them once more afterwards")
+            log.info("SIGHUP during a restart of the endpoints: restarting them again afterwards")
             return
         log.info("restarting the endpoints, one after the other")
         self._left = [child for child in self._children if not child.given_up]

@@ -102,7 +102,7 @@ class Dispatch:
         self.publish = publish
         self.peer = ""
         self.number = 0  # the number of the peer's request
-        self.begun = message.received  # for a broadcast: no client can have had it before this time
+        self.begun = message.received  # for a broadcast: no client can have received it before this time
         self.waits = False  # it counts as in flight
         self.pending = False  # in the table of duplicates, until it has been dispatched
         self.barriers = 0  # barriers that it still waits for: the slot's replica has the message, the journal has it

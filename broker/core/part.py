@@ -139,7 +139,7 @@ class Part(Asker):
         """
 
     def peer_leaving(self, peer: str) -> None:
-        """Handle a peer that leaves, and accepts no more requests. Its own announcement can come later.
+        """Handle a peer that leaves, and accepts no more requests. Its own announcement can arrive later.
 
         Args:
             peer: the peer's incarnation.

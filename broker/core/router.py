@@ -133,14 +133,14 @@ class Router(Turns):
             closed(connection)
 
     def frame(self, connection: Connection, data: bytes | Large, now: float, is_text: bool = True) -> None:
-        """Take a whole message from a client. The shell has checked that a text is UTF-8, unless it is large."""
+        """Handle a whole message from a client. The shell has checked that a text is UTF-8, unless it is large."""
         self._desk.now = now  # inline instead of `_at`, since every message would pay for the call
         if now >= self.members.holds_until and self.members.lapsed(now):
             self.joining.lease_lapsed()
         self.sessions.frame(connection, data, is_text)
 
     def frames(self, connection: Connection, messages: list[bytes], now: float, is_text: bool) -> None:
-        """Take several messages that came one after the other; ``frame_under_way`` is the current one."""
+        """Take several messages that arrived one after the other; ``frame_under_way`` is the current one."""
         self._at(now)
         frame = self.sessions.frame
         for message in messages:
@@ -148,7 +148,7 @@ class Router(Turns):
             frame(connection, message, is_text)
 
     def unread(self, connection: Connection, size: int, now: float) -> None:
-        """Note that ``size`` bytes of an incomplete message have come over the connection."""
+        """Note that ``size`` bytes of an incomplete message have arrived over the connection."""
         self._at(now)
         self.sessions.unread(connection, size)
 
@@ -216,7 +216,7 @@ class Router(Turns):
         self.joining.link_down(incarnation)
 
     def link_frame(self, incarnation: str, data: bytes, now: float) -> None:
-        """Take a frame from a peer's link."""
+        """Handle a frame from a peer's link."""
         self._at(now)
         self.mesh.frame(incarnation, data)
 

@@ -3,7 +3,7 @@
 Owns: whose turn it is. Must never: know what is in a chunk.
 
 Deficit round robin (Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round Robin", 1995) with the two
-lists of FQ-CoDel (RFC 8290 section 4.1). The endpoint serves a client that sends little as its data comes, after one
+lists of FQ-CoDel (RFC 8290 section 4.1). The endpoint serves a client that sends little as its data arrives, after one
 pass at most. A client that sends more than a quantum at once waits here, and so does one that is not connected yet.
 """
 

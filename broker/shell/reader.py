@@ -2,7 +2,7 @@
 
 Owns: the loop of this process. Must never: keep anything from one frame to the next, or outlive its endpoint.
 
-Requests come over the socket that is its standard input: two lengths of 4 bytes, the arguments, the frame. The reader
+Requests arrive over the socket that is its standard input: two lengths of 4 bytes, the arguments, the frame. The reader
 answers each with a length of 4 bytes and the outcome, before it reads the next. When the endpoint closes its end, so
 does the reader.
 """

@@ -1,4 +1,4 @@
-"""The endpoint's side of the reader (``ingeborg.broker.shell.reader``): starts it when a large frame comes, and gives
+"""The endpoint's side of the reader (``ingeborg.broker.shell.reader``): starts it when a large frame arrives, and gives
 it one frame at a time.
 
 Owns: the child process, the frames that wait for it, the time-out, and its end after idling. Must never: look into a
@@ -132,7 +132,8 @@ class Reader:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def forget(self, number: int) -> None:
-        """Drop a frame that nobody needs any longer. Nobody learns its outcome, unless the reader already has it."""
+        """Drop a frame whose outcome is no longer needed. Nobody learns its outcome, unless the reader already has
+        it."""
         self._waiting.pop(number, None)
 
     async def close(self) -> None:

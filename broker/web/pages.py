@@ -21,7 +21,7 @@ from ..shell.status import Status
 from . import metrics
 from .console import serving
 
-#: A response that depends on somebody else's answer.
+#: A response that depends on the answer of another server.
 Later = Callable[[], Awaitable[Response]]
 
 
@@ -46,7 +46,7 @@ class Pages:
         """Return the response to a request of the path. ``None``: the path is a link's, or, except at the internal
         address, a client's.
 
-        ``internal``: the request came to the internal address, which serves only links, health and metrics.
+        ``internal``: the request arrived at the internal address, which serves only links, health and metrics.
         """
         if request.method not in ("GET", "HEAD"):
             return _not_allowed()

@@ -205,4 +205,4 @@ def _code(error: Mapping[str, Any]) -> str:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Drop a message that comes after ``close``."""
+    """Drop a message that arrives after ``close``."""

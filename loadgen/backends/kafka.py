@@ -405,4 +405,4 @@ def _code(error: BaseException) -> str:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Drop a message that comes after ``close``."""
+    """Drop a message that arrives after ``close``."""

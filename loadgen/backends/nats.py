@@ -211,7 +211,7 @@ def _code(error: Exception) -> str:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Drop a message that comes after ``close``."""
+    """Drop a message that arrives after ``close``."""
 
 
 async def _counters(url: str) -> Counters | None:

@@ -301,4 +301,4 @@ def _code(error: BaseException | None) -> str:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Drop a message that comes after ``close``."""
+    """Drop a message that arrives after ``close``."""

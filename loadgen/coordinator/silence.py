@@ -31,7 +31,7 @@ class Silence:
         self.due = 0
 
     def observe(self, now_s: float, received: int, news: int, behind: int) -> None:
-        """Take the state of a run.
+        """Handle a new state of the run.
 
         Args:
             now_s: monotonic, of the process that reported first.

@@ -290,7 +290,7 @@ class Driver:
         return _Due(self._plan.topics[send.topic], text, send, intended_ns)
 
     def _hear(self, replying: Replying, number: int, text: str, at_ns: int) -> None:
-        """Take a message that the connection has received for the first time: its replies will be due."""
+        """Handle a message that the connection has received for the first time: its replies will be due."""
         if self._replies_over:
             return
         try:

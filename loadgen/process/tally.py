@@ -91,7 +91,7 @@ class Sequences:
     It keeps a stream's highest number, and the missing numbers below it: memory grows with pairs of connection and
     topic and with losses, not with messages.
 
-    A message that comes after a later one is ``reordered`` if only one connection can have published both: these have
+    A message that arrives after a later one is ``reordered`` if only one connection can have published both: these have
     an order (SPEC 8.5). It is ``overtaken`` if another connection had also published one of the two: the later one may
     have come from there. The publishers are known only when the plan is drawn up to that time, so ``judge`` decides
     afterwards.
@@ -131,7 +131,7 @@ class Sequences:
         return True
 
     def judge(self, publisher: Callable[[int, int, int], int | None], until_ns: float) -> None:
-        """Tell reordered from overtaken, for messages that came before ``until_ns``. ``publisher``: returns the only
+        """Tell reordered from overtaken, for messages that arrived before ``until_ns``. ``publisher``: returns the only
         connection that the plan let publish a message of that topic and number until a time; ``None`` for several."""
         judged = 0
         for stream, seq, at_ns, late in self._doubtful:

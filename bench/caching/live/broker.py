@@ -36,7 +36,7 @@ Send = Callable[[bytes], None]
 
 
 class Broker:
-    """``now_ns``: the clock. ``waits``: answer a poll that finds nothing once a record comes; otherwise at once.
+    """``now_ns``: the clock. ``waits``: answer a poll that finds nothing once a record arrives; otherwise at once.
     ``changed``: called when it is no longer ``full``."""
 
     def __init__(

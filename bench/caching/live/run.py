@@ -236,7 +236,7 @@ class _Run:
             everything.result()
         except BenchError as error:
             come = self._expected - crowd.left
-            told = f"{error}; {come:,} of {self._expected:,} deliveries had come"
+            told = f"{error}; {come:,} of {self._expected:,} deliveries had arrived"
             raise await self._failure(BenchError(told)) from error
         finally:
             everything.cancel()
@@ -281,7 +281,7 @@ class _Run:
         if reads != self._expected:
             faults.append(f"the broker counts {reads:,} reads, and {self._expected:,} were owed")
         if faults:
-            raise BenchError(f"not every record came once and in order: {verdict.summary(faults)}")
+            raise BenchError(f"not every record arrived once and in order: {verdict.summary(faults)}")
         return made
 
     def _row(

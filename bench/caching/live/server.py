@@ -83,7 +83,7 @@ class _Accepted(Socket):
             self.next_quantum()
 
     def messages_come(self, messages: list[bytes]) -> None:
-        """Publish records that come together as one batch."""
+        """Publish records that arrive together as one batch."""
         if messages[0][:1] == RECORD:
             self.publishes = True
             self._server.broker.publish([message[1:] for message in messages])

@@ -5,7 +5,7 @@ poll before the answer to the last poll.
 
 To measure latency a subscriber polls twice a second, as Kafka's consumers do, and at once if an answer says that there
 is more; all subscribers are spread evenly over the half second. To measure throughput it polls again after each answer,
-and the broker answers once a record comes.
+and the broker answers once a record arrives.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Subscriber:
 
 class Crowd:
     """All subscribers. ``expected``: the number of due deliveries; ``hurries``: poll again at once. ``done`` is set
-    once all deliveries have come; its exception says why they cannot."""
+    once all deliveries have arrived; its exception says why they cannot."""
 
     def __init__(self, wishes: Sequence[Any], expected: int, *, hurries: bool) -> None:
         self._wishes = wishes

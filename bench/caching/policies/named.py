@@ -47,7 +47,7 @@ OWED: Final = "owed"
 
 BELADY: Final = "belady"
 
-#: Ours: they need to know which subscribers have had a record.
+#: Ours: they need to know which subscribers have received a record.
 OURS: Final = (OWED, "owed inflated")
 
 #: Policies for plain requests, which have no subscribers.

@@ -8,8 +8,8 @@ every message that its sender has delivered, in that order, either whole or as a
 already. An announcement is neither. So everything after it on that link *waits*, until the receiver requests the
 announced message (GRAFT: send all waiting ones) or shows that it has it (GOSSIP or IHAVE: announce the next one).
 
-The waiting queue has no limit, as printed: it grows with the messages that come while an announcement is under way, and
-it keeps their payloads. It is dropped when its neighbour leaves.
+The waiting queue has no limit, as printed: it grows with the messages that arrive while an announcement is under way,
+and it keeps their payloads. It is dropped when its neighbour leaves.
 
 ``linking`` makes new links safe.
 """
@@ -179,7 +179,7 @@ class CptCast(Linking):
             self._overdue(mid)
 
     def _overdue(self, mid: Mid) -> None:
-        """Request an announced message that has not come (Algorithm 12, lines 12-17)."""
+        """Request an announced message that has not arrived (Algorithm 12, lines 12-17)."""
         peers = self.missing.get(mid)
         if not peers and self.repairs.asks_somebody:
             del self.timers[mid]

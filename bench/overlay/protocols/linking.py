@@ -9,7 +9,7 @@ other, safe links, and only B_beta takes the new one.
 
 **Joining.** NEIGHBOUR_UP says whether the link is the first of a joining node (Algorithm 2, line 14): such a link is
 safe at once. The desk does not say so, but the new node knows. So both ends begin a link with a HELLO that says whether
-its sender is new, and NEIGHBOUR_UP happens when the other end's HELLO has come. From that moment both ends also hold
+its sender is new, and NEIGHBOUR_UP happens when the other end's HELLO has arrived. From that moment both ends also hold
 the same link. Otherwise one end could begin an exchange before the other has noticed the end of an earlier link, and
 the exchange could finish on a link that the other end is about to forget. A HELLO can precede ``Node.up`` if the
 membership tells one end of a neighbour earlier than the other.
@@ -120,7 +120,7 @@ class Linking(Expecting):
         super().__init__(desk, me)
         self.linking = linking
         self.links: dict[Peer, bool] = {}  # links that are up, and whether this node was new at that time
-        self.early: dict[Peer, bool] = {}  # HELLOs that came before their links
+        self.early: dict[Peer, bool] = {}  # HELLOs that arrived before their links
         self.nothing_delivered = True
         self.controls = 0  # control messages made so far
         self.unsafe_in: dict[Peer, Mid] = {}

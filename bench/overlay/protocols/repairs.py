@@ -81,7 +81,7 @@ class Repairs:
     """Algorithm 12, lines 12-17. For CPTCast.
 
     The timer of an announced message restarts at each end. As printed, it also restarts after the node has asked all
-    announcers: it then asks nobody, and for a message that never comes it does so forever.
+    announcers: it then asks nobody, and for a message that never arrives it does so forever.
 
     The repair: the timer ends if no announcer is left to ask. The next announcement sets it again (lines 6-7).
     """
@@ -91,7 +91,7 @@ class Repairs:
 
     A node looks in ``waiting`` for a message that the neighbour turns out to have, and by the text (section 3.4.2)
     removes that message. As printed, it removes the *first* message instead. The neighbour can still ask for that one,
-    and then never gets it. The message that the neighbour has stays, and waits for an answer that has come already:
+    and then never gets it. The message that the neighbour has stays, and waits for an answer that has arrived already:
     nothing behind it goes over the link, until a GRAFT sends everything once more. Messages are delivered twice, out of
     order, and never by some nodes.
 

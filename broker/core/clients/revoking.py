@@ -228,7 +228,7 @@ class Revoking(Part):
         self._close(call.context)
 
     def lost(self, call: Call) -> str | None:
-        """Note that a peer is dead. It serves nobody before it has read the record."""
+        """Note that a peer is dead. It serves no client before it has read the record."""
         self._close(call.context)
         return None
 

@@ -133,7 +133,7 @@ class Sessions:
         self._memory.weigh(connection)
 
     def unread(self, connection: Connection, size: int) -> None:
-        """Note that ``size`` bytes of an incomplete message have come over the connection."""
+        """Note that ``size`` bytes of an incomplete message have arrived over the connection."""
         connection.unread = size
         self._memory.weigh(connection)
 
@@ -180,7 +180,7 @@ class Sessions:
     # Commands
 
     def frame(self, connection: Connection, data: bytes | Large, is_text: bool) -> None:
-        """Take a whole message from a client. The shell has checked that a text is UTF-8, unless it is large."""
+        """Handle a whole message from a client. The shell has checked that a text is UTF-8, unless it is large."""
         if connection.backpressure and connection.closing:  # its outbox will never have room again
             self._desk.drops["command_of_closed_connection"] += 1
             return
@@ -321,7 +321,7 @@ class Sessions:
         return ends_at is None or self._desk.now < ends_at
 
     def read(self, number: int, outcome: Outcome | None) -> None:
-        """Take a large frame's outcome; ``None``: the shell did not read it, because the core no longer needs it."""
+        """Handle a large frame's outcome; ``None``: the shell did not read it, because the core no longer needs it."""
         if number not in self._reads:
             return  # it has been dropped meanwhile
         connection, frame = self._reads.pop(number)

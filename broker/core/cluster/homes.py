@@ -38,7 +38,7 @@ def home_table(endpoints: Iterable[tuple[str, str]]) -> list[str]:
 
 
 class Homes:
-    """The homes, as one endpoint knows them. Before it has joined, and if nobody updates them, it is home of all
+    """The homes, as one endpoint knows them. Before it has joined, and if no part updates them, it is home of all
     slots."""
 
     def __init__(self, me: str, *, joined: bool = False) -> None:

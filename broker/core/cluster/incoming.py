@@ -59,7 +59,7 @@ class IncomingReplica:
         self.slots = slots
         self.for_failover = for_failover
         self.keys = 0
-        self.asked = 0  # times that the sender asked whether all keys have come
+        self.asked = 0  # times that the sender asked whether all keys have arrived
         self.whole = False  # all keys arrived, and the sender called it final or asked twice
         self.lapsed = False  # its sender has not acted lately
         self.giver = ""  # their home until now: the sender, or the endpoint whose replica the sender passes on

@@ -297,7 +297,7 @@ class Joining(Part):
                 self._desk.ask(peer, JoinRequest(members.round), self, members.round)
 
     def _prepared(self, peers: list[str]) -> bool:
-        """Have these peers replicated to us the slots that they will release?
+        """Return whether these peers have replicated to us the slots that they will release.
 
         They act for these slots meanwhile. Once we ask to join, no endpoint does until all have welcomed us. So we wait
         for all of the peers, for at most ``PREPARE_S``."""

@@ -138,7 +138,7 @@ class Mesh(Part):
     # Frames
 
     def frame(self, incarnation: str, data: bytes) -> None:
-        """A frame came over the peer's link."""
+        """A frame arrived over the peer's link."""
         desk = self._desk
         link = self._calls.links.get(incarnation)
         if link is None:

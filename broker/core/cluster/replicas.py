@@ -315,7 +315,7 @@ class Replicas(Part):
                 self._due[replica] = None
 
     def _go_on(self, replica: Replica) -> None:
-        """Send some of the changes, the rest after an answer. If none is left, ask whether all keys have come."""
+        """Send some of the changes, the rest after an answer. If none is left, ask whether all keys have arrived."""
         if replica.over:
             return
         if replica.at_once:

@@ -22,7 +22,7 @@ from .replicas import Replica, ReplicaOwner, Replicas
 from .slots import Held, SlotStates, by_home
 from .underway import UnderWay
 
-#: A prepared replica is dropped when nobody has asked for it for this long, in seconds.
+#: A prepared replica is dropped when no peer has asked for it for this long, in seconds.
 UNASKED_S: Final = 5.0
 
 
@@ -67,7 +67,7 @@ class SlotTransfer(ReplicaOwner):
         return {PrepareRequest: self.prepare_requested}
 
     def declined(self, replica: Replica) -> None:
-        """The target leaves, before its own announcement has come; its slots go elsewhere, and these with them."""
+        """The target leaves, before its own announcement has arrived; its slots go elsewhere, and these with them."""
         self._observers.peer_leaving(replica.target)
 
     def over(self, replica: Replica, keeps: bool) -> None:
@@ -151,7 +151,7 @@ class SlotTransfer(ReplicaOwner):
                 went.setdefault(table[slot], []).append(slot)
         passed: dict[tuple[str, str], list[int]] = {}
         for slot, passing in list(self._passing.items()):
-            # The target leaves, and has not confirmed the replica: nobody else has the slot.
+            # The target leaves, and has not confirmed the replica: no other endpoint has the slot.
             if self._members.yields(passing.target):
                 changed[passing] = None
                 del self._passing[slot]

@@ -29,7 +29,7 @@ class Receiver:
     __slots__ = ()
 
     def take(self, message: Message) -> None:
-        """Take a message for a client of the connection.
+        """Handle a message for a client of the connection.
 
         Args:
             message: the message, once for each of the connection's clients that gets it.

@@ -298,7 +298,7 @@ class Index:
             self._bytes += shape.bytes
             needed = way.equal + way.others if way.is_bound else way.equal
             if needed:
-                # Take the path with the fewest shapes, so that a payload meets few shapes that need other paths.
+                # Use the path with the fewest shapes, so that a payload meets few shapes that need other paths.
                 fewest = -1
                 for path in needed:
                     shapes = len(self._at_path.get(path, ()))

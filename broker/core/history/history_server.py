@@ -136,11 +136,11 @@ class HistoryServer(Part):
         return {HistoryRequest: self.history_requested, FetchRequest: self.fetch_requested}
 
     def history_requested(self, peer: str, number: int, request: HistoryRequest) -> None:
-        """Take a peer's question for one of its clients."""
+        """Handle a peer's question for one of its clients."""
         self._ask(Search(request, peer, number, None, None))
 
     def fetch_requested(self, peer: str, number: int, request: FetchRequest) -> None:
-        """Take a peer's request for the next page."""
+        """Handle a peer's request for the next page."""
         answer = self.fetch(peer, request.number)
         if answer is None:
             self._desk.decline(peer, number, "internal", "that answer has no further page")

@@ -5,7 +5,7 @@ Owns: the connections of recovering clients here, and their recoveries. Must nev
 that it covers is in the connection's outbox, or drop a message silently.
 
 A recovery asks all homes, and sends their answers in the order of the stamps, as fast as the socket takes them.
-Messages that come for the client meanwhile are held, up to half an outbox. Beyond that they are dropped, and the
+Messages that arrive for the client meanwhile are held, up to half an outbox. Beyond that they are dropped, and the
 recovery makes one more attempt, since they are in the homes' logs by then. After a failure an attempt restarts where it
 stopped.
 """
@@ -73,7 +73,7 @@ class Replaying(Part):
     # Messages
 
     def take(self, session: ReplaySession, message: Message) -> None:
-        """Take a message for the client of a session's connection."""
+        """Handle a message for the client of a session's connection."""
         codec = session.connection.codec
         frame = message.named_for(codec) if session.stays else message.frame_for(codec)
         if session.holds:
@@ -148,7 +148,7 @@ class Replaying(Part):
             if missed:
                 self._begin(Attempt(session, session.since))
                 return {"recovering": False}
-            # Messages that have come meanwhile go before the reply, whose position can cover them.
+            # Messages that have arrived meanwhile go before the reply, whose position can cover them.
             self._next(session)
             is_known = self._watermarks.known and not session.holds
             return {"recovering": False, **({"position": self._positions.of(session)} if is_known else {})}

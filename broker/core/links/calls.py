@@ -49,7 +49,7 @@ class Asker:
     """A part that makes requests."""
 
     def answered(self, call: Call, value: Any) -> None:
-        """Take the answer of a request that succeeded."""
+        """Handle the answer to a request that succeeded."""
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """Handle a refusal, or no answer in time. ``info`` is a text, or the refusing part's further fields."""

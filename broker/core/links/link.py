@@ -146,7 +146,7 @@ class Link:
             self._settle(said.last)
             return [], [data for _, data in self._unconfirmed]
         if not self._open:
-            raise LinkError("a frame came before the link was open")
+            raise LinkError("a frame arrived before the link was open")
         self._settle(said.last)
         if isinstance(said, Batch):
             number = said.number

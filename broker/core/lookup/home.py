@@ -32,7 +32,7 @@ class LookupHome(Home):
         self._desk.decline(peer, number, NOT_HOME)
 
     def take(self, dispatch: Dispatch) -> None:
-        """Take a message of a client here."""
+        """Handle a message of a client here."""
         self._queue(dispatch)
 
     def _advance(self, topic: str, route: Route) -> None:

@@ -1,6 +1,6 @@
 """The destination: puts messages for clients of this endpoint into their outboxes, each message once.
 
-Owns: the record of recent deliveries. The same message can come again from a home that took over, or for clients that
+Owns: the record of recent deliveries. The same message can arrive again from a home that took over, or for clients that
 have moved here. Must never: look for a client elsewhere; a home learns which clients are not here.
 """
 
@@ -100,12 +100,12 @@ class Delivery(Part):
         }
 
     def deliver_requested(self, peer: str, number: int, request: DeliverRequest) -> None:
-        """Take a home's message for clients of this endpoint."""
+        """Handle a home's message for clients of this endpoint."""
         self._deliver_requested(peer, number, request, request.clients, None)
 
     def deliver_to_list_requested(self, peer: str, number: int, request: DeliverToListRequest) -> None:
-        """Take a home's message for many clients of this endpoint. The home sends their list once for each life of the
-        link."""
+        """Handle a home's message for many clients of this endpoint. The home sends their list once for each life of
+        the link."""
         kept, clients = self._links[peer].kept, request.clients
         if clients is not None:
             kept.keep(request.list_name, clients)
@@ -145,14 +145,14 @@ class Delivery(Part):
     def deliver(
         self, message: Message, clients: list[str], ticket: Any, told: Delivered, ids: frozenset[str] | None = None
     ) -> list[str] | None:
-        """Put the message into its clients' outboxes, except those that have had it. Returns the clients that are not
-        here.
+        """Put the message into its clients' outboxes, except those that have received it. Returns the clients that are
+        not here.
 
         Returns ``None`` if there are many clients, or if an earlier message to many is still going out. Then the
         message goes out in slices, and afterwards ``told`` gets the ticket and the clients that are not here. ``ids``:
         the clients as a set, if the caller has one.
 
-        The same message can come more than once: from a home for clients that have moved here, from another home that
+        The same message can arrive more than once: from a home for clients that have moved here, from another home that
         took over, or from the same home if its origin was out of reach and asks again.
         """
         travelled = message.travelled or not message.topic
@@ -270,7 +270,7 @@ class Delivery(Part):
     # Broadcasts
 
     def broadcast_requested(self, peer: str, number: int, request: BroadcastRequest) -> None:
-        """Take a broadcast for all clients of this endpoint. The answer is ``Moved``."""
+        """Handle a broadcast for all clients of this endpoint. The answer is ``Moved``."""
         self.broadcast(arrived(request.message, self._desk.now), (peer, number), self.broadcasts)
 
     def broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> None:
@@ -305,7 +305,7 @@ class Delivery(Part):
         told.append((ticket, moved))
 
     def tick(self) -> None:
-        """Forget deliveries that nobody resends any longer."""
+        """Forget deliveries that no endpoint resends any longer."""
         now = self._desk.now
         while self._recent and next(iter(self._recent.values())).expiry <= now:
             self._forget_oldest()

@@ -42,7 +42,7 @@ PER_SLICE: Final = 50
 
 class Orphan:
     """One such message, until it has been dispatched. ``until``: after this time destinations may have forgotten that
-    they have had it."""
+    they received it."""
 
     __slots__ = ("key", "known", "slot", "until")
 
@@ -126,7 +126,7 @@ class Failover(Part):
         self._home.fail_over(dispatch)
 
     def tick(self) -> None:
-        """Take the outcomes, and repeat what could not be dispatched."""
+        """Collect the outcomes, and repeat what could not be dispatched."""
         failed_over = self._outcomes.failed_over
         while failed_over:
             dispatch, outcome = failed_over.popleft()

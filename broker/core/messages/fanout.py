@@ -148,7 +148,7 @@ class Fanout(Part):
         self._confirmed(dispatch, absent, places)
 
     def take_delivered(self) -> None:
-        """Take the deliveries at this endpoint that took more than a turn. Called at the end of each turn."""
+        """Collect the deliveries at this endpoint that took more than a turn. Called at the end of each turn."""
         delivered = self.delivered
         while delivered:
             (dispatch, clients, places), absent = delivered.popleft()

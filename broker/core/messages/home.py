@@ -114,7 +114,7 @@ class Home(Part):
             self.take(dispatch)
 
     def take(self, dispatch: Dispatch) -> None:
-        """Take a message of a slot of this endpoint. ``outcome`` is set at once, or ``Outcomes.due`` gets the message
+        """Handle a message of a slot of this endpoint. ``outcome`` is set at once, or ``Outcomes.due`` gets the message
         later if a client here published it."""
         if not self._homes.joined:
             self._outcomes.wait(dispatch)
@@ -305,7 +305,7 @@ class Home(Part):
     # Outcomes
 
     def _take_dispatched(self) -> None:
-        """Take the messages that every endpoint has confirmed or failed."""
+        """Collect the messages that every endpoint has confirmed or failed."""
         dispatched = self._fanout.dispatched
         while dispatched:
             dispatch, error = dispatched.popleft()

@@ -123,7 +123,7 @@ class InFlightDedup(Asker):
             self._barrier.begin(dispatch, key)
 
     def settle(self, dispatch: Dispatch, error: ProtocolError | None) -> None:
-        """End the message: from now on a repetition is a duplicate, unless nobody got the message."""
+        """End the message: from now on a repetition is a duplicate, unless no client received the message."""
         desk, key = self._desk, dispatch.key
         assert key is not None
         dispatch.pending = False

@@ -87,7 +87,7 @@ class Origin(Part):
         return {"publish": publish, "broadcast": publish}
 
     def publish(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``publish`` or ``broadcast``, and dispatch it."""
+        """Handle a client's ``publish`` or ``broadcast``, and dispatch it."""
         desk = self._desk
         desk.counts["publishes_received"] += 1
         if self._outcomes.due:
@@ -158,7 +158,7 @@ class Origin(Part):
             self._take_outcome(publish, dispatch)
 
     def take_outcomes(self) -> None:
-        """Take the outcomes of messages that had to wait at the home here. Called at the end of each turn."""
+        """Collect the outcomes of messages that had to wait at the home here. Called at the end of each turn."""
         due = self._outcomes.due
         while due:
             dispatch = due.popleft()

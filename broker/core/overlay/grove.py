@@ -84,7 +84,7 @@ class Grove(Swaps):
         self._swap(self._add(peer))
 
     def down(self, peer: Peer) -> None:
-        """See ``Node``. Keep the payloads that came over the link and all deliveries; drop its order."""
+        """See ``Node``. Keep the payloads that arrived over the link and all deliveries; drop its order."""
         branch = self._links.get(peer)
         if branch is not None:
             self._remove(branch)

@@ -8,7 +8,7 @@ forgotten. Must never: send or deliver.
 1. Every payload carries its age: the time that it has spent in histories since its root sent it. A history sends a
    payload only while it is younger than ``HISTORY_S``. Only the time on links does not count. A payload crosses few
    links, and a slow link goes down: together they take far less than ``TRANSIT_S``.
-2. So no copy of a message comes ``HISTORY_S + TRANSIT_S`` or longer after any node delivered it. A node that forgets
+2. So no copy of a message arrives ``HISTORY_S + TRANSIT_S`` or longer after any node delivered it. A node that forgets
    its root after that delivers nothing twice.
 3. A live root may merely be silent. A node must not see a gap before its next message. So a root that has been silent
    for ``RENEW_S`` begins another *life*: it takes another name, and counts from 1 again. ``FORGET_S`` is longer, so

@@ -5,7 +5,7 @@ Owns: the exchange of vectors, floors, and payloads held until delivery. Must ne
 **A new link** begins with both vectors. Each end then sends, in its own order of delivery, what the other lacks. It
 names messages that its history has dropped as *floors*. Beyond them nothing of the link is delivered until the messages
 up to there have come over other links. If none brings them within ``GAP_WAIT_S``, the node gives them up, and counts
-that. A node sends nothing else before its neighbour's vector has come, so that such a link orders nothing.
+that. A node sends nothing else before its neighbour's vector has arrived, so that such a link orders nothing.
 
 For some seconds a node is **new**: until it adopts the position of a neighbour that was there before it, apart from
 that neighbour's deliveries since the node began. A delivery does not end that: if several nodes start together, one may
@@ -124,8 +124,8 @@ class Swaps(Trees):
     def _floors(
         self, branch: Branch, floors: Vector, first: bool, whole_s: float, quiet: Mapping[Hashable, float]
     ) -> None:
-        """Take the neighbour's floors: it has passed messages up to there that it cannot send. Its first ones begin its
-        order."""
+        """Handle the neighbour's floors: it has passed messages up to there that it cannot send. Its first ones begin
+        its order."""
         if not (first or branch.ordered):
             return  # they belong to the order before the link was restarted
         branch.ordered = True

@@ -9,7 +9,7 @@ Rules beyond Plumtree:
 
 * The **parent** is the neighbour whose payload came first. Another neighbour's entry may have released it for delivery:
   taking that one as parent would prune the tree.
-* A node never prunes its parent. A pruned neighbour does not become the parent while its last payloads still come.
+* A node never prunes its parent. A pruned neighbour does not become the parent while its last payloads still arrive.
 * Two neighbours whose payloads cross on their link both stop on their own, without a PRUNE.
 * A new link carries no payloads of known roots until its other end asks. A node without a parent asks at a message's
   first announcement: no tree could still bring it, so no timer is needed. The same holds when the parent itself
@@ -217,8 +217,8 @@ class Trees(Node):
         self._arm(want.due_at)
 
     def _ask(self, key: Key, want: Want) -> bool:
-        """Ask for the message now, from one possible sender after another. Return False for a gap: nobody can send
-        it."""
+        """Ask for the message now, from one possible sender after another. Return False for a gap: no neighbour can
+        send it."""
         now = self._desk.now
         can: list[Branch] = []
         wait_s = 0.0

@@ -39,7 +39,7 @@ ANSWER_S: Final = 0.5
 #: first need new neighbours: noticing a crash takes a second, and a link another.
 GAP_WAIT_S: Final = 4.0
 
-#: Requested payloads that have come and of which the tree may bring another copy.
+#: Requested payloads that have arrived and of which the tree may bring another copy.
 ANSWERED_MAX: Final = 256
 
 
@@ -66,7 +66,7 @@ class Wanted:
 
     def __init__(self, timer_s_min: float = TIMER_S_MIN, timer_s_max: float = TIMER_S_MAX) -> None:
         self.rows: dict[Key, Want] = {}  # nearly in the order of their due times
-        self.answered: dict[Key, float] = {}  # payloads that came on request: when each was first announced
+        self.answered: dict[Key, float] = {}  # payloads that arrived on request: when each was first announced
         self._lag_s = LAG_S
         self.in_time = 0  # payloads with a lag below the estimate, which it has not counted yet
         self._timer_s_min = timer_s_min
@@ -96,7 +96,7 @@ class Wanted:
             self._learn(now - want.first_at)
 
     def came_again(self, key: Key, now: float) -> None:
-        """Note a duplicate. If the first payload came on request, the tree has brought this one."""
+        """Note a duplicate. If the first payload arrived on request, the tree has brought this one."""
         first_at = self.answered.pop(key, None)
         if first_at is not None:
             self._learn(now - first_at)

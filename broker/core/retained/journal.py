@@ -4,8 +4,8 @@ ended. SPEC section 8.10, ADR 36.
 Owns: a turn's rows to write, the slots whose messages it is reading, and the floors that record which messages it has.
 Must never: let a message be dispatched before it is written, or call a slot complete before it has read all its rows.
 
-One write is under way at a time; rows that come meanwhile go into the next. A home that gets slots without their state
-reads it here.
+One write is under way at a time; rows that arrive meanwhile go into the next. A home that gets slots without their
+state reads it here.
 
 While the cluster's setting changes, some endpoints write to the journal and others keep messages in memory only. So
 each slot records whether the journal has its messages. A home in memory writes the floor ``VOID`` before it keeps the

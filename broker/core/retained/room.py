@@ -1,6 +1,6 @@
 """Chooses the retained message to drop when there is no more room. ADR 37.
 
-Owns: the order in which messages came, and the rank of the old ones. Must never: take a message out; the log does.
+Owns: the order in which messages arrived, and the rank of the old ones. Must never: take a message out; the log does.
 
 The youngest messages, a tenth of all bytes, stay with any rank: a client that loses its connection for a moment does
 not count as missing messages yet, and returns with a slightly older position. A message larger than that tenth is never

@@ -58,8 +58,8 @@ class Filtering:
     # Reading
 
     def read(self, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
-        """Take the first page of these topics' filters, read with the subscribers. A topic is ready at once if that
-        page is short and the only one."""
+        """Use the first page of these topics' filters, which was read with the subscribers. A topic is ready at once if
+        that page is short and the only one."""
         here = 0
         for topic, route, page in found:
             if self._routes.get(topic) is not route:

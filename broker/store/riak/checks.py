@@ -166,7 +166,7 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
     records. With ``read_only``, a store has to exist. Refuse a store with a feature that this version does not know.
 
     Two endpoints that disagreed would miss each other's subscriptions. Riak has no atomic create. So a process that
-    creates the layout reads it once more: if two do so at once, at least the later one sees both versions.
+    creates the layout reads it again: if two do so at once, at least the later one sees both versions.
     """
     choice = wanted or 1
     if not 1 <= choice <= PARTITIONS_PER_SLOT_MAX or choice & (choice - 1):

@@ -2,7 +2,7 @@
 
 Owns: the requests' time-outs, the retries, and setting nodes aside after failures. Must never: know what a request
 means, or how to connect. A request given to ``Pool.request`` can run more than once (an answer that does not come in
-time says nothing about what happened). So only repeatable requests come here: reads, and writes that merge.
+time says nothing about what happened). So only repeatable requests arrive here: reads, and writes that merge.
 
 Limits. Connections per node: a node answers one connection's requests one by one, and a few connections keep it busy.
 Time per attempt: well below the time for all, so that after a silent node there is time for another. Time for all

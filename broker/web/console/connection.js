@@ -176,7 +176,7 @@ export class Connection extends EventTarget {
             return;
         }
         const pending = this.#pending.get(message.id);
-        if (pending === undefined) return; // a reply that came too late
+        if (pending === undefined) return; // a reply that arrived too late
         this.#pending.delete(message.id);
         clearTimeout(pending.patience);
         if (message.error === undefined) pending.resolve(message);

@@ -190,7 +190,7 @@ export class Messages {
                   ? ["up", `Listens as ${this.#wanted}`]
                   : wanted
                     ? ["unready", state === "waiting" ? `${reason}; trying again` : "Connecting …"]
-                    : ["away", "Does not listen: no messages come"];
+                    : ["away", "Does not listen: no messages arrive"];
         const where = part("listen-state");
         where.className = `mark ${mark}`;
         say(where, text);

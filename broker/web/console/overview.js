@@ -1,5 +1,5 @@
 // Owns: the first view: load, speed, and the health of the endpoints. It sends `endpoints` each second while visible.
-// Must never: send it while nobody can see the view, or before the last reply has come.
+// Must never: send it while the view is not visible, or before the last reply has arrived.
 
 import { Chart, Spark } from "./chart.js";
 import { element, part, say } from "./dom.js";
@@ -56,7 +56,7 @@ export class Overview {
             lines: [
                 { name: "published", label: "Published", hint: "Publishes received from clients" },
                 { name: "delivered", label: "Delivered", hint: "Messages put into clients' outboxes" },
-                { name: "duplicates", label: "Duplicates", hint: "Publishes dropped because their payload came recently" },
+                { name: "duplicates", label: "Duplicates", hint: "Publishes dropped because their payload arrived recently" },
             ],
             format: rate,
             length: HISTORY,

@@ -20,7 +20,7 @@ export const SUBSCRIPTIONS_ENDED = 4007;
  * @property {AbortSignal} signal The client's end.
  * @property {(again: Again) => Promise<Record<string, any>[] | null>} subscribe Try once. null: another try may
  *   succeed; a `ProtocolError`: the endpoint refuses for good.
- * @property {() => Promise<Record<string, any> | null>} listen Listen once more. null: no reply came.
+ * @property {() => Promise<Record<string, any> | null>} listen Listen once more. null: no reply arrived.
  * @property {(attempt: number) => number} delayMs The wait after this many failures in a row.
  * @property {(subscriptions: Subscription[], count: number) => void} onEnded These ended, and are not renewed here.
  * @property {(error: ProtocolError) => void} onRefused The reason, if an endpoint refused them.
@@ -93,7 +93,7 @@ export class Renewals {
   }
 
   /**
-   * Take the reply to a `listen`: report the ended subscriptions that it names, or subscribe to them again.
+   * Process the reply to a `listen`: report the ended subscriptions that it names, or subscribe to them again.
    * @param {Record<string, any>} reply
    * @param {boolean} [isLast]
    */
@@ -162,7 +162,7 @@ export class Renewals {
   }
 
   /**
-   * Take the grace time from these replies: an endpoint states it in each, and may change it from one to the next.
+   * Read the grace time from these replies: an endpoint states it in each, and may change it from one to the next.
    * @param {readonly Record<string, any>[]} replies
    */
   #takeGrace(replies) {

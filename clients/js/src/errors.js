@@ -80,7 +80,7 @@ export class ConnectFailed extends IngeborgError {
 }
 
 /**
- * The connection broke before the reply came: whether the command took effect is unknown. `code`: `connection_lost`.
+ * The connection broke before the reply arrived: whether the command took effect is unknown. `code`: `connection_lost`.
  * `next` is `give_up`, since the client has already repeated what it safely can.
  */
 export class ConnectionLost extends IngeborgError {

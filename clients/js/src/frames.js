@@ -104,7 +104,7 @@ class Growing {
 /**
  * The events of a server's frames.
  * @typedef {object} FrameHandlers
- * @property {(text: string) => void} message A whole text message came.
+ * @property {(text: string) => void} message A whole text message arrived.
  * @property {(payload: Buffer) => void} ping
  * @property {() => void} pong
  * @property {(code: number | null, reason: string) => void} close Nothing comes after it.
@@ -136,7 +136,7 @@ export class FrameReader {
   }
 
   /**
-   * Take a chunk of the connection: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
+   * Handle a chunk of the connection: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
    * @param {Buffer} chunk
    */
   push(chunk) {

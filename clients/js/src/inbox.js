@@ -64,7 +64,7 @@ export class Inbox {
     return this.#options.overflow === "pause" && this.#queue.length >= this.#options.queueMax;
   }
 
-  /** Reading stops, so no reply can come that the inbox waits for. */
+  /** Reading stops, so no reply can arrive that the inbox waits for. */
   paused() {
     this.#mapping?.abort();
   }

@@ -147,7 +147,7 @@ export class Kept {
   }
 
   /**
-   * Take the reply to `listen`: which subscriptions are due, and which others have ended. `isLast`: those that the
+   * Process the reply to `listen`: which subscriptions are due, and which others have ended. `isLast`: those that the
    * reply names are all others, since the client has renewed its own.
    * @param {Record<string, any>} reply
    * @param {number} nowMs

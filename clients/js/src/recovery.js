@@ -143,7 +143,7 @@ export class Recovery {
   }
 
   /**
-   * Take a position while subscriptions of this client have ended, whose topics it does not cover. Hold it until they
+   * Handle a position while subscriptions of this client have ended, whose topics it does not cover. Hold it until they
    * are back, and their missed messages as well.
    * @param {string} position
    */

@@ -20,7 +20,7 @@ export type Asking = {
      */
     subscribe: (again: Again) => Promise<Record<string, any>[] | null>;
     /**
-     * Listen once more. null: no reply came.
+     * Listen once more. null: no reply arrived.
      */
     listen: () => Promise<Record<string, any> | null>;
     /**
@@ -47,7 +47,7 @@ export type Asking = {
  * @property {AbortSignal} signal The client's end.
  * @property {(again: Again) => Promise<Record<string, any>[] | null>} subscribe Try once. null: another try may
  *   succeed; a `ProtocolError`: the endpoint refuses for good.
- * @property {() => Promise<Record<string, any> | null>} listen Listen once more. null: no reply came.
+ * @property {() => Promise<Record<string, any> | null>} listen Listen once more. null: no reply arrived.
  * @property {(attempt: number) => number} delayMs The wait after this many failures in a row.
  * @property {(subscriptions: Subscription[], count: number) => void} onEnded These ended, and are not renewed here.
  * @property {(error: ProtocolError) => void} onRefused The reason, if an endpoint refused them.
@@ -89,7 +89,7 @@ export declare class Renewals {
      */
     left(sinceMs: number): void;
     /**
-     * Take the reply to a `listen`: report the ended subscriptions that it names, or subscribe to them again.
+     * Process the reply to a `listen`: report the ended subscriptions that it names, or subscribe to them again.
      * @param {Record<string, any>} reply
      * @param {boolean} [isLast]
      */

@@ -48,7 +48,7 @@ export declare class ConnectFailed extends IngeborgError {
     constructor(message: string);
 }
 /**
- * The connection broke before the reply came: whether the command took effect is unknown. `code`: `connection_lost`.
+ * The connection broke before the reply arrived: whether the command took effect is unknown. `code`: `connection_lost`.
  * `next` is `give_up`, since the client has already repeated what it safely can.
  */
 export declare class ConnectionLost extends IngeborgError {

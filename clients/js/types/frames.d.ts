@@ -37,7 +37,7 @@ export declare function frame(opcode: number, payload: string | Buffer, mask: Bu
 export declare function closePayload(code: number, reason: string): Buffer;
 export type FrameHandlers = {
     /**
-     * A whole text message came.
+     * A whole text message arrived.
      */
     message: (text: string) => void;
     ping: (payload: Buffer) => void;
@@ -50,7 +50,7 @@ export type FrameHandlers = {
 /**
  * The events of a server's frames.
  * @typedef {object} FrameHandlers
- * @property {(text: string) => void} message A whole text message came.
+ * @property {(text: string) => void} message A whole text message arrived.
  * @property {(payload: Buffer) => void} ping
  * @property {() => void} pong
  * @property {(code: number | null, reason: string) => void} close Nothing comes after it.
@@ -64,7 +64,7 @@ export declare class FrameReader {
      */
     constructor(messageBytesMax: number, handlers: FrameHandlers);
     /**
-     * Take a chunk of the connection: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
+     * Handle a chunk of the connection: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
      * @param {Buffer} chunk
      */
     push(chunk: Buffer): void;

@@ -6,9 +6,9 @@
  */
 /** The longest time that a message is retained, in seconds: a day. */
 export declare const KEEP_S_MAX: number;
-/** The most messages of one topic in a request. */
+/** Maximum number of messages of one topic in a request. */
 export declare const LAST_MAX = 1000;
-/** The most topics of one subscribe that requests retained messages. */
+/** Maximum number of topics of one subscribe that requests retained messages. */
 export declare const SINCE_TOPICS_MAX = 1000;
 export declare const POSITION_BYTES_MAX = 128;
 export type Publication = {

@@ -66,7 +66,7 @@ export declare class Inbox {
     get length(): number;
     /** Whether reading should stop for now. */
     get isFull(): boolean;
-    /** Reading stops, so no reply can come that the inbox waits for. */
+    /** Reading stops, so no reply can arrive that the inbox waits for. */
     paused(): void;
     /** The client has ended: wake the iteration. */
     ended(): void;

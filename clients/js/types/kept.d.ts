@@ -7,8 +7,8 @@
  * The list is as long as the program makes it; a program that uses no such subscriptions has an empty one.
  */
 /**
- * The most topics in one renewing command: after a crash many clients renew in the same seconds, so each sends one
- * command after the other, and none is long.
+ * Maximum number of topics in one renewing command: after a crash many clients renew in the same seconds, so each sends
+ * one command after the other, and none is long.
  */
 export declare const AGAIN_TOPICS_MAX = 1000;
 import type { Subscription } from "./listings.js";
@@ -61,7 +61,7 @@ export declare class Kept {
      */
     left(sinceMs: number): void;
     /**
-     * Take the reply to `listen`: which subscriptions are due, and which others have ended. `isLast`: those that the
+     * Process the reply to `listen`: which subscriptions are due, and which others have ended. `isLast`: those that the
      * reply names are all others, since the client has renewed its own.
      * @param {Record<string, any>} reply
      * @param {number} nowMs

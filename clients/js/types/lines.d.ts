@@ -6,7 +6,7 @@
  */
 /** The WebSocket subprotocol. */
 export declare const LINES = "ingeborg.lines";
-/** The most bytes of a joined message; a longer one is a single command, or notification, of any content. */
+/** Maximum number of bytes of a joined message; a longer one is a single command or notification, with any content. */
 export declare const LINES_BYTES_MAX: number;
 /**
  * The lines of a message. A line feed may end the last one.

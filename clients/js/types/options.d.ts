@@ -187,7 +187,7 @@ export type HistoryOptions = {
      */
     since?: string;
     /**
-     * The most messages of the reply. Default: 100, at most 1,000.
+     * Maximum number of messages in the reply. Default: 100, at most 1,000.
      */
     limit?: number;
     /**
@@ -276,7 +276,7 @@ export type HistoryOptions = {
  * @typedef {object} HistoryOptions
  * @property {number} [last] This many of the latest, 1,000 at most. Default: `limit`.
  * @property {string} [since] Those after the message with this `mid`. It excludes `last`.
- * @property {number} [limit] The most messages of the reply. Default: 100, at most 1,000.
+ * @property {number} [limit] Maximum number of messages in the reply. Default: 100, at most 1,000.
  * @property {Record<string, any>} [filter] Only those whose payload matches: SPEC section 2.6.
  */
 /**

@@ -9,7 +9,7 @@
  */
 /** Messages whose repetition it notices: only those under way at the moment of a failure can come twice. */
 export declare const MIDS_MAX = 10000;
-/** The most topics that a gap names. With more, it reports "any topic". */
+/** Maximum number of topics that a gap names. With more, it reports "any topic". */
 export declare const GAP_TOPICS_MAX = 10000;
 export type Saving = Pick<Storage, "getItem" | "setItem">;
 export type Gap = {
@@ -58,7 +58,7 @@ export declare function recoveryOf(recover: boolean | string | {
 /** The recovery of one client. */
 export declare class Recovery {
     #private;
-    /** Messages that came a second time, and were dropped. */
+    /** Messages that arrived a second time, and were dropped. */
     repeats: number;
     /**
      * @param {true | string | { key: string }} recover
@@ -70,7 +70,7 @@ export declare class Recovery {
     /** The position that the program has reached. null: none is known yet. */
     get position(): string | null;
     /**
-     * The position received last, up to the end of the program's queue: since when the client can have missed messages.
+     * The position received last, up to the end of the program's queue: the client can have missed messages since then.
      */
     get received(): string | null;
     get isListening(): boolean;
@@ -80,8 +80,7 @@ export declare class Recovery {
     };
     /**
      * The client listens, and knows which subscriptions have ended. Returns whether to report a gap: without a position
-     * nobody knows what it has missed since it last listened.
-     * @returns {boolean}
+     * it is unknown what it has missed since it last listened. @returns {boolean}
      */
     listens(): boolean;
     /** Note that it no longer listens. */
@@ -92,7 +91,7 @@ export declare class Recovery {
      */
     receive(position: string): void;
     /**
-     * Take a position while subscriptions of this client have ended, whose topics it does not cover. Hold it until they
+     * Handle a position while subscriptions of this client have ended, whose topics it does not cover. Hold it until they
      * are back, and their missed messages as well.
      * @param {string} position
      */

@@ -40,7 +40,7 @@ export declare function body(command: string, clientId: string | number, fields:
  * @param {readonly string[]} topics
  * @param {number} frameBytesMax
  * @param {Record<string, unknown>} [fields] The fields of each body.
- * @param {number} [topicsMax] The most topics of each body.
+ * @param {number} [topicsMax] Maximum number of topics in each body.
  * @returns {string[]}
  */
 export declare function topicBodies(command: string, clientId: string | number, topics: readonly string[], frameBytesMax: number, fields?: Record<string, unknown>, topicsMax?: number): string[];

@@ -9,7 +9,7 @@
 export declare const TOPIC_BYTES_MAX = 1024;
 export declare const CLIENT_ID_BYTES_MAX = 128;
 export declare const DEDUP_KEY_BYTES_MAX = 128;
-/** The most bytes of a revoked token's own id, and of its subject. */
+/** Maximum number of bytes of a revoked token's own id, and of its subject. */
 export declare const JTI_BYTES_MAX = 128;
 export declare const SUBJECT_BYTES_MAX = 129;
 /** The deepest nesting that every endpoint accepts. */

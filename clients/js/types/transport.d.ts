@@ -30,7 +30,8 @@ export type SocketOptions = {
      */
     onMessage: (socket: Socket, text: string) => void;
     /**
-     * Called once, in the same turn in which the connection is found to be gone.
+     * Called once, in the turn in which the client finds that the connection is
+     * gone.
      */
     onOver: (socket: Socket) => void;
 };
@@ -63,7 +64,7 @@ export type Socket = {
     drained: (signal: AbortSignal) => Promise<void>;
     canPause: boolean;
     /**
-     * Read no more for now.
+     * Stop reading for now.
      */
     pause: () => void;
     /**
@@ -98,7 +99,8 @@ export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
  * @property {AbortSignal} signal Ends the attempt to connect, and only that.
  * @property {(socket: Socket, text: string) => void} onMessage A message, or a line of one, has come. Never called
  *   after the connection was given up or cut.
- * @property {(socket: Socket) => void} onOver Called once, in the same turn in which the connection is found to be gone.
+ * @property {(socket: Socket) => void} onOver Called once, in the turn in which the client finds that the connection is
+ * gone.
  */
 /**
  * One connection whose handshake is done.
@@ -112,7 +114,7 @@ export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
  *   speak in lines, they have no line feed, and share messages with everything else written at that moment.
  * @property {(signal: AbortSignal) => Promise<void>} drained Wait until it takes more, or is over.
  * @property {boolean} canPause
- * @property {() => void} pause Read no more for now.
+ * @property {() => void} pause Stop reading for now.
  * @property {() => void} goOn Read again.
  * @property {() => void} probe Check that it is alive, after a command got no reply. Cut it if nothing comes within
  *   `PROBE_MS`.

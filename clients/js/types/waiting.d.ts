@@ -1,5 +1,5 @@
 /**
- * Waiting that has an end: with abort signals and time-outs.
+ * Waiting with a limit: with abort signals and time-outs.
  *
  * Owns: the few ways in which this library waits. Must never: know the reason, or leave a listener or a timer behind.
  */
