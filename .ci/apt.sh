@@ -26,7 +26,7 @@ apt_update() {
 }
 
 # apt_install PACKAGE…: 0 if all are installed now. It reports on standard error what it installs, and why it failed.
-# Fetches first, and installs by itself what is there: dpkg ended halfway leaves a system that installs nothing more.
+# Fetching and installing are separate steps: if dpkg is ended halfway, the system can install nothing more.
 apt_install() {
     apt_possible || return 1
     echo "installing with apt: $*" >&2

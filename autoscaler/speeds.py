@@ -49,7 +49,8 @@ class Windows:
         return self._points[-1][0] - self._points[0][0] if self._points else 0.0
 
     def add(self, time_s: float, amounts: Mapping[Queue, float]) -> None:
-        """Add a measurement. ``amounts``: those of all existing queues. Times do not go back.
+        """Add a measurement. ``amounts``: the amounts of all existing queues. The time must never be earlier than
+        before.
 
         An amount shrinks if the topic was recreated, or if retention has cut the log. The writes in between are
         unknown, and count as nothing.

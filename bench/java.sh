@@ -4,7 +4,7 @@
 # possible, it says what to install and fails.
 set -u
 
-# major JAVA: its major version ("17.0.15" and "21" alike); nothing if it does not run.
+# major JAVA: print that Java's major version, from "17.0.15" as from "21"; print nothing if it does not run.
 major() {
     "$1" -version 2>&1 | sed -n '1,3s/.*version "\([0-9]*\).*/\1/p' | head -n 1
 }

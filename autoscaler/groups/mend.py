@@ -185,7 +185,7 @@ def mend(instance: Instance, price: float = PRICE) -> Work:
 
     Args:
         instance: the problem; sizes and capacities in bytes per second.
-        price: most load that may move to save one bin, in capacities.
+        price: the maximum load that may move to save one bin, in units of a bin's capacity.
 
     Returns:
         A running algorithm, which returns the bin number of each item; see ``packing.Algorithm``.

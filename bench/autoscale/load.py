@@ -24,8 +24,8 @@ class Due(NamedTuple):
 
 
 class Load:
-    """``stream``: bytes per second of each partition, one row for each ``iteration_s``. ``seed``: so that not all
-    partitions begin with a record at the same time."""
+    """``stream``: bytes per second of each partition, one row for each ``iteration_s``. ``seed``: draws when each
+    partition's first record is due, so that these times differ."""
 
     def __init__(self, stream: Sequence[Sequence[float]], iteration_s: float, record_bytes: int, seed: int) -> None:
         chance = random.Random(f"load {seed}")

@@ -3,9 +3,10 @@
     python -m ingeborg.bench.budgets.idle [--clients 20000] [--hold-s 30]
 
 Processes open bare connections, one for each client, which listens, subscribes to nothing and gets nothing except
-pings. Over one embedded store run as many endpoints as that many connections need. Endpoints are measured when the
-first clients are connected, and again when all have been there for ``--hold-s`` seconds, so that each was pinged once.
-About a minute of a machine where nothing else opens or closes connections: the kernel's memory is that of all programs.
+pings. There are as many endpoints as that many connections need, all with one embedded store. Endpoints are measured
+when the first clients are connected, and again when all have been there for ``--hold-s`` seconds, so that each was
+pinged once. It takes about a minute, on a machine where nothing else opens or closes connections: the kernel's memory
+is that of all programs.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 One endpoint, one client with many subscriptions. It publishes to all its topics in turn, so that no topic is in the
 cache when its message arrives (a miss), and to a few topics again and again (hits). Hits and misses take turns on the
-same endpoint: CPU time of each message, and the number of messages per second with many under way. A minute; in full,
-for each power of two from twice the cache's size, four.
+same endpoint: CPU time of each message, and the number of messages per second with many under way. It takes a minute;
+with ``--full``, for each power of two from twice the cache's size, four minutes.
 """
 
 from __future__ import annotations

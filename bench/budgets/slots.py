@@ -52,11 +52,12 @@ DUPLICATES_S, STALL_MS = 2.0, 10.0
 
 #: Bytes of a page: 16 pages are a chunk of 64 KiB.
 PAGE_BYTES = 4096
-#: Messages per second, of all publishers; their topics; pages that change per second.
+#: Messages per second of all publishers together; the number of their topics; pages that change per second.
 PUBLISHES_PER_S, TOPICS, CHANGES_PER_S = 600.0, 512, 200.0
 #: Seconds of measuring before something moves, and after. Connections and caches have settled by then.
 SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0
-#: Topics of a probe, and the seconds after its slots' arrival in which a message still counts as sent meanwhile.
+#: Topics of a probe; and how many seconds after the arrival of its slots a message still counts as sent during the
+#: move.
 PROBE_TOPICS, MEANWHILE_S = 16, 0.2
 #: The longest wait for the last answers at the end, in seconds.
 ANSWER_S, LOOK_S = 15.0, 0.05

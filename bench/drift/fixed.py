@@ -47,7 +47,7 @@ class Clock:
         return self._began + (self._real() - self._since) / self.slowness
 
     def turn(self, slowness: float) -> None:
-        """From now on a second takes ``slowness`` seconds."""
+        """Slow the clock: from now on, one second of it takes ``slowness`` real seconds."""
         self._began, self._since = self.read(), self._real()
         self.slowness = slowness
         for timer in list(self.timers):

@@ -26,7 +26,7 @@ from ingeborg.bench.budgets.model import measured
 from ingeborg.bench.starting import Started, serve, started
 from ingeborg.protocol.pages import fetch, samples
 
-#: Maximum wait of a client, in seconds.
+#: How long a client waits at most, in seconds.
 TIMEOUT_S = 10.0
 #: How long one of four is stopped, in seconds: longer than the others take to notice.
 STOPPED_S = 3.0

@@ -36,7 +36,7 @@ its root had, even if its protocol does not promise that."""
 
 SOURCE: Final = "overlay"
 COUNTERS: Final = ("overlay_messages_total", "overlay_payload_bytes_total", "overlay_control_bytes_total")
-"""Names in ``counters.csv``: of messages, bytes of payloads, and all other bytes, sent so far."""
+"""Names in ``counters.csv``: messages, bytes of payloads, and all other bytes sent so far."""
 
 _EVENTS = "kind,phase,connection,topic,seq,intended_ns,at_ns,value,detail\n"
 _PHASES = "phase,kind,start_ns,end_ns,measured,offered_per_s,amount,detail\n"

@@ -315,8 +315,7 @@ def number(value: float, digits: int = DIGITS) -> str:
 
 
 def way(points: Sequence[tuple[float, float]]) -> str:
-    """Return a line through the points (x ascending), without those that it passes within `SEEN`, as the data of a
-    path.
+    """Return the data of a path through the points (x ascending). Points within `SEEN` of the line are left out.
 
     From the first point on, each step gives its distance, which takes fewer characters than its target. Steps are
     between rounded points, so that their sum does not drift.

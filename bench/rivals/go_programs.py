@@ -100,7 +100,8 @@ def ensure(program: GoProgram, cache: Path = CACHE) -> Path:
 
 
 def _build(program: GoProgram, go: str, target: Path, log: Path) -> None:
-    # Pinned: Go only reads go.mod and go.sum. It asks no version control, for a checkout may be another user's.
+    # Pinned: Go only reads go.mod and go.sum. It does not call the version control: the checkout may belong to another
+    # user.
     command = [go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-o", str(target), program.package]
     # It ignores a user's workspace around this folder and needs no C compiler. A Go that is too old says so instead of
     # fetching a newer one.

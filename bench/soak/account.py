@@ -178,7 +178,7 @@ class Accountant:
             made.lost["its client's endpoint was killed, with what was in its outbox"] += 1
 
     def _places(self, client: Name, lives: Sequence[Life]) -> list[Place]:
-        """Return its places, one after the other: a client connects again when its connection is over."""
+        """Return the places where the client was, in order: it connects again when its connection is over."""
         found: list[Place] = []
         begun_at = -FOREVER
         for life in lives:

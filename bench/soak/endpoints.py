@@ -25,7 +25,7 @@ class EndpointProcess(Endpoint):
         super().__init__(f"soak-{number}", ["--store", f"lmdb:{directory / 'store'}", *options], directory, variables)
         self.number = number
         self.log = directory / f"endpoint-{number}.log"  # the same name in every run
-        self.counters: list[dict[str, float]] = []  # by life, as last read
+        self.counters: list[dict[str, float]] = []  # one set for each life, as last read
 
     @property
     def life(self) -> int:

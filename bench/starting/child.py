@@ -176,8 +176,8 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """Its exit code, or the negative number of the signal that ended it; ``None``: it runs. The rest of its process
-        group ends with it."""
+        """Return its exit code, or the negative number of the signal that ended it; ``None``: it runs. Once it has
+        ended, this ends the rest of its process group."""
         if self._popen.returncode is None and over(self.process):
             # Until its exit code is read it keeps its number, and no other process can have its group.
             with suppress(ProcessLookupError):

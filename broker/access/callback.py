@@ -222,7 +222,7 @@ class Breaker:
 
 
 class _Flight:
-    """One call, and all clients that wait for its end."""
+    """A call, with all the clients that wait for its result."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key

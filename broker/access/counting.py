@@ -157,7 +157,7 @@ class SharedCount:
         # Do not use `pack_into`here: it zeroes its target before it writes.
         memory, behind = self._memory, at + _HEAD.size
         head = _HEAD.pack(digest, self._life(self._mine))
-        if memory[at:behind] != head:  # the entry does not count anything now
+        if memory[at:behind] != head:  # the entry counts nothing yet
             memory[behind : at + _ENTRY.size] = bytes(4)
             memory[at:behind] = head
         memory[behind : at + _ENTRY.size] = count.to_bytes(4, sys.byteorder)

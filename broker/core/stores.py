@@ -54,7 +54,7 @@ class StoreCalls:
         self.made.append(StoreCall(self._number, operation, arguments))
 
     def take(self) -> list[StoreCall]:
-        """Take the calls of this turn."""
+        """Return the calls of this turn, and start a new list."""
         made, self.made = self.made, []
         return made
 

@@ -11,8 +11,8 @@ if [ "$HOST" = "$COORDINATOR_NODE_HOST" ]; then
     # Runs in the background: the start script must go on to hold the container and to catch its stop signal.
     bash /etc/ingeborg/form-cluster.sh &
 else
-    # The coordinator can take a minute to start. This asks every two seconds, for five minutes. Then it gives up the
-    # start, and the container's restart begins again. A node that is in the cluster already needs nothing.
+    # The coordinator can take a minute to start. This asks every two seconds, for five minutes. Then the start fails,
+    # and the restarted container tries again. A node that is already in the cluster has nothing to do.
     for attempt in $(seq 1 150); do
         if $RIAK_ADMIN member-status | grep -qF "'riak@$COORDINATOR_NODE_HOST'"; then
             break

@@ -95,7 +95,7 @@ def topic_name(run: str, topic: str) -> str:
 
 
 class Kafka:
-    """``urls``: ``kafka://HOST:PORT`` of servers of one cluster. ``run``: begins the names of all topics."""
+    """``urls``: ``kafka://HOST:PORT`` of servers of one cluster. ``run``: the names of all topics begin with it."""
 
     deduplicates = False
 

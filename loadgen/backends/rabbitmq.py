@@ -82,7 +82,7 @@ _READ_AHEAD_BYTES = 1 << 20
 _KEY_BYTES_MAX = 255
 _SPECIAL = re.compile("[%.*#]")
 _HASHED = "%="
-_KEEPER_KEY = "%"  # no topic's key: a percent sign is followed by two digits, or begins a hash
+_KEEPER_KEY = "%"  # never a topic's key: there a percent sign is followed by two digits, or begins a hash
 
 _TRANSIENT = Basic.Properties(delivery_mode=1)
 

@@ -190,7 +190,7 @@ class _Connection:
 
 
 def _connection(url: str, name: str) -> RedisConnection:
-    # No time-outs of its own: the call's apply, and a subscriber can be idle for hours.
+    # The connection has no time-outs: those of the call apply, and a subscriber can be idle for hours.
     options: dict[str, Any] = dict(parse_url(url))
     return RedisConnection(
         **options,

@@ -96,7 +96,7 @@ class Seen:
         return len(self._expiry_ms)
 
     def knows(self, key: bytes, now_ms: int) -> bool:
-        """Whether the key is here, and has not expired."""
+        """Return whether the key is here and has not expired."""
         expiry_ms = self._expiry_ms.get(key)
         if expiry_ms is None:
             return False

@@ -4,8 +4,8 @@ Owns: sending on time (one lane per connection, so that a connection that accept
 schedule), recognising what arrives, and logging both. Must never: know a system (the backends do), draw anything (the
 plan does), or decide what comes next (the coordinator does).
 
-A message costs one item of the plan, one text, its place in a lane, and its share of a `publish` call, which takes
-everything that is due on its connection; on receipt one split, three numbers, one line of the log.
+To send a message costs one item of the plan, one text, its place in a lane, and its share of a `publish` call, which
+takes everything that is due on its connection. To receive one costs one split, three numbers and one line of the log.
 """
 
 from __future__ import annotations

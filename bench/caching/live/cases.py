@@ -95,7 +95,7 @@ class Unit:
         return "-".join([*parts, f"seed{self.seed}"])
 
     def facts(self) -> dict[str, Any]:
-        """Return its fields, for a row."""
+        """Return the unit's fields, for a row."""
         return {
             "unit": self.name,
             "kind": self.kind,

@@ -22,7 +22,7 @@ PROTECTED: Final = 0.8
 #: Requests between two halvings of the sketch, for each entry that fits (section 3.3).
 SAMPLE: Final = 10
 
-#: Counters of a row of the sketch, for each entry that fits: requests for absent items count too.
+#: Counters in a row of the sketch, per entry that fits into the cache. Requests for absent items need some too.
 WIDTH: Final = 4
 
 #: An entry's mark: its part.

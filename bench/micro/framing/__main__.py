@@ -3,9 +3,9 @@
     python3 -m venv build/picows && build/picows/bin/pip install picows==2.3.1 uvloop==0.23.0
     python -m ingeborg.bench.micro.framing --picows build/picows/bin/python
 
-First one busy connection, with 64 messages of 230 bytes under way, of which half are written at once
-(`bench.budgets.echo`). Then one message at a time. The comparison is of the server's CPU for each message, in and out.
-Compile the core first (`make compiled`): endpoints run that form. A minute of an idle machine.
+It measures first one busy connection with 64 messages of 230 bytes under way, of which half are written at once
+(`bench.budgets.echo`), then one message at a time. The comparison is of the server's CPU for each message, in and out.
+Compile the core first (`make compiled`): endpoints run that form. It takes a minute, on an idle machine.
 
 Owns: the figures of ADR 28. Must never: be collected as a test.
 """

@@ -28,7 +28,7 @@ class Expecting(Node):
         self.desk = desk
         self.me = me
         self.number = 0  # the number of its latest broadcast
-        self.bits: dict[Peer, int] = {}  # inView, and the bit of each neighbour
+        self.bits: dict[Peer, int] = {}  # the neighbours (inView), with the bit of each
         self.in_mask = 0  # the union of these bits
         self.expected: dict[Mid, int] = {}
 

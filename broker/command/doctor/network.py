@@ -33,7 +33,7 @@ PAGE_S = 4.0
 #: Time between two reads of the registry, which tell living endpoints from dead ones: heartbeats move every second.
 LOOK_S = 2.5
 
-#: Endpoints asked at once. A larger cluster takes longer, but no more sockets.
+#: Endpoints asked at once. A larger cluster takes more time, but not more sockets.
 AT_ONCE = 32
 
 #: Reads of an endpoint's clock, and the time between them, so that they fall at different points within a second.

@@ -92,5 +92,5 @@ class Ranks:
 
 
 def _before(one: Entry, other: Entry) -> bool:
-    """Is ``one`` worth less than ``other``, or has it been worth the same for longer?"""
+    """Is ``one`` worth less than ``other``? At equal worth: has it had that worth for longer?"""
     return one.worth < other.worth or (one.worth == other.worth and one.since < other.since)

@@ -217,8 +217,8 @@ class Joining(Part):
             self._stop(str(error))
 
     def _looked(self, begun_at: float, result: Any, error: Exception | None) -> None:
-        """Claim our name unless a live endpoint holds it. Otherwise this process ends: two endpoints that took the name
-        from each other would never stop."""
+        """Claim our name unless a live endpoint holds it. If one does, this process ends: otherwise the two endpoints
+        would take the name from each other for ever."""
         me = self._me
         self._looking = False
         if error is not None:

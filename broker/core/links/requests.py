@@ -172,7 +172,7 @@ class SeenRequest(Request, tag=9):
 
 
 class FiguresRequest(Request, tag=10):
-    """An endpoint asks any peer for its figures, for an operator. The peer answers with its own figures."""
+    """An endpoint asks a peer for its figures when an operator wants to see them. The peer answers with its own."""
 
     answer = Decoder(_FIGURES)
 

@@ -8,12 +8,13 @@ neighbours, symmetrical, each with an open link; a larger *passive view* of node
 contact sends it on random walks, whose ends become its neighbours. Shuffles exchange parts of passive views. This
 implementation differs, for these reasons:
 
-* A peer is a neighbour once both have said so, never before it has answered.
+* A peer becomes a neighbour only when both have agreed, never before it has answered.
 * A node asks for neighbours while it has fewer than ``ACTIVE``, and accepts up to ``ACTIVE_MAX``. Nearly every request
   finds room, so a request seldom costs another node a neighbour.
-* A neighbour that goes down is replaced from the passive view. Only a node without neighbours asks the registry, and
-  one that has long lacked some and knows nobody. Joining again at every loss would churn the overlay.
-* A neighbour that went down without a word may be cut off. The node redials it for ``LOST_S``: otherwise the two sides
+* A neighbour that goes down is replaced from the passive view. Only two kinds of node ask the registry: one without
+* neighbours, and one that has long had too few and knows no others. Joining again at every loss would churn the
+* overlay. A neighbour that went down without a word may be cut off. The node redials it for ``LOST_S``: otherwise the
+* two sides
   of a cut, whose views have filled up meanwhile, would never find each other.
 * The answer to a shuffle returns along the shuffle's path, over open links.
 """

@@ -25,7 +25,8 @@ ENTRIES: Final = 1
 EARLY: Final = 2
 """``(key, hops, age)``: a payload that the sender has not delivered yet, or a requested one. It implies no order."""
 REPLAY: Final = 3
-"""``(key, hops, age)``: on a new link, a payload in the order of delivery. It implies nothing about trees."""
+"""``(key, hops, age)``: a payload sent again on a new link, in the order of delivery. It implies nothing about
+trees."""
 PRUNE: Final = 4
 """``(name,)``: send no payloads of this life."""
 GRAFT: Final = 5

@@ -48,8 +48,8 @@ RETAINED_PER_WRITE: Final = 2_000
 #: Seconds until the next try after a failed store call that no message waits for.
 AGAIN_S: Final = 1.0
 
-#: Maximum number of entries to remember as forgotten while the store fails: 10 MB. Further ones stay in the store until
-#: they are read, by then they have expired, or they come back.
+#: Maximum number of entries to remember as forgotten while the store fails: 10 MB. The store keeps the entries beyond
+#: that until they are read. Those that have not expired by then reappear.
 FORGOTTEN_MAX: Final = 100_000
 
 

@@ -22,8 +22,8 @@ from ..entries import Entry, TopicLog
 #: The young part of all bytes: one in this many.
 YOUNG_PART: Final = 10
 
-#: Maximum number of messages that become old with each new one, once half of the room is taken. So all that must be old
-#: are old when it is full, and each step is short.
+#: Maximum number of messages that become old with each new one, once half of the room is taken. So when the room is
+#: full, all messages that must be old are old, and each step is short.
 AGED_AT_ONCE: Final = 16
 
 

@@ -147,7 +147,7 @@ class Filtering:
             client: The client's id.
             topics: The changed topics.
             text: The filter; ``None`` adds the subscription without one, or removes all.
-            added: The store has added a subscription; otherwise it has removed.
+            added: The store has added a subscription; otherwise it has removed one.
             replace: The subscription replaces the client's others.
 
         Returns:

@@ -152,8 +152,8 @@ class Presence:
                 runs.append((joined, [client]))
 
     def next_of(self, news: News) -> tuple[bool, list[str]]:
-        """Return the topic's next message, and whether its clients have joined or left. It is under way until
-        ``told``."""
+        """Return the topic's next message, and whether its clients have joined or left. It counts as under way until
+        ``told`` is called."""
         joined, clients = news.runs.popleft()
         news.under_way = len(clients)
         return joined, clients

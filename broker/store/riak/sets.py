@@ -19,7 +19,7 @@ from .layout import FANOUT_BITS, LEVEL_MAX, OBJECT_BYTES_MAX, SetObject, place_o
 from .objects import Address
 
 STRETCH_SHARDS: Final = 4
-"""Objects of the last level that are read at once to fill a page: most pages need no more."""
+"""How many objects of the last level are read at once to fill a page. Most pages do not need more."""
 
 S = TypeVar("S", bound=SetObject)
 

@@ -7,8 +7,9 @@ remove something before its replacement is written, or give a record a term that
 go there as well, as far as there is room. A network partition, or a large topic, can spread a record over several
 objects. Readers then merge its parts (``entries.merged``).
 
-**A replacement** removes what it has seen, and sees it before it adds its own subscription: in one write if all is in
-one object, otherwise in reads before the write. Its addition goes to the first object that has anything of the client.
+**A replacement** removes the subscriptions that it has seen, and it looks for them before it adds its own: in the same
+*write if all are in one object, otherwise in reads before the write. Its addition goes to the first object that has
+*anything of the client.
 So of two concurrent replacements, at most one removes what the other adds, and the client always has a subscription.
 Subscriptions added in between stay.
 

@@ -147,9 +147,8 @@ export class Kept {
   }
 
   /**
-   * Process the reply to `listen`: which subscriptions are due, and which others have ended. `isLast`: those that the
-   * reply names are all others, since the client has renewed its own.
-   * @param {Record<string, any>} reply
+   * Process the reply to `listen`: which subscriptions are due, and which others have ended. `isLast`: the reply names
+   * all the others, since the client has already renewed its own. @param {Record<string, any>} reply
    * @param {number} nowMs
    * @param {boolean} isLast
    * @returns {{ subscriptions: Subscription[], count: number } | null}

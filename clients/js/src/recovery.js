@@ -43,7 +43,7 @@ export const GAP_TOPICS_MAX = 10_000;
  */
 
 /**
- * Recovery for the option `recover`. A `TypeError`: there is no place to save a position.
+ * Return the recovery for the option `recover`. Throws a `TypeError` if there is no place to save a position.
  * @param {boolean | string | { key: string }} recover
  * @returns {Recovery | null} null: the option does not request it.
  */
