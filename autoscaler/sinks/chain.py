@@ -101,7 +101,7 @@ class Chain:
             try:
                 self.look()
             except FileNotFoundError:
-                self._run = None  # somebody moved the folder away, and the partition starts again
+                self._run = None  # somebody moved the folder away: the partition starts from the beginning
         run = self._run or self._enter()
         data = encoded(self._place, records)
         for _ in range(_TRIES):

@@ -42,5 +42,5 @@ COUNTS: Final = (18, 22, 27, 32)
 #: Records that KEDA's rule lets each member be behind: one second's work of a member, and three.
 LAGS: Final = (50, 150)
 SEEDS: Final = 5
-#: Measurements of a stream; 180 s.
+#: Number of measurements of a stream, which cover 180 s.
 ITERATIONS: Final = 60

@@ -37,7 +37,7 @@ GOAL_BYTES = 16_000
 _PER_ENDPOINT = 10_000
 #: Connected by each process before the first measurement: memory that the first connections take stays in any case.
 _WARM_UP = 200
-#: From this number on, everything else on a machine is small in comparison.
+#: With this many clients or more, all other memory use on a machine is small in comparison.
 _CLIENTS_MIN = 500
 #: An endpoint pings a silent connection every 25 s.
 _HOLD_S = 30.0

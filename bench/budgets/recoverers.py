@@ -163,8 +163,8 @@ class Lean(asyncio.Protocol):
 
 
 class Recoverer:
-    """A client over all its connections. ``on_lost``: called when a connection is lost while no recovery is under way;
-    without it, that is an error of the next recovery."""
+    """A client, across all its connections. ``on_lost``: called when a connection is lost while no recovery is under
+    way; without it, that is an error of the next recovery."""
 
     def __init__(self, name: str, on_lost: Callable[[Recoverer], None] | None = None) -> None:
         self.name = name

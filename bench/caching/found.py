@@ -148,8 +148,8 @@ class Found:
 
     @property
     def repeats(self) -> list[tuple[float, float]]:
-        """Return mean latencies of units that ran twice: the document's own parameters are among those of the
-        sweeps."""
+        """Return pairs of mean latencies, of the units that ran twice: the sweeps include the document's own
+        parameters."""
         found = []
         for strategy, own in (("threshold", "0.5 0.5"), ("mean", "3"), ("buffer", "0.7 0.3")):
             again = self.measured_sweep(strategy).get(own)

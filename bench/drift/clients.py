@@ -73,7 +73,7 @@ class Client:
         self._socket.write(*frames)
 
     async def until(self, *, replies: int = 0, notes: int = 0) -> list[bytes]:
-        """Wait for this number of replies, and until this number of notifications has come in all.
+        """Wait for this number of replies, and until this number of notifications has arrived in all.
 
         Returns:
             The replies, which are taken.

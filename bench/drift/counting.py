@@ -32,7 +32,7 @@ async def count(
         core_only: start no endpoints.
 
     Returns:
-        For each heading its figures of both.
+        For each heading, the figures of both trees.
 
     Raises:
         BenchError: a program did not start, did not do its task, or was not counted.

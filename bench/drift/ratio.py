@@ -17,7 +17,8 @@ PAIRS_MIN = 3
 
 
 class Ratio(NamedTuple):
-    """The second over the first, from pairs of measurements; between ``low`` and ``high`` by ``CONFIDENCE``."""
+    """The ratio of the second to the first, from pairs of measurements; with probability ``CONFIDENCE`` it is between
+    ``low`` and ``high``."""
 
     mean: float
     low: float

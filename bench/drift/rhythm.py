@@ -40,7 +40,7 @@ class Rhythm(NamedTuple):
 
     @property
     def share(self) -> float:
-        """A message's share of that second."""
+        """Return a message's share of one second's work."""
         return self.second / PER_S
 
     def without(self, profile: Profile) -> float:

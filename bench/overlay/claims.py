@@ -35,8 +35,8 @@ ENDS: Final = (INTERVALS_MS[-1], INTERVALS_MS[0])
 SETTLED_S_MAX: Final = 5.0
 CHURN_RELIABILITY_MIN: Final = 0.9999
 CHURN_RMR_MAX: Final = 0.3
-"""Goals of grove under faults: the time until everything due has come after a crash or a cut; and under churn the share
-that has come, and the copies beyond a tree's."""
+"""Goals of grove under faults: the time from a crash or a cut until all due messages have arrived; and under churn the
+share that has arrived, and the copies beyond a tree's."""
 
 
 @dataclass(frozen=True)

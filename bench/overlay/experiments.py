@@ -184,6 +184,7 @@ def plan(experiment: str, nodes: int, seed: int, protocols: Sequence[str]) -> li
 
 
 def _weight(cell: Cell) -> float:
-    """Estimate the duration, without a unit: copies of a message per node, for counted messages and those before."""
+    """Return a relative estimate of the duration: copies of a message per node, times all messages, counted or sent
+    before."""
     copies = {"flood": 5.0, "prc": 6.0, "gossip": 5.0, "cptcast": 3.0, "star": 1.0}.get(cell.protocol, 2.5)
     return copies * (cell.first + cell.broadcasts)

@@ -15,7 +15,8 @@ import socket
 import struct
 from collections.abc import Callable
 
-#: ``(connection) -> version`` ("" if the protocol does not tell). ``NotReadyError`` and ``OSError``: not yet.
+#: ``(connection) -> version`` ("" if the protocol does not tell). ``NotReadyError`` and ``OSError``: the server is not
+#: ready yet.
 Handshake = Callable[[socket.socket], str]
 
 #: No first answer of these protocols is longer (NATS's INFO, RabbitMQ's properties and Centrifuge's reply to a connect:

@@ -171,7 +171,7 @@ class Endpoint:
         self._started.signal(number)
 
     async def ended(self, within_s: float = END_S) -> int:
-        """Wait for the end; return the exit code. ``ChildError``: it did not come in time."""
+        """Wait for the end; return the exit code. Raises ``ChildError`` if it did not end in time."""
         code = await awaited(self._started.ended(within_s))
         self._child = None
         return code

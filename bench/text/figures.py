@@ -107,7 +107,7 @@ def share(part: float | None, whole: float | None) -> str:
 
 
 def percent_of_core(value_cores: float | None) -> str:
-    """Processor cores used -> `38 %` of one core."""
+    """Format a number of processor cores in use as a percentage of one core: `38 %`."""
     return NONE if value_cores is None else f"{100 * value_cores:,.0f} %"
 
 

@@ -429,7 +429,7 @@ class Clients:
         self.status = status
         self.terms = terms
         self.sockets: dict[Connection, ClientSocket] = {}
-        self.asking: set[ClientSocket] = set()  # whose admission somebody else decides, still pending
+        self.asking: set[ClientSocket] = set()  # sockets that wait for somebody else's decision on their admission
         self._numbers = itertools.count(1)
         self._read_later: deque[ClientSocket] = deque()  # connections with large chunks, until their turn
         self._waiting = RoundRobin[ClientSocket](ClientSocket.next_turn, time.monotonic)

@@ -17,7 +17,7 @@ from ingeborg.protocol.pages import PageError, fetch, samples
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 
-#: For each command of a large subscribe (of some ten thousand topics), over a slow store.
+#: Time limit for each command of a large subscribe (of some ten thousand topics) over a slow store.
 _SUBSCRIBE_TIMEOUT_S = 120.0
 #: Counters are read once a second; an endpoint too busy to answer leaves a gap, not a stall.
 _SCRAPE_TIMEOUT_S = 2.0

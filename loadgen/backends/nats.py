@@ -49,8 +49,8 @@ _PING_INTERVAL_S = 20
 _CLOSE_TIMEOUT_S = 2.0
 _COUNTERS_TIMEOUT_S = 2.0
 
-#: The token separator, the wildcards, the end of a subject in a command, the prefix of the server's own subjects, the
-#: escape.
+#: Special characters, in this order: the token separator, the two wildcards, the end of a subject in a command, the
+#: prefix of the server's own subjects, and the escape.
 _SPECIAL = re.compile(r"[.*> $%]")
 #: In /varz: counters that only grow, logged with `_total` for the readers of the log, and gauges.
 _GROWING = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "slow_consumers", "total_connections")

@@ -19,9 +19,9 @@ import orjson
 from ..process.assignment import Assignment
 from ..process.tally import Latencies
 
-#: For importing, and for drawing a plan of a hundred thousand clients.
+#: Time for importing, and for drawing a plan of a hundred thousand clients.
 _START_TIMEOUT_S = 120.0
-#: For closing all connections and writing the last lines.
+#: Time for closing all connections and writing the last lines.
 _CLOSE_TIMEOUT_S = 30.0
 #: Time limit for an orderly end.
 _KILL_TIMEOUT_S = 5.0

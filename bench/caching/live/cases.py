@@ -140,8 +140,8 @@ def behind_kafka(seed: int) -> list[Unit]:
 
 
 def on_riak(seed: int) -> list[Unit]:
-    """Return latencies with a database behind the network. The unit with the most reads comes last: the first ones meet
-    a store with cold memory."""
+    """Return latencies with a database behind the network. The unit with the most reads runs last, since the first
+    units find the store's memory cold."""
     return [
         Unit(LATENCY, RIAK_RECORDS, strategy, database=RIAK, seed=seed + run)
         for run in range(RIAK_RUNS)

@@ -69,8 +69,8 @@ class _Subscriber:
 
 
 class Crowd:
-    """All subscribers. ``expected``: the number of due deliveries; ``hurries``: poll again at once. ``done`` is set
-    once all deliveries have arrived; its exception says why they cannot."""
+    """All subscribers. ``expected``: the number of due deliveries; ``hurries``: they poll again at once. ``done`` is
+    set once all deliveries have arrived; its exception says why some cannot arrive."""
 
     def __init__(self, wishes: Sequence[Any], expected: int, *, hurries: bool) -> None:
         self._wishes = wishes

@@ -89,11 +89,11 @@ class Repairs:
     removes_found: bool = False
     """Algorithm 13, line 24. For CPTCast.
 
-    A node looks in ``waiting`` for a message that the neighbour turns out to have, and by the text (section 3.4.2)
-    removes that message. As printed, it removes the *first* message instead. The neighbour can still ask for that one,
-    and then never gets it. The message that the neighbour has stays, and waits for an answer that has arrived already:
-    nothing behind it goes over the link, until a GRAFT sends everything once more. Messages are delivered twice, out of
-    order, and never by some nodes.
+    When a node learns that the neighbour has a message, it looks for it in ``waiting``. According to the text (section
+    3.4.2) it removes that message. As printed, it removes the *first* message instead. The neighbour can still ask for
+    that one, and then never gets it. The message that the neighbour has stays, and waits for an answer that has arrived
+    already: nothing behind it goes over the link, until a GRAFT sends everything again. Messages are delivered
+        twice, out of order, and never by some nodes.
 
     The repair: the node removes the message that it found.
     """

@@ -34,8 +34,8 @@ class Entry:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Policy:
-    """Chooses the entries that stay. An entry is in from an ``admit`` that returns True until it becomes a ``victim``
-    or the cache forgets it. Only in that time can the cache call ``used`` or ``forget`` for it."""
+    """Chooses the entries that stay. An entry is in the cache from the time ``admit`` returns True for it until it
+    becomes a ``victim`` or the cache forgets it. Only in that time can the cache call ``used`` or ``forget`` for it."""
 
     def admit(self, entry: Entry) -> bool:
         """Decide whether an entry comes in. True: it is in."""
@@ -51,5 +51,5 @@ class Policy:
         raise NotImplementedError
 
     def forget(self, entry: Entry) -> None:
-        """Forget an entry that went for a reason other than a lack of room."""
+        """Forget an entry that was removed for a reason other than a lack of room."""
         raise NotImplementedError

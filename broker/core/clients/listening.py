@@ -167,7 +167,7 @@ class Listening(Part):
             self._locations.learn_offline(client, location)
 
     def flush(self) -> None:
-        """Write this turn's listens, and clear what ended. Look for the clients that a home missed here."""
+        """Write this turn's listens, and clear those that ended. Look for the clients that a home missed here."""
         if self._hub.missed:
             missed, self._hub.missed = self._hub.missed, []
             self._stale_locations.look(missed)

@@ -281,8 +281,8 @@ class Revoking(Part):
         return ProtocolError("store_unavailable", "The store has not answered in time")
 
     def joined(self) -> None:
-        """Note that all others have let this endpoint in, and tell it from now on. The store has all their earlier
-        news."""
+        """Note that all other endpoints have accepted this one, and send it their news from now on. The store has all
+        their earlier news."""
         self._round += 1
         self._read()
         while self._parked:

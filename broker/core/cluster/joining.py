@@ -389,7 +389,7 @@ class Joining(Part):
         """Announce that we leave once our writes have ended. Leave the registry once our clients are gone."""
         # Our writes end first: the next home must not read a set of subscribers that they have yet to change. Payloads
         # seen follow. Each new home learns that we leave once it has its replicas. During the first moments we
-        # wait for all replicas: a peer that leaves as well declines its replica, which then goes to another.
+        # wait for all replicas: a peer that is leaving too declines its replica, and another peer gets it.
         if not self._writes and (not self._transfers or self._desk.now >= self._leaving_since + TOGETHER_S):
             for peer, known in self._members.peers.items():
                 # Tell newcomers as well: otherwise they would pass their slots on to us.

@@ -140,7 +140,7 @@ class Replica:
         self.whole = False  # the target confirmed all keys
         self.stands = False  # and knows itself that the replica is whole
         self.final = False  # its slots have gone
-        self.ripe = False  # failover replica: a tick has come since its changes began
+        self.ripe = False  # failover replica: a tick has passed since its changes began
         self.over = False
 
     @property

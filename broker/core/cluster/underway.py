@@ -37,8 +37,8 @@ class UnderWay:
             then()
 
     def after(self, then: Callable[[], None], whom: str | None = "") -> None:
-        """Call ``then`` once all things that now hold up ``whom`` or all peers have ended; at once, if nothing does.
-        ``None``: wait for all things."""
+        """Call ``then`` once all work has ended that now holds up ``whom`` or all peers; at once if there is none.
+        ``None``: wait for all work."""
         things = self._for(whom)
         if things:
             self._waiting.append((things, then))

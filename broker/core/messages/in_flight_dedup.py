@@ -157,7 +157,7 @@ class InFlightDedup(Asker):
             del partial[next(iter(partial))]
 
     def _was_partial(self, dispatch: Dispatch, key: int) -> ProtocolError | None:
-        """Return the outcome if this very message, not just an equal one, has reached only some."""
+        """Return the outcome if this very message, not just an equal one, has reached only some of its recipients."""
         kept = self._partial.get(key)
         message = dispatch.message
         return kept[2] if kept is not None and kept[:2] == (message.origin, message.number) else None

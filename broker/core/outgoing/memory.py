@@ -76,7 +76,7 @@ class Memory:
         for connection, size in sorted(great, key=lambda item: -item[1]):
             if left <= FULL * self.bytes_max:
                 break
-            if connection.ends_at is None or connection.backlog:  # otherwise it is going already, with its bytes
+            if connection.ends_at is None or connection.backlog:  # otherwise it is closing already, and frees its bytes
                 chosen.append(connection)
             left -= size
         return chosen

@@ -1,4 +1,4 @@
-"""One end of a link in ``grove``: the neighbour's order as far as it has come, and our own for the neighbour.
+"""One end of a link in ``grove``: the neighbour's order as far as it has arrived, and our own for the neighbour.
 
 Owns: this end's state of one link. Must never: decide; ``grove`` does.
 """

@@ -44,8 +44,9 @@ FORGET_S: Final = 300.0
 #: transit time, and forget it later than this: ``FORGET_S`` is longer by more.
 TOLD_S: Final = RENEW_S + TRANSIT_S
 
-#: Lives known at a time. Beyond that, lives silent for ``HISTORY_S + TRANSIT_S`` are forgotten: a vector of this length
-#: takes 120 kB on a new link. If such a root then speaks within ``RENEW_S``, it seems to have a gap, which is counted.
+#: Maximum number of lives that a node knows at a time. Beyond that, lives silent for ``HISTORY_S + TRANSIT_S`` are
+#: forgotten: a vector of this length takes 120 kB on a new link. If such a root then speaks within ``RENEW_S``, it
+#: seems to have a gap, which is counted.
 ROOTS_MAX: Final = 10_000
 
 #: A mask without links, and one with all.

@@ -65,7 +65,7 @@ class Wanted:
     __slots__ = ("_lag_s", "_timer_s_max", "_timer_s_min", "answered", "in_time", "rows")
 
     def __init__(self, timer_s_min: float = TIMER_S_MIN, timer_s_max: float = TIMER_S_MAX) -> None:
-        self.rows: dict[Key, Want] = {}  # nearly in the order of their due times
+        self.rows: dict[Key, Want] = {}  # roughly in the order in which they are due
         self.answered: dict[Key, float] = {}  # payloads that arrived on request: when each was first announced
         self._lag_s = LAG_S
         self.in_time = 0  # payloads with a lag below the estimate, which it has not counted yet

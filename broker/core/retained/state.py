@@ -68,7 +68,7 @@ class History(SlotState):
                         yield keys
                         keys, size = [], 0
             if log.floor(slot) or slot in log.written:
-                keys.append(slot)  # after the topics, since what a topic had forgotten can be in the floor by now
+                keys.append(slot)  # after the topics: the floor can now cover what a topic has forgotten meanwhile
             if len(keys) >= KEYS_PER_CHUNK:
                 yield keys
                 keys, size = [], 0

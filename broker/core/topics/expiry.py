@@ -296,7 +296,7 @@ class Expiry(Part):
         now, grace_s = self._desk.now, self._members.grace_s
         for client, location in zip(until, result, strict=True):
             if location is not None and location.online and location.incarnation == self._me:
-                # Not here: the client left a moment ago, or the late write of a failed `listen` hides its true
+                # The client is not here: it left a moment ago, or the late write of a failed `listen` hides its true
                 # location.
                 self._hub.missed.append(client)
                 continue

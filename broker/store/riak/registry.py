@@ -21,7 +21,7 @@ from .layout import Directory, Entry
 from .objects import Address, merged
 
 FULL_EVERY: Final = 10
-"""At two heartbeats per second, one read of the entry and one of the directory in five seconds."""
+"""One heartbeat in this many reads the entry and the directory: once in five seconds at two heartbeats per second."""
 
 NAMES_MAX: Final = 1024
 """Endpoints read from the directory at once: tens are expected, and hundreds of abandoned names do no harm."""

@@ -22,7 +22,7 @@ const HEAD_BYTES_MAX = 10;
 /** A control frame's payload (RFC 6455 section 5.5). */
 const CONTROL_BYTES_MAX = 125;
 
-/** The first buffer of a message, in bytes; it doubles as they come, regardless of the announced length. */
+/** The first buffer of a message, in bytes. It doubles as more bytes arrive, regardless of the announced length. */
 const FIRST_BYTES = 4096;
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
