@@ -1,6 +1,6 @@
 """The autoscaler's settings: one TOML file for the controller, the monitor and the members of a group.
 
-Owns: the tables of the file, the allowed values of each row, and the rules between rows. Must never: act on one.
+Owns: the tables of the file, the allowed values of each row, and the rules between rows. Must never: act on a setting.
 """
 
 from __future__ import annotations

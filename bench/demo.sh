@@ -16,8 +16,8 @@ replay=${REPLAY:-}
 run=${RUN:-runs/demo-$(date +%Y%m%d-%H%M%S)}
 # Two endpoints open an empty LMDB directory in a second or two; a loaded machine gets more time, up to a limit.
 ready_seconds_max=30
-# An orderly leave hands over and drains; `serve` itself ends its endpoints 20 s after their drain-time (5 s). If it takes
-# longer than this, the demo must show that defect, not wait.
+# An orderly leave hands over and drains; `serve` itself ends its endpoints 20 s after their drain-time (5 s). If it
+# takes longer than that, this is a defect, which the demo must show instead of waiting.
 stop_seconds_max=30
 # An interrupted run waits for messages under way, and then closes its connections.
 step_seconds_max=60

@@ -54,7 +54,7 @@ myst_heading_anchors = 3
 suppress_warnings = ["misc.highlighting_failure"]  # shortened examples: JSON with … in it
 
 highlight_language = "none"
-default_role = "code"  # in docstrings, what stands in single backticks
+default_role = "code"  # how docstrings mean text in single backticks
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

@@ -188,8 +188,8 @@ def empty_frame(first: int, masked: bool) -> bytes:
 
 
 #: Bytes of a block that holds a part of a large message while it arrives. The system allocates a block this large
-#: separately, and gets it back (``machine.return_large_memory``). Pieces as the network cuts them would leave holes
-#: that the next ones do not fit.
+#: separately, and gets it back (``machine.return_large_memory``). Pieces in the sizes in which they arrive would leave
+#: holes into which the next ones do not fit.
 _BLOCK_BYTES: Final = 1 << 20
 
 

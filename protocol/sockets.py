@@ -213,7 +213,7 @@ class Socket(asyncio.Protocol):
 
     @property
     def unread(self) -> int:
-        """Return the number of bytes that have come and are incomplete messages, or wait for their turn."""
+        """Return the number of bytes that have arrived but belong to incomplete messages, or wait for their turn."""
         rest = 0 if self._rest is None else len(self._rest[0]) - self._rest[1]
         large = 0 if self._large is None else self._large.held
         lined = 0 if self.lined is None else self.lined.size

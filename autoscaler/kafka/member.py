@@ -7,7 +7,8 @@ while a call to the sink is under way for it.
 Kafka does. When a member releases a partition, it drops records that are not in the sink; the next owner reads them
 again.
 
-**A cycle** ends when ``batch_bytes`` have come, or after ``wait_s``. The member sends all partitions concurrently, each
+**A cycle** ends when ``batch_bytes`` have arrived, or after ``wait_s``. The member sends all partitions concurrently,
+*each
 in its order. If the sink rejects a partition's batch, the member stops reading that partition until the sink accepts
 it; the others continue.
 """

@@ -45,7 +45,7 @@ _log = logging.getLogger("ingeborg.autoscale")
 FLOWS_MAX: Final = 5_000
 #: Bytes of a flow in JSON without the topic's name: two numbers of up to 24 characters, one of up to 10, punctuation.
 _FLOW_BYTES: Final = 70
-#: Most bytes of a message without flows and missing topics.
+#: Maximum number of bytes of a message, without its flows and missing topics.
 _HEAD_BYTES: Final = 1_000
 #: Seconds between two attempts while measurements fail.
 _AGAIN_S_MAX: Final = 30.0

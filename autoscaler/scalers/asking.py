@@ -53,7 +53,7 @@ class Asking:
 
     async def ask(self, method: str, url: str, headers: Mapping[str, str], body: Any = None) -> Answer:
         """Send a request, and return the answer with any status. ``body``: sent as JSON; ``None``: no body. Raises
-        ``ScalerError`` if no answer comes in time, or one larger than ``ANSWER_BYTES_MAX``."""
+        ``ScalerError`` if no answer arrives in time, or if it is larger than ``ANSWER_BYTES_MAX``."""
         asked = f"{method} {_shown(url)}"
         if self._session is None:
             self._session = aiohttp.ClientSession(

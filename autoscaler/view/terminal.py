@@ -16,7 +16,7 @@ from rich.text import Text
 from ..effects import Bar, Picture
 from . import words
 
-#: Two alternating shades, so that the border between queues shows.
+#: Two alternating shades, which show the border between queues.
 _SHADES = ("cyan", "blue")
 #: Cells of a full bar: most and fewest. More cells show no more detail, and fewer show too little.
 _CELLS_MAX = 40

@@ -11,7 +11,7 @@ CPU for each publish, of all endpoints together. If each endpoint has a core, tw
 does (docs/scaling.md, the model). The model computes this; here the generator takes part of the same cores, so it
 cannot be measured.
 
-The two alternate; figures are medians of three. Takes four minutes of an idle machine.
+The two alternate; figures are medians of three. It takes four minutes, on an idle machine.
 
 Owns: how the two are compared. Must never: compute a figure that the digest has.
 """

@@ -3,8 +3,8 @@
     python -m ingeborg.bench.budgets.latency [--messages 4000]
 
 The three take turns: an echo server, one endpoint, and two endpoints (published at one, received at the other; either
-can be the topic's home). Latency is from the publisher's write to the subscriber's receipt, in one process. Half a
-minute of an idle machine.
+can be the topic's home). Latency is from the publisher's write to the subscriber's receipt, in one process. It
+takes half a minute, on an idle machine.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Both clusters run on embedded stores, one with `serve --replication on`. Publishes ask for a reply. They come one by
 one, which costs most, and then in bursts, as at a busy endpoint; both at a rate that leaves the machine mostly idle.
 Half of the publishes arrive at their home. CPU time is of both endpoints, minus their idle use; latency is from the
-publisher's write to its reply, in one process. Two minutes of an idle machine.
+publisher's write to its reply, in one process. It takes two minutes, on an idle machine.
 """
 
 from __future__ import annotations

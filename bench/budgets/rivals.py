@@ -21,7 +21,7 @@ further turn measures this broker with several messages in a frame (`--lines`), 
 **The traffic workload** against NATS and RabbitMQ: ``carried``.
 
 **The machine** is measured in the same run by a bare echo (`echo`), since absolute figures depend on it. Every figure
-is the median of three turns. Twenty minutes of an idle machine.
+is the median of three turns. It takes twenty minutes, on an idle machine.
 
 Owns: the goals for this broker against rivals. Must never: configure a rival for less than its own defaults give, or
 compare figures from runs that did not alternate.

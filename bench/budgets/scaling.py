@@ -4,10 +4,10 @@
 
 Publishes arrive one by one, which costs most, and then in bursts, as at a busy endpoint; both at a rate that leaves the
 machine mostly idle, so that CPU per publish is a cost and not a queue. Every endpoint gets equally many publishes of
-each topic, so that of E publishes exactly one comes in at its home (no metric counts what goes from an origin to a
+each topic, so that of E publishes exactly one arrives at its home (no metric counts what goes from an origin to a
 home); subscribers are spread over the endpoints at random. It counts forwards and deliveries, and measures the CPU time
-of all endpoints, minus their idle use. A model of the costs of each step is fitted to that. Two minutes of an idle
-machine.
+of all endpoints, minus their idle use. A model of the costs of each step is fitted to that. It takes two minutes, on an
+idle machine.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def forwards_expected(endpoints: int, fanout: int) -> float:
 
 
 def away(endpoints: int) -> float:
-    """The share of publishes that come in at another endpoint than their home."""
+    """The share of publishes that arrive at another endpoint than their home."""
     return (endpoints - 1) / endpoints
 
 

@@ -3,7 +3,7 @@
     python -m ingeborg.bench.budgets.slots [--only pages|duplicates] [--mib 320] [--keys 1000000]
 
 Endpoints in their own processes, over one embedded store, each with pages in addition to the product's contents
-(`ingeborg.bench.micro.paged`). A minute and a half of an idle machine.
+(`ingeborg.bench.micro.paged`). It takes a minute and a half, on an idle machine.
 
 Pages: two endpoints have all pages, a third joins, then the first leaves in order. Publishers at every endpoint send
 600 messages per second with `ack`, and change 200 pages per second. A slot is without a home from its home's last
@@ -157,7 +157,7 @@ def move(told: Iterable[Json], since_ns: int, until_ns: int) -> Move:
 class Pages(NamedTuple):
     """``before``, ``joining``, ``leaving``: messages due in these times, of publishers that stay where they are;
     ``going``: of publishers at the leaving endpoint, while it leaves; ``moves``: both moves; ``moved_mib``: sent in
-    copies, by each; ``resent``: messages without a reply when their endpoint went, and sent again; ``unheard``:
+    copies, by each; ``resent``: messages without a reply when their endpoint left, and sent again; ``unheard``:
     messages that a subscriber did not get; ``paused_ms``: the length of each pause of a connection."""
 
     before: list[Sent]

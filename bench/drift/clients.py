@@ -79,14 +79,14 @@ class Client:
             The replies, which are taken.
 
         Raises:
-            BenchError: they did not come in time.
+            BenchError: they did not arrive in time.
         """
         await self._wait(lambda: len(self.replies) >= replies and self.notes >= notes)
         taken, self.replies = self.replies[:replies], self.replies[replies:]
         return taken
 
     async def word(self) -> bytes:
-        """Return the next message that is neither a reply nor a notification. ``BenchError``: it did not come in
+        """Return the next message that is neither a reply nor a notification. ``BenchError``: it did not arrive in
         time."""
         await self._wait(lambda: bool(self.words))
         return self.words.pop(0)

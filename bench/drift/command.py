@@ -41,7 +41,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Build an endpoint of a commit and one of the working tree, count the instructions of each "
         "under valgrind, and print both with their ratio, and the functions behind a difference. Other load does "
         "not matter. With --timing: the CPU time of each, alternately, with the bounds of the ratio "
-        f"({CONFIDENCE:.0%}); half an hour of an idle machine. Exit code 1: a figure exceeds the budget.",
+        f"({CONFIDENCE:.0%}); it takes half an hour, on an idle machine. Exit code 1: a figure exceeds the budget.",
     )
     command.add_argument(
         "--base",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ingeborg.bench.drift.profile import Profile
 from ingeborg.bench.errors import BenchError
 
-#: The doors of the core for a tick, and for an answer of the store, as callers that are not compiled come in.
+#: The functions through which callers that are not compiled enter the core: for a tick, and for an answer of the store.
 TICK = re.compile(r"CPyPy_(?:.*___)?Router___tick")
 STORED = re.compile(r"CPyPy_(?:.*___)?Router___stored")
 

@@ -5,8 +5,8 @@
 
 Owns: the table of docs/adr/0008. For each number under way it makes a new embedded store in a temporary directory
 (under DIR if given: the disk matters; removed at the end), and writes to it in calls of 1,000 topics, without an
-endpoint in between. Prints the rate, that of the slowest half million in a row, and the longest call. A minute of an
-idle machine, and some 500 MB of disk. Must never: be collected as a test.
+endpoint in between. Prints the rate, that of the slowest half million in a row, and the longest call. It takes a minute
+on an idle machine, and some 500 MB of disk. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Measured(NamedTuple):
 
     @property
     def slowest_rate(self) -> float | None:
-        """Return the subscriptions per second of the slowest half million; the first one begins at the start, the last
-        may be cut off. ``None``: there were fewer."""
+        """Return the subscriptions per second of the slowest half million in a row. The first half million begins at
+        the start; the last may be incomplete. ``None``: there were fewer."""
         calls = PART // TOPICS_PER_SLICE
         marks_s = [0.0, *self.ends_s[calls - 1 :: calls]]
         took_s = [after - before for before, after in itertools.pairwise(marks_s)]

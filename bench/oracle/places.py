@@ -37,8 +37,8 @@ def steady(facts: Facts, client: Name, message: Message, begin: float, end: floa
 
 
 def read_past(facts: Facts, place: Place, at: float) -> bool:
-    """Return whether the client has read its messages up to that time. Later frames prove it, as frames come in order;
-    otherwise it needs ``Terms.read`` more seconds."""
+    """Return whether the client has read its messages up to that time. Later frames prove it, since frames arrive in
+    order; otherwise it needs ``Terms.read`` more seconds."""
     return place.read_at > at or place.ended_at > at + facts.terms.read
 
 

@@ -64,7 +64,7 @@ def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Ki
 
 
 def order(facts: Facts, line: Line, once: Mapping[Key, Send]) -> Iterator[Violation]:
-    """Section 8.5: messages of one publisher and one topic come in order, while endpoints and places stay.
+    """Section 8.5: messages of one publisher and one topic arrive in order, while endpoints and places stay.
 
     ``once``: messages with a single publish; for a repeated one the delivered publish is unknown. Messages sent before
     the client was certainly at its place can go to its former place first.

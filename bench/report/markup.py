@@ -40,7 +40,7 @@ def badge(text: str, mark: str = "") -> Html:
 
 
 def cell(content: Cell) -> Html:
-    """A cell's text, its badge, its small print."""
+    """Return a cell's content: its text, as a badge if it has a mark, and its small print."""
     text = badge(content.signed, content.mark) if content.mark else html(content.signed)
     return Html(f'{text}<span class="small">{html(content.more)}</span>') if content.more else text
 

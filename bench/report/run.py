@@ -26,7 +26,7 @@ Tables = Mapping[str, Sequence[Json]]
 
 
 def lead(run: Json) -> Html:
-    """Return the run in a line."""
+    """Return a line that describes the run."""
     facts = run["facts"]
     parts = [f"Run {run['run']}", str(facts.get("variant") or ""), f"seed {facts.get('seed', figures.NONE)}"]
     parts.append(statements.machine_text(facts))

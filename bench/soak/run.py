@@ -397,7 +397,7 @@ class Soak:
 
 @contextlib.asynccontextmanager
 async def _together() -> AsyncIterator[_Begin]:
-    """Tasks that end with the block. One that fails ends it at once, with its error."""
+    """Run tasks that end with the block. A task that fails ends the block at once, with its error."""
     tasks: set[asyncio.Task[None]] = set()
     failure: list[BaseException] = []
     whole = asyncio.current_task()

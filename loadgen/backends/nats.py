@@ -167,7 +167,7 @@ class _Connection:
                     call.check()
             except errors.Error as error:
                 raise self._failed(error) from error
-            # Lets the flusher write its buffer: a busy caller might not wait for anything else.
+            # Let the flusher write its buffer: a busy caller may never wait for anything else.
             await asyncio.sleep(0)
 
     async def close(self) -> None:

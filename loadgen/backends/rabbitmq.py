@@ -282,8 +282,8 @@ class _Connection:
             return
         self._on_message = _ignore
         closing = asyncio.ensure_future(self._flush_and_close())
-        # Do not cancel it if it takes too long: the library would still wait for the transport. When the transport
-        # goes, it ends.
+        # Do not cancel it if it takes too long: the library would still wait for the transport. It ends when the
+        # transport is closed.
         if not (await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S))[0]:
             self._transports.abort()
             await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S)

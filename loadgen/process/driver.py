@@ -98,9 +98,9 @@ class Driver:
         self.amount = 0  # connections or subscriptions made, in a phase of that kind
         self.sent = 0
         self.received = 0
-        self.expected = 0  # deliveries anywhere, of the news that this process publishes first
-        self.news = 0  # those news that have receivers
-        self.delivered = 0  # deliveries here, of any news
+        self.expected = 0  # deliveries, at any process, of the news that this process is the first to publish
+        self.news = 0  # how many of these news have receivers
+        self.delivered = 0  # deliveries at this process, of any news
         self.errors: Counter[str] = Counter()
         self._latencies = Latencies()
         self._awaited: tuple[int, asyncio.Future[None]] | None = None

@@ -4,7 +4,8 @@ Owns: the spelling of a kind as a filter, and of a record as a payload. Must nev
 (``restaurants`` does), or know a policy.
 
 The world is that of the pure experiments with the same seed, record by record. Only the first of its 1,000 subscribers
-are here, as many as two cores can serve. The order of drawing is random, so they spread over the kinds as all do.
+take part, as many as two cores can serve. They are drawn in random order, so each kind has the same share among them as
+among all.
 """
 
 from __future__ import annotations

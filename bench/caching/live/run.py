@@ -232,7 +232,7 @@ class _Run:
                 if state != (now := (len(publishing.sent_ns), crowd.left)):
                     went_on_at, state = time.monotonic(), now
                 elif time.monotonic() - went_on_at > STALL_S:
-                    raise BenchError(f"nothing has come for {STALL_S:g} s")
+                    raise BenchError(f"nothing has arrived for {STALL_S:g} s")
             everything.result()
         except BenchError as error:
             come = self._expected - crowd.left

@@ -17,7 +17,7 @@ SHOWN_MAX: Final = 3
 
 
 class Batch(NamedTuple):
-    """An answer: the subscriber, its time of arrival, its head from the broker, and its records."""
+    """An answer of the broker: its subscriber, its time of arrival, its head, and its records."""
 
     subscriber: int
     at_ns: int

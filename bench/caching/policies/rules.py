@@ -1,7 +1,7 @@
 """The document's rules of admission: by the number of a record's subscribers, and of the records before.
 
 Owns: the rules, each a small state. Must never: calculate in binary fractions: a record with exactly as many
-subscribers as the threshold must not come in, and .7 * 3 + .3 * 3 is less than 3.
+subscribers as the threshold must not enter the cache, and .7 * 3 + .3 * 3 is less than 3.
 
 Thresholds and the number before are 0 at first, and a threshold can fall below 0 (the document does not exclude it).
 """

@@ -4,5 +4,5 @@
 
 Real endpoints, each in its own process, and real sockets. All clients are in the one measuring process, and as lean as
 possible (``bench.budgets.recoverers``), so that an endpoint bounds a figure; if a process uses a whole core, the row
-says so. A quarter of an hour of an idle machine. Must never: be collected as a test.
+says so. It takes a quarter of an hour, on an idle machine. Must never: be collected as a test.
 """

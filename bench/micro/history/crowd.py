@@ -4,8 +4,8 @@ Owns: the figure `many`. Must never: count a client as recovered that lacks a me
 
 The clients note their positions, then a publisher sends every client the messages that it is to miss, then one
 endpoint is killed. Its clients connect to the other one with these positions: so each has missed the same number of
-messages. The dead endpoint kept half; their replica has these. The time runs from the first lost connection until the
-last `recovered`.
+messages. The dead endpoint had kept half of the messages; the other endpoint has a replica of these. The time runs from
+the first lost connection until the last `recovered`.
 """
 
 from __future__ import annotations

@@ -281,8 +281,8 @@ class CptCast(Linking):
             self.lazy[peer] = {}
 
     def _prune(self, peer: Peer) -> None:
-        """Handle a PRUNE (Algorithm 11, lines 17-20). (A neighbour whose link brings payloads, but without a safe link
-        to it, stays as it is: it would announce, and get no answer.)"""
+        """Handle a PRUNE (Algorithm 11, lines 17-20). (A neighbour that sends us payloads, but to which we have no safe
+        link, stays as it is: it would announce, and get no answer.)"""
         if not self.repairs.safe_only or self.is_outgoing(peer):
             self._make_lazy(peer)
             self.desk.send(peer, _PRUNE, PRUNE_BYTES)

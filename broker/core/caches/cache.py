@@ -18,7 +18,7 @@ class Counts:
     """Counts since the start of the cache.
 
     They count entries: those ``admitted``; those kept out because the policy ``refused`` them, or because they were
-    ``too_large`` for the whole room; and those that went: ``evicted`` for others, ``passed_over`` as the victim right
+    ``too_large`` for the whole room; and those removed: ``evicted`` for others, ``passed_over`` as the victim right
     after they came in, ``dropped`` for another reason.
     """
 

@@ -38,7 +38,7 @@ class Policy:
     becomes a ``victim`` or the cache forgets it. Only in that time can the cache call ``used`` or ``forget`` for it."""
 
     def admit(self, entry: Entry) -> bool:
-        """Decide whether an entry comes in. True: it is in."""
+        """Decide whether the cache accepts an entry. True: it is in the cache now."""
         raise NotImplementedError
 
     def used(self, entry: Entry) -> None:

@@ -3,7 +3,7 @@
 Owns: the row, the hand, and the marks. Must never: move an entry on use; that makes it cheap.
 
 Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU" (NSDI 2024), algorithm 1. There the victim goes before
-the new entry comes in, here afterwards. So the hand skips the newest entry, as if it were not there yet.
+the new entry is added, here afterwards. So the hand skips the newest entry, as if it were not there yet.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class ReplicaOwner(Part):
 
         Args:
             replica: The ended replica.
-            keeps: The other end is gone, and the state of slots that went there is still needed.
+            keeps: The other end is gone, and the state of slots that moved there is still needed.
         """
 
 
@@ -397,7 +397,7 @@ class Replicas(Part):
             self.give_up(replica)
 
     def lost(self, call: Call) -> str | None:
-        """The other end is gone. The view decides about slots that went to it; their state is kept."""
+        """Handle the loss of the other end. The view decides about slots that moved to it; their state is kept."""
         self.end(call.context[0], keeps=True)
         return None
 

@@ -48,8 +48,8 @@ class Grant(NamedTuple):
 
     def prepared(self) -> Grant:
         """Return the grant with every ``{sub}`` of its entries resolved: filled if the token is for one client,
-        otherwise kept apart. Raises ``ValueError``, which names the list, for an entry that would permit a client
-        another's topics."""
+        otherwise kept apart. Raises ``ValueError``, which names the list, for an entry that would give a client access
+        to another's topics."""
         presence, presence_topics = self.presence, self.presence_topics
         own = own_entries(
             self.publish, self.publish_topics, self.subscribe, self.subscribe_topics, presence, presence_topics

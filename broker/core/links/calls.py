@@ -150,7 +150,7 @@ class Calls:
         return call.request if call is not None and call.target == peer else None
 
     def answer(self, peer: str, number: int, code: str, value: Any, now: float) -> None:
-        """Handle an answer. Ignore it if the request went elsewhere, or was given up."""
+        """Handle an answer. Ignore it if the request was sent elsewhere since, or given up."""
         call = self._calls.get(number)
         if call is None or call.target != peer:
             return

@@ -1,4 +1,4 @@
-"""Decodes and encodes the frames of a link. It checks everything that comes over a link, in one pass.
+"""Decodes and encodes the frames of a link. It checks everything that arrives over a link, in one pass.
 
 Owns: the form of a frame, and the handling of malformed items. Must never: raise anything but ``ValueError``, or keep
 anything.

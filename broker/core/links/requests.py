@@ -2,9 +2,9 @@
 
 Owns: the fields, their limits, and their meaning. Must never: act, or know how a record travels.
 
-Each field's type is its rule, and ``msgspec`` enforces it for everything that comes over a link (``frames``). A record
-is the array of its tag and its fields. A receiver ignores unknown fields at the end. A sender can leave out fields at
-the end that have a default. So a new field goes to the end, with a default.
+Each field's type is its rule, and ``msgspec`` enforces it for everything that arrives over a link (``frames``). A
+record is the array of its tag and its fields. A receiver ignores unknown fields at the end. A sender can leave out
+fields at the end that have a default. So a new field goes to the end, with a default.
 
 mypyc compiles no ``msgspec`` record, so this module is not compiled (``ingeborg.form``).
 """

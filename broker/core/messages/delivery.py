@@ -233,7 +233,7 @@ class Delivery(Part):
         return [client for client in clients if client not in had.clients]
 
     def _had_here(self, client: str, bound: int | None) -> bool:
-        """Was the client here when the broadcast went out, if it has?"""
+        """Was the client here when the broadcast was sent, if it has been sent?"""
         binding = self._hub.bindings.get(client)
         return binding is not None and bound is not None and binding.number <= bound
 

@@ -4,7 +4,7 @@ Owns: the exchange of vectors, floors, and payloads held until delivery. Must ne
 
 **A new link** begins with both vectors. Each end then sends, in its own order of delivery, what the other lacks. It
 names messages that its history has dropped as *floors*. Beyond them nothing of the link is delivered until the messages
-up to there have come over other links. If none brings them within ``GAP_WAIT_S``, the node gives them up, and counts
+up to there have arrived over other links. If none brings them within ``GAP_WAIT_S``, the node gives them up, and counts
 that. A node sends nothing else before its neighbour's vector has arrived, so that such a link orders nothing.
 
 For some seconds a node is **new**: until it adopts the position of a neighbour that was there before it, apart from

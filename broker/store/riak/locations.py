@@ -50,8 +50,8 @@ class Locations:
             client, given = entry
 
             def edit(client_location: LocationObject) -> None:
-                # Written with the context of the read. If a newer listen comes in between, the two become siblings and
-                # the greater one, the listen, wins: this write cannot undo it.
+                # Written with the context of the read. If a newer listen is written in between, the two become siblings
+                # and the greater one, the listen, wins: this write cannot undo it.
                 if client_location.location == given and given.online:
                     client_location.move(given._replace(online=False))
 

@@ -1,7 +1,7 @@
 """Choose the node that gets the next request, and decide what happens to a failed request.
 
 Owns: the requests' time-outs, the retries, and setting nodes aside after failures. Must never: know what a request
-means, or how to connect. A request given to ``Pool.request`` can run more than once (an answer that does not come in
+means, or how to connect. A request given to ``Pool.request`` can run more than once (an answer that does not arrive in
 time says nothing about what happened). So only repeatable requests arrive here: reads, and writes that merge.
 
 Limits. Connections per node: a node answers one connection's requests one by one, and a few connections keep it busy.

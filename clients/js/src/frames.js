@@ -2,7 +2,7 @@
  * The frames of RFC 6455 as a client reads and writes them. Node only: it works on Buffers.
  *
  * Owns: which bytes are valid frames from a server, and the bytes of ours. Must never: do I/O, or hold more than a
- * message's limit, even if it comes in tiny pieces.
+ * message's limit, even if it arrives in tiny pieces.
  */
 
 export const TEXT = 0x1;
@@ -123,7 +123,7 @@ export class FrameReader {
   #left = 0; // bytes of the frame's payload still missing
   #control = new Growing();
   #message = new Growing();
-  #inMessage = false; // fragments have come, except the last
+  #inMessage = false; // fragments have arrived, but not the last one
   #over = false;
 
   /**

@@ -45,8 +45,9 @@ const TOKEN = /^[\x21-\x7e]+$/;
  * @property {(key: string | null, broadcast: any, notification: Notification) => void | Promise<void>} [onNotification]
  *   Replaces the iterator. If it returns a promise, the next call waits until that is fulfilled.
  * @property {(gap: Gap) => void | Promise<void>} [onGap] Retained messages of these topics may be missing since the
- *   position: check their state by other means. The call comes where the messages would have come, or before. If it
- *   returns a promise, the next notification waits for it. Without a handler the console gets the report.
+ *   position: check their state by other means. The call is made where the messages would have been handed over, or
+ *   earlier. If it returns a promise, the next notification waits for it. Without a handler the console gets the
+ *   report.
  * @property {(error: ProtocolError) => void} [onError] A publish without `ack` has failed.
  * @property {(url: string) => void} [onConnected] There is a connection, the first or another one.
  * @property {(error: ConnectionLost) => void} [onLost] A connection was lost.

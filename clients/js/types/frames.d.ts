@@ -2,7 +2,7 @@
  * The frames of RFC 6455 as a client reads and writes them. Node only: it works on Buffers.
  *
  * Owns: which bytes are valid frames from a server, and the bytes of ours. Must never: do I/O, or hold more than a
- * message's limit, even if it comes in tiny pieces.
+ * message's limit, even if it arrives in tiny pieces.
  */
 export declare const TEXT = 1;
 export declare const CLOSE = 8;

@@ -64,5 +64,5 @@ async def test_a_kafka_that_dies(servers: Servers, tmp_path: Path, monkeypatch: 
 
     unit = Unit(LATENCY, 2_000, "all", via=KAFKA, subscribers=30)
     places = Places(kafka=address_of(server))
-    with pytest.raises(BenchError, match="had come"):
+    with pytest.raises(BenchError, match="had arrived"):
         await measure(unit, tmp_path / "log", tmp_path / "scratch", places, kill)

@@ -82,7 +82,7 @@ async def test_a_broker_that_dies(tmp_path: Path) -> None:
 
     said, noted = await fails(tmp_path, kill, unit(records=2_000))
     assert "the broker was ended by SIGKILL" in said
-    assert "deliveries had come" in said
+    assert "deliveries had arrived" in said
     assert noted.startswith("the broker was ended by SIGKILL")
 
 
@@ -128,7 +128,7 @@ async def test_a_broker_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         asyncio.get_running_loop().call_later(0.1, child.signal, signal.SIGSTOP)
 
     said, _ = await fails(tmp_path, stop, unit(records=500))
-    assert "nothing has come for 1 s" in said
+    assert "nothing has arrived for 1 s" in said
 
 
 @pytest.mark.parametrize(("more", "thing"), [({"via": KAFKA}, "Kafka"), ({"database": RIAK}, "Riak")])
