@@ -352,7 +352,8 @@ class Cluster:
         return found
 
     async def _due(self, publishes: int, rate: float, burst: int) -> AsyncIterator[tuple[OutgoingSocket, range]]:
-        """Yield when publishes are due, ``rate`` a second: the sender and its numbers. ``burst``: see ``load``."""
+        """Whenever publishes are due (``rate`` per second), yield the sender and the numbers of its publishes.
+        ``burst``: see ``load``."""
         endpoints = len(self._urls)
         step = endpoints * burst if burst > 1 else 1
         async for first in _paced(range(0, publishes, step), rate / step):
@@ -402,7 +403,7 @@ async def measure(endpoints: int, rounds: int, burst: int = BURST) -> Found:
             kinds = [(fanout, at_once) for at_once in (1, burst) for fanout in RATES]
             loads = [[await cluster.load(*kind) for kind in kinds] for _ in range(rounds)]
             listen_us = await cluster.listens()
-    # The minimum: other work on the machine can only add to it.
+    # Use the minimum: other work on the machine can only add to it.
     points = [same[0][0]._replace(cpu_us=min(point.cpu_us for point, _ in same)) for same in zip(*loads, strict=True)]
     refused = sum(refusals for load in loads for _, refusals in load)
     return Found(points[: len(RATES)], points[len(RATES) :], idle, listen_us, singles, refused)

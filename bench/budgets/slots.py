@@ -61,7 +61,8 @@ SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0
 PROBE_TOPICS, MEANWHILE_S = 16, 0.2
 #: The longest wait for the last answers at the end, in seconds.
 ANSWER_S, LOOK_S = 15.0, 0.05
-#: Pause before another attempt at a page whose slot has no acting home, in seconds: the precision of that figure.
+#: Pause before another attempt at a page whose slot has no acting home, in seconds. The time without a home is as
+#: precise as this.
 RETRY_S = 0.005
 
 Json = dict[str, Any]

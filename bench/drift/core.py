@@ -43,7 +43,8 @@ async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
         folder: for files; it is made.
 
     Returns:
-        A figure for each segment that is one; ``None``: the tree has no replay, and ours does not know its router.
+        A figure for each segment that is measured; ``None`` if the tree has no replay, and ours does not know its
+        router.
 
     Raises:
         BenchError: valgrind is not installed, or the replay failed, or it did something other than what the trace says.

@@ -34,7 +34,7 @@ QUIET_S: Final = 5.0
 grove's 4 s for a gap in a link."""
 
 DRAIN_S_MAX: Final = 60.0
-"""The end of a run in any case; a node that still lacks a message counts as not having received it."""
+"""The run ends after this time in any case. A node that still lacks a message then counts as not having received it."""
 
 FAULT_AT_S, FAULT_S = 2.0, 5.0
 """The fault comes after the first of the messages that count. A cut lasts 5 s; messages within 5 s after a crash have

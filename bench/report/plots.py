@@ -110,8 +110,8 @@ def stacked(frame: Frame, first: bool, last: bool) -> Frame:
 
 @dataclass(frozen=True)
 class Plot:
-    """Everything a plot shows. `x` and `y`: functions from a number of ticks to an axis. `bands`: (from x, to x, name)
-    behind it; `limits`: (y, name) lines across it; `crosses` on its floor."""
+    """Everything a plot shows. `x` and `y`: functions from a number of ticks to an axis. `bands`: (from x, to x, name),
+    drawn behind the curves; `limits`: (y, name), drawn as lines across the plot; `crosses`: marks on the x axis."""
 
     title: str
     description: str
@@ -243,9 +243,9 @@ class _Places:
 def svg(plot: Plot, wide: Frame, narrow: Frame, identity: str) -> str:
     """Return the plot as two SVG elements of the classes `wide` and `narrow`; the page shows one.
 
-    They share the texts, and, if both have the same range, the lines: most of a drawing's bytes. The narrow one has the
-    lines of the wide one, compressed; the style sheet keeps the strokes, and so the dots, from being compressed with
-    them (`vector-effect`).
+    They share the texts and, if both have the same range, the lines, which are most of a drawing's bytes. The narrow
+    one has the lines of the wide one, compressed; the style sheet keeps the strokes, and so the dots, from being
+    compressed with them (`vector-effect`).
     `identity` must be unique on the page; all text is escaped.
     """
     y = plot.y(wide.y_ticks)

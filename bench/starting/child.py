@@ -26,7 +26,8 @@ KILL_S = 5.0
 #: Seconds for the children of an ended process to notice and to end on their own. Then they are killed.
 ORPHANS_S = 1.0
 
-#: Lines of a log that an error shows: some screens, since some servers give the reason first and then their shutdown.
+#: How many lines of a log an error shows: a few screens, since some servers log the reason first and their shutdown
+#: after it.
 TAIL_LINES = 60
 #: Maximum bytes of these lines: longer ones are cut.
 TAIL_BYTES = 16_384

@@ -322,7 +322,8 @@ def _has_terminal() -> bool:
 
 
 def _end(children: list[Child], asked: list[int], longest_s: float) -> bool:
-    """End the processes, in order if they manage it in time and no second order comes. Returns whether they did."""
+    """End the processes: in an orderly way, if they manage it in time and no second order arrives. Return whether they
+    did."""
     running = {child.name: child.process for child in children if child.process is not None}
     for child in children:
         child.tell_to_end()

@@ -356,7 +356,7 @@ class ClientSocket(Socket):
             self._router.ponged(self.connection, time.monotonic())
 
     def pause_writing(self) -> None:
-        """The client does not read its messages as fast as they come."""
+        """Note that the client does not read its messages as fast as they arrive."""
         super().pause_writing()
         if self.connection is not None:
             self._router.blocked(self.connection, self.transport.get_write_buffer_size(), time.monotonic())

@@ -1,4 +1,4 @@
-"""Whether a connection of an adapter is still alive, and how its calls wait.
+"""Tells whether a connection of an adapter is still alive, and how its calls wait.
 
 Owns: a connection's only end (lost, timed out or closed), reported once; the time-outs of calls; the message about a
 server that does not answer. Must never: know a system, or reconnect: a run has to see a loss as a loss.

@@ -35,12 +35,13 @@ from .lifeline import Call, Lifeline, no_server
 
 #: TCP and, if the URL has a password, the login; a server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
-#: Without any answer from the server. It applies to each step of a call, since 2 million topics take some seconds.
+#: How long the server may send no answer. The limit applies to each step of a call, since 2 million topics take some
+#: seconds.
 _PROGRESS_TIMEOUT_S = 30.0
 #: Channels per SUBSCRIBE. Their confirmations, each as long as its topic, wait in the server's output buffer, where
 #: more than 8 MiB may end the connection; more channels are not faster.
 _CHANNELS_PER_COMMAND = 1024
-#: Messages per pipeline; more at once are not faster, and are a second copy in memory.
+#: Messages per pipeline. More at once are not faster, and take memory for a second copy.
 _MESSAGES_PER_PIPELINE = 1024
 _CLOSE_TIMEOUT_S = 2.0
 _COUNTERS_TIMEOUT_S = 2.0

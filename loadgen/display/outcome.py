@@ -14,7 +14,7 @@ _BUSY = 0.9
 #: Errors which mean that the system was not there, by their code (`Outcome.gone`).
 _GONE = {"connection_lost": "connections lost", "timeout": "time-outs", "closed": "used after their end"}
 
-#: Added to a count of messages that arrived after a later one, which is no fault.
+#: Text after a count of messages that arrived after a later one, if that is not a fault.
 _OVERTAKEN = " (another connection had published the same: between connections there is no order)"
 
 

@@ -81,7 +81,8 @@ class Lmdb:
 
     def _write(self, items: Items) -> None:
         rows = [(_key(number), payload) for number, payload in items]
-        # One call for all: LMDB releases Python's lock for each, and the loop would keep it for long.
+        # One call writes all rows: LMDB releases Python's lock in each call, and the event loop would then keep it for
+        # long.
         with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(rows)
 

@@ -21,7 +21,7 @@ DOCUMENT: Final[Mapping[str, Callable[..., Rule]]] = {
     "mean": lambda batch="3": Mean(int(batch)),
     "buffer": Buffer,
 }
-"""Strategies by their rule of admission; if the room is smaller than the records, LRU stands behind it."""
+"""Strategies by their rule of admission. If the records do not fit into the room, LRU chooses those to drop."""
 
 OURS: Final = OWED
 OTHERS: Final = ("lru", "sieve", "tinylfu", "gdsf")

@@ -129,8 +129,8 @@ class Skew(NamedTuple):
     most_s: float = math.inf
 
     def narrowed(self, date: str, asked_at: float, answered_at: float) -> Skew:
-        """Return the bounds narrowed by one more answer. ``date``: from its head, cut off to whole seconds. The other
-        side wrote it between ``asked_at`` and ``answered_at`` of this clock, Unix times in seconds.
+        """Return the bounds narrowed by one more answer. ``date``: the date in the answer's head, rounded down to whole
+        seconds. The other side wrote it between ``asked_at`` and ``answered_at`` of this clock, Unix times in seconds.
         """
         try:
             there = email.utils.parsedate_to_datetime(date).timestamp()

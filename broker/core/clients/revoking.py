@@ -49,7 +49,7 @@ READ_S: Final = 10.0
 #: Seconds between two reads while the endpoint lets no client in because it lacks the record.
 AGAIN_S: Final = 0.5
 
-#: Revokes that can wait for the store; more are refused. The store writes those that come during a write together.
+#: How many revokes can wait for the store; more are refused. Those that arrive during a write are written together.
 WAITING_MAX: Final = 1_000
 
 

@@ -157,8 +157,8 @@ class Dedup(Generic[Waiter]):
             self.own_keys.take(key, self._now)
 
     def settle(self, key: int, dispatched: bool, now: float) -> list[Waiter]:
-        """Record that the dispatch ended, and return the waiters. If it failed, forget the key, so that a retry is no
-        duplicate."""
+        """Record that the dispatch ended, and return the waiters. If the dispatch failed, forget the key, so that a
+        retry does not count as a duplicate."""
         waiters = self._pending.pop(key, [])
         if dispatched:
             self.add(key, now)

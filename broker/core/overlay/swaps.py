@@ -40,8 +40,8 @@ from .wires import (
     named,
 )
 
-#: A new node asks for what its neighbour has delivered since the node began, and for this many seconds before: its
-#: request was under way, and clocks differ in speed.
+#: A new node asks for what its neighbour has delivered since the node began, and in this many seconds before that: the
+#: request took time, and clocks differ in speed.
 NEWCOMER_S: Final = 1.0
 
 #: The neighbour whose position it adopts can be newer by this, in seconds: half, which leaves a request half a second.

@@ -94,7 +94,7 @@ class Trees(Node):
         self._out_bits = NOBODY
         self._held: dict[Key, Held] = {}
         self._held_bytes = 0
-        self._dropped: dict[Key, bool] = {}  # dropped payload -> was it asked for again, in its turn?
+        self._dropped: dict[Key, bool] = {}  # dropped payload -> has it been asked for again?
         self._armed_at = NEVER  # when the timer for wanted payloads is due
         self.duplicates = self.prunes = self.grafts = self.dropped = 0
 

@@ -3,7 +3,8 @@
 Owns: the order of the steps of an ``end``. Must never: remove a subscription before its end is where its client will
 look for it, or remove a row of the index before the record is without the subscription.
 
-**An end against a listen.** A ``listen`` writes the location (L), then reads the client's ended subscriptions (A). An
+**An end and a listen at the same time.** A ``listen`` writes the location (L), then reads the client's ended
+*subscriptions (A). An
 ``end`` reads the location (R1), adds its subscriptions to the client's ended ones (E), and reads the location again
 (R2). Only if the location is still the given one does it remove the subscriptions (T). So each of the two writes before
 it reads what the other has written:

@@ -100,7 +100,7 @@ class Records:
     # Reading.
 
     async def find(self, pairs: Collection[Pair]) -> dict[Pair, Entries]:
-        """Return what each pair has, in all places together."""
+        """Return what each pair has, from all places together."""
         partitions = await self._topics.read_partitions(topic for _, topic in pairs)
         found: dict[Pair, Entries] = {}
         large: list[Pair] = []

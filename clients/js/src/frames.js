@@ -154,7 +154,7 @@ export class FrameReader {
     }
   }
 
-  /** Ignore everything that comes from now on. */
+  /** Ignore everything that arrives from now on. */
   stop() {
     this.#over = true;
   }

@@ -68,6 +68,6 @@ export declare class FrameReader {
      * @param {Buffer} chunk
      */
     push(chunk: Buffer): void;
-    /** Ignore everything that comes from now on. */
+    /** Ignore everything that arrives from now on. */
     stop(): void;
 }
