@@ -23,7 +23,7 @@ from .frames import masked_text_frame
 from .lines import LINES, Lined, together
 from .sockets import Socket, library_log, next_mask
 
-#: Keepalive: the client checks at this interval, in seconds, whether anything has come, and probes the connection if
+#: Keepalive: the client checks at this interval, in seconds, whether anything has arrived, and probes the connection if
 #: not: an endpoint pings every 25 s. The endpoint disconnects a program that does not consume: with a full queue the
 #: client reads nothing, so it sends no pong either.
 _LOOK_S = 25.0

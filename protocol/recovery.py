@@ -3,9 +3,9 @@
 Owns: the position that the client listens with, the one that its application has processed, and the names of messages
 that have arrived already. Must never: send anything, write a file, or call the application.
 
-A client has two positions. Everything up to the *received* position has come, though it may wait for the application.
-The client listens with this position after a lost connection. The application's position is behind it by the waiting
-messages. Only this one may be saved, since the waiting messages are lost with the program.
+A client has two positions. Everything up to the *received* position has arrived, though it may wait for the
+application. The client listens with this position after a lost connection. The application's position is behind it by
+the waiting messages. Only this one may be saved, since the waiting messages are lost with the program.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MIDS_MAX: Final = 10_000
 
 
 class Position(NamedTuple):
-    """A position that has come, after the notifications that it covers."""
+    """A received position, after the notifications that it covers."""
 
     text: str
 
@@ -58,7 +58,7 @@ class Recovery:
 
     @property
     def received(self) -> str | None:
-        """Return the latest position that has come."""
+        """Return the latest received position."""
         return self._received
 
     def fields(self) -> dict[str, Any]:

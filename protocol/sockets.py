@@ -561,7 +561,7 @@ class Socket(asyncio.Protocol):
         else:
             self._cut_later()
             # A closed TLS transport sends the pending data and TLS's close_notify. Then it reads and discards until the
-            # peer has sent its own close_notify. If that has come already, the transport calls ``eof_received`` at
+            # peer has sent its own close_notify. If that has arrived already, the transport calls ``eof_received`` at
             # once, which must not happen in the middle of a chunk.
             asyncio.get_running_loop().call_soon(self._close_transport)
 

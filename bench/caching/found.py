@@ -35,7 +35,7 @@ _OF_DOCUMENT: Final = ("sweep", "records", "exponent", "returns", "share", "poli
 
 
 class Stream(NamedTuple):
-    """The common values of rows that differ only in seed, policy and way."""
+    """The values that rows have in common if they differ only in seed, policy and way."""
 
     stream: str
     away_s: float

@@ -99,8 +99,8 @@ class Client:
                     await self._came.wait()
         except TimeoutError:
             raise BenchError(
-                f"{self.name}: the endpoint did not answer within {PATIENCE_S:g} s; {self.notes} notifications have "
-                f"come, and {(self.replies + self.words)[-2:]!r}"
+                f"{self.name}: the endpoint did not answer within {PATIENCE_S:g} s; {self.notes} notifications "
+                f"have arrived, and {(self.replies + self.words)[-2:]!r}"
             ) from None
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def by_count(items: int, consumers: int, seed: int) -> list[int]:
 
 def latencies(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]]) -> Latencies:
     """Return the latencies of a stream whose items are read according to the assignments, one for each measurement.
-    Items that are read for the first time are not rebalanced: only a changed assignment pauses."""
+    An item that is read for the first time does not count as rebalanced: only a changed assignment causes a pause."""
     pieces: list[Piece] = []
     behind: dict[int, float] = {}  # by consumer, in seconds, at the end of an iteration (equation 20)
     former: Sequence[int] = ()

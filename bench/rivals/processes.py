@@ -28,8 +28,8 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 class Identity(NamedTuple):
-    """A process that a file can name. ``started_s``: seconds from the machine's boot to its start, which does not
-    change when the wall clock is set."""
+    """The identity of a process, in a form that a file can hold. ``started_s``: seconds from the machine's boot to its
+    start, which does not change when the wall clock is set."""
 
     pid: int
     started_s: float

@@ -1,7 +1,7 @@
 """The head of the HTTP request that begins a client's connection, and the answer to a malformed one. SPEC 1.2.
 
 Owns: how a request announces a body, and the answer to a malformed request. Must never: read a body. The answer goes
-out once the head has come. The socket then reads on for a while, and drops the bytes (RFC 9112 section 9.6): if the
+out once the head has arrived. The socket then reads on for a while, and drops the bytes (RFC 9112 section 9.6): if the
 endpoint closed a connection with unread bytes, TCP would reset it, and the client might never see the answer.
 """
 

@@ -121,7 +121,8 @@ class RunDirectory:
             file.close()
         if failed is not None:
             self._facts["failed"] = failed
-        # Half a second per gigabyte, when everything is over. Leaves out files that something else wrote.
+        # This takes half a second per gigabyte, when everything else is over. It leaves out files that something else
+        # wrote.
         tables = [*self.path.glob("events-*.csv"), *(self.path / name for name in TABLE_FILES)]
         self._facts["files"] = {path.name: _identity(path) for path in sorted(tables) if path.exists()}
         self._write_facts(complete=complete)

@@ -93,7 +93,7 @@ class Sequences:
 
     A message that arrives after a later one is ``reordered`` if only one connection can have published both: these have
     an order (SPEC 8.5). It is ``overtaken`` if another connection had also published one of the two: the later one may
-    have come from there. The publishers are known only when the plan is drawn up to that time, so ``judge`` decides
+    have arrived from there. The publishers are known only when the plan is drawn up to that time, so ``judge`` decides
     afterwards.
     """
 

@@ -156,7 +156,7 @@ async def _main() -> int:
     try:
         while line := await reader.readline():
             command = orjson.loads(line)
-            if command["do"] == "cut":  # can come at any time, and gets no answer
+            if command["do"] == "cut":  # this command can arrive at any time, and gets no answer
                 worker.driver.cut()
                 continue
             if under_way is not None:

@@ -103,7 +103,7 @@ class Large:
 
 
 def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None) -> Outcome:
-    """Read a frame. ``is_text``: it came in a text frame. Never raises ``ProtocolError``: the outcome holds it."""
+    """Read a frame. ``is_text``: it arrived in a text frame. Never raises ``ProtocolError``: the outcome holds it."""
     if is_text and not data.isascii() and not _is_utf8(data):
         return Outcome(is_text=False)
     value: dict[str, Any] | None = None

@@ -227,8 +227,7 @@ class Index:
         ).digest()
 
     def _place(self, text: str, holder: Any) -> Any:
-        """Assign a free number to a filter, or (``text`` empty) to a further way that leads to the number
-        ``holder``."""
+        """Assign a free number to a filter, or (if ``text`` is empty) to another way to the number ``holder``."""
         if self._free:
             number = self._free.pop()
             self._texts[number] = text

@@ -42,7 +42,7 @@ class LocationResolver:
         self._sizes = sizes
         self._many = sizes.delivery_slice
         self.recipients = 0  # recipients of messages for many in dispatch
-        self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
+        self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message has many recipients, and waits
         self.placed = 0  # recipients of this turn's messages for more than a few
         self.matching = 0  # cost of comparing this turn's messages with filters
         self._wanted: list[str] = []  # clients to ask for at the end of the turn

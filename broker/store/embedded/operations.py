@@ -99,7 +99,7 @@ class _Soft:
         self._swept = os.urandom(HASH_BYTES)  # the sweep's position in `seen`; every writer starts elsewhere
 
     def listen(self, txn: lmdb.Transaction, batch: list[tuple[str, int, str]]) -> list[Any]:
-        """Write each client's new location, unless a greater one has come since its number was drawn."""
+        """Write each client's new location, unless a greater one was written after its number was drawn."""
         for client, number, incarnation in batch:
             key = client.encode()
             held = txn.get(key, db=self._locations)

@@ -22,7 +22,7 @@ import { Bell, deferred, onAbort } from "./waiting.js";
 /** Time limit from the first packet to the endpoint's answer; an endpoint allows a handshake the same. */
 const HANDSHAKE_MS_MAX = 5_000;
 
-/** Interval of checks whether anything has come; if not, the client probes. An endpoint pings every 25 s. */
+/** Interval of checks whether anything has arrived; if not, the client probes. An endpoint pings every 25 s. */
 const LOOK_MS = 25_000;
 
 /** Maximum number of characters of an endpoint's refusal that an error shows; its text is for people. */
@@ -158,7 +158,7 @@ class NodeSocket {
   #room = new Bell();
   #open = true; // we may send messages
   #deaf = false; // ignores whatever still comes
-  #heard = true; // something has come since the last check
+  #heard = true; // something has arrived since the last check
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #probing;
   /** @type {Buffer | null} */

@@ -174,8 +174,7 @@ export class Recovery {
     }
   }
 
-  /**
-   * Has the message with this `mid` come before?
+  /** Has the message with this `mid` arrived before?
    * @param {string} mid
    */
   isRepeat(mid) {
@@ -204,8 +203,7 @@ export class Marks {
     return this.#marks.length;
   }
 
-  /**
-   * Add a mark after everything that has come.
+  /** Add a mark after everything that has arrived.
    * @param {Mark} mark
    */
   add(mark) {

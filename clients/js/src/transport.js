@@ -11,7 +11,7 @@
  * @property {string | Uint8Array | readonly (string | Uint8Array)[] | undefined} ca Node only.
  * @property {boolean} lines Offer lines, for endpoints that speak them (SPEC section 1.6).
  * @property {AbortSignal} signal Ends the attempt to connect, and only that.
- * @property {(socket: Socket, text: string) => void} onMessage A message, or a line of one, has come. Never called
+ * @property {(socket: Socket, text: string) => void} onMessage A message, or a line of one, has arrived. Never called
  *   after the connection was given up or cut.
  * @property {(socket: Socket) => void} onOver Called once, in the turn in which the client finds that the connection is
  * gone.

@@ -94,7 +94,7 @@ export function sleep(ms, signal) {
   });
 }
 
-/** Wakes those who wait at that moment, and forgets those who give up. */
+/** Wakes all callers that wait when it rings, and forgets those that give up. */
 export class Bell {
   /** @type {Set<() => void>} */
   #waiting = new Set();

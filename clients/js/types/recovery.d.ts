@@ -103,8 +103,7 @@ export declare class Recovery {
      * @param {string} position
      */
     reach(position: string): void;
-    /**
-     * Has the message with this `mid` come before?
+    /** Has the message with this `mid` arrived before?
      * @param {string} mid
      */
     isRepeat(mid: string): boolean;
@@ -116,8 +115,7 @@ export declare class Recovery {
 export declare class Marks {
     #private;
     get length(): number;
-    /**
-     * Add a mark after everything that has come.
+    /** Add a mark after everything that has arrived.
      * @param {Mark} mark
      */
     add(mark: Mark): void;

@@ -25,7 +25,7 @@ export type SocketOptions = {
      */
     signal: AbortSignal;
     /**
-     * A message, or a line of one, has come. Never called
+     * A message, or a line of one, has arrived. Never called
      * after the connection was given up or cut.
      */
     onMessage: (socket: Socket, text: string) => void;
@@ -97,7 +97,7 @@ export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
  * @property {string | Uint8Array | readonly (string | Uint8Array)[] | undefined} ca Node only.
  * @property {boolean} lines Offer lines, for endpoints that speak them (SPEC section 1.6).
  * @property {AbortSignal} signal Ends the attempt to connect, and only that.
- * @property {(socket: Socket, text: string) => void} onMessage A message, or a line of one, has come. Never called
+ * @property {(socket: Socket, text: string) => void} onMessage A message, or a line of one, has arrived. Never called
  *   after the connection was given up or cut.
  * @property {(socket: Socket) => void} onOver Called once, in the turn in which the client finds that the connection is
  * gone.

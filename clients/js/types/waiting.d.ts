@@ -36,7 +36,7 @@ export declare function raced<T>(promise: Promise<T>, signal: AbortSignal): Prom
  * @returns {Promise<void>}
  */
 export declare function sleep(ms: number, signal: AbortSignal): Promise<void>;
-/** Wakes those who wait at that moment, and forgets those who give up. */
+/** Wakes all callers that wait when it rings, and forgets those that give up. */
 export declare class Bell {
     #private;
     ring(): void;
