@@ -65,7 +65,7 @@ async def fetch(url: str, path: str, *, timeout_s: float = 5.0, tls: ssl.SSLCont
         The page, with any status.
 
     Raises:
-        PageError: no page came.
+        PageError: no page arrived.
     """
     parts, url = urlsplit(url), redacted(url)
     secure = parts.scheme in ("wss", "https")

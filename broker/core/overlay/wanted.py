@@ -27,8 +27,8 @@ LAG_S: Final = 0.25
 
 #: The step of the estimate, in seconds: a lag above the estimate moves it up by 99 hundredths of a step, others move it
 #: down by one.
-#: The two balance where one lag of a hundred is above (Ma, Muthukrishnan and Sandler, "Frugal Streaming for Estimating
-#: Quantiles", 2013).
+#: The two are in balance when one lag in a hundred is above the estimate (Ma, Muthukrishnan and Sandler, "Frugal
+#: Streaming for Estimating Quantiles", 2013).
 STEP_S: Final = 0.02
 
 #: A neighbour has this long to send a requested payload, in seconds: some round trips. It has as long as the tree, if
