@@ -24,6 +24,7 @@ PATTERNS = (
     "broker/core/**/*.py",
     "broker/store/embedded/now.py",
     "protocol/bounded.py",
+    "protocol/bounds.py",
     "protocol/errors.py",
     "protocol/filters.py",
     "protocol/frames.py",

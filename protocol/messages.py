@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from .bounds import COUNT_MAX, check_bounds, check_item, check_weight, check_window
 from .errors import ERRORS, ProtocolError
 from .filters import canonical_filter
 from .topics import check_topic
@@ -68,6 +69,13 @@ UNIX_TIME_MAX_S: Final = 253_402_300_800
 Id = str | int | None
 
 
+class About(NamedTuple):
+    """The part of a topic's state that a message concerns (``None``: the whole state), and the message's weight."""
+
+    item: str | None = None
+    weight: float = 1.0
+
+
 class Command(NamedTuple):
     """A checked command. Fields a command does not have keep their defaults."""
 
@@ -92,6 +100,10 @@ class Command(NamedTuple):
     recover: str | None = None
     last: int = 0  # number of the latest kept messages of each topic
     since: str | None = None  # a position; in `history`, the `mid` of a message
+    bounds: str | None = None  # the rules' text (``bounds``), in a `listen` or `bounds`
+    window: int = 0  # the most unconfirmed notifications of the connection, in a `listen`; 0: it has no window
+    processed: int = 0  # the number of notifications that a `credit` confirms
+    about: About | None = None  # a publish's item and weight; None: it has neither
 
 
 def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
@@ -230,15 +242,38 @@ def _revoke(name: str, client: str, number: Id, value: dict[str, Any], payload_b
 
 
 def _listen(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    command = Command(name, client, number)
+    if len(value) == 2 + ("id" in value):
+        return command
     recover = value.get("recover", False)
-    if recover is False:
-        return Command(name, client, number)
     if recover is True:
-        return Command(name, client, number, recover="")
-    if not is_text_of(recover, POSITION_BYTES_MAX):
-        text = f"Key 'recover' has to be true, or a position as an endpoint gave it (1 to {POSITION_BYTES_MAX} bytes)"
+        command = command._replace(recover="")
+    elif recover is not False:
+        if not is_text_of(recover, POSITION_BYTES_MAX):
+            text = (
+                f"Key 'recover' has to be true, or a position as an endpoint gave it (1 to {POSITION_BYTES_MAX} bytes)"
+            )
+            raise ProtocolError("bad_state", text)
+        command = command._replace(recover=recover)
+    if "bounds" in value:
+        command = command._replace(bounds=check_bounds(value["bounds"]))
+    if "window" in value:
+        command = command._replace(window=check_window(value["window"]))
+    return command
+
+
+def _bounds(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    if "bounds" not in value:
+        raise ProtocolError("bad_state", "Key 'bounds' not specified")
+    return Command(name, client, number, bounds=check_bounds(value["bounds"]))
+
+
+def _credit(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    count = value.get("count")
+    if type(count) is not int or not 0 <= count <= COUNT_MAX:
+        text = "Key 'count' has to be an integer: the number of notifications processed since the connection began"
         raise ProtocolError("bad_state", text)
-    return Command(name, client, number, recover=recover)
+    return Command(name, client, number, processed=count)
 
 
 def _last(value: dict[str, Any]) -> int:
@@ -336,9 +371,17 @@ def _publish(name: str, client: str, number: Id, value: dict[str, Any], payload_
         raise ProtocolError("bad_state", "Key 'timestamp' has to be a number (milliseconds since the epoch)")
     payload = _payload(value, payload_bytes_max)
     ack, dedup = _flag(value, "ack", False), check_dedup(value.get("dedup", True))
+    command = Command(name, client, number, (topic,), payload, ack, dedup)
     if "keep_s" in value:
-        return Command(name, client, number, (topic,), payload, ack, dedup, keep_s=_keep_s(value))
-    return Command(name, client, number, (topic,), payload, ack, dedup)
+        command = command._replace(keep_s=_keep_s(value))
+    if "item" in value or "weight" in value:
+        command = command._replace(about=_about(value))
+    return command
+
+
+def _about(value: dict[str, Any]) -> About:
+    item = check_item(value["item"]) if "item" in value else None
+    return About(item, check_weight(value.get("weight", 1)))
 
 
 def _keep_s(value: dict[str, Any]) -> int:
@@ -366,6 +409,8 @@ _COMMANDS: Final = {
     "location": _plain,
     "revoke": _revoke,
     "history": _history,
+    "bounds": _bounds,
+    "credit": _credit,
 }
 
 _SUCCESS: Final = encode({"result": "success"})
@@ -406,6 +451,11 @@ def notification(topic: str, payload: bytes) -> bytes:
         payload: canonical JSON, which goes into the notification unchanged.
     """
     return b'{"key":%b,"broadcast":%b}' % (encode(topic or None), payload)
+
+
+def skipping(notification: bytes, skipped: int) -> bytes:
+    """Return the notification as one that stands for ``skipped`` others as well."""
+    return b'%b,"skipped":%d}' % (notification[:-1], skipped)
 
 
 def named_notification(topic: str, payload: bytes, mid: str, kept: bool = False) -> bytes:

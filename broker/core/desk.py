@@ -16,6 +16,7 @@ from .links.calls import NOT_HOME, Asker, Calls
 from .links.frames import Answer
 from .links.requests import Request
 from .metrics import Metric, counter
+from .model import NO_LOAD
 from .stores import StoreCalls, StoreDone
 
 Job = Iterator[bool]
@@ -60,6 +61,7 @@ class Desk:
         self.drops = counters.drops
         self._calls = calls
         self._stores = stores
+        self.load = NO_LOAD  # since the last tick
         self._jobs = jobs
         self._acts = acts
 

@@ -137,6 +137,7 @@ class Effects(NamedTuple):
         write: (connection, buffers) for each client's socket. Call ``Router.written`` afterwards.
         acts: everything else, in the order of the decisions.
         more: true if work is left for the next turn; the shell then calls ``Router.work``.
+        wake_at: when to end a turn, in monotonic seconds, if none ends before; ``None``: no time is set.
     """
 
     store: list[StoreCall]
@@ -144,3 +145,4 @@ class Effects(NamedTuple):
     write: list[tuple[Connection, list[bytes]]]
     acts: list[Act]
     more: bool
+    wake_at: float | None = None

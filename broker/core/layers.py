@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .base import Base
+from .bounds.assembly import BoundsParts
+from .bounds.steering import BUSY_TARGET
 from .clients.assembly import Clients
 from .cluster.assembly import Cluster
 from .cluster.slots import SlotState
@@ -41,6 +43,8 @@ class Options(NamedTuple):
         settings: the cluster settings that the endpoint follows.
         grace_s: seconds; see ``Membership``.
         presence: the prefixes of topics with presence.
+        bounds: the text of the rules of clients that set no bounds (``protocol.bounds``); ``""``: none.
+        busy_target: the part of a core that this process should use, from 0 to 1 (``Steering``).
     """
 
     dedup_ttl_s: float = 60.0
@@ -53,6 +57,8 @@ class Options(NamedTuple):
     settings: Settings = NO_SETTINGS
     grace_s: float = 60.0
     presence: Sequence[str] = ()
+    bounds: str = ""
+    busy_target: float = BUSY_TARGET
 
 
 class Layers:
@@ -73,6 +79,7 @@ class Layers:
         messages: Messages,
         clients: Clients,
         history: HistoryParts,
+        bounds: BoundsParts,
         parts: list[Part],
     ) -> None:
         self.base = base
@@ -84,6 +91,7 @@ class Layers:
         self.messages = messages
         self.clients = clients
         self.history = history
+        self.bounds = bounds
         self.parts = parts
 
     def metrics(self) -> list[Metric]:
@@ -114,10 +122,11 @@ def by_homes(base: Base, options: Options) -> Layers:
     messages = Messages(base, cluster, outgoing, replication, topics, retained, homes)
     clients = Clients(base, cluster, outgoing, topics, options.ping_s, homes)
     history = HistoryParts(base, cluster, outgoing, topics, retained, clients)
+    bounds = BoundsParts(base, outgoing, retained, history, options.bounds, options.busy_target)
     for state in (replication.seen, retained.state, *options.states):
         cluster.states.add(state)
     return Layers(
-        *(base, cluster, outgoing, replication, topics, retained, messages, clients, history),
+        *(base, cluster, outgoing, replication, topics, retained, messages, clients, history, bounds),
         [
             *cluster.first,
             *messages.parts,
@@ -132,5 +141,6 @@ def by_homes(base: Base, options: Options) -> Layers:
             topics.expiry,
             clients.lapsed_lease,
             *history.parts,
+            *bounds.parts,
         ],
     )

@@ -6,7 +6,7 @@ along.
 
 from __future__ import annotations
 
-from ingeborg.protocol.messages import mid_of, named_notification, notification
+from ingeborg.protocol.messages import About, mid_of, named_notification, notification, skipping
 
 from .codec import Codec
 
@@ -19,6 +19,8 @@ class Message:
         "_frame",
         "_named",
         "_others",
+        "about",
+        "is_kept",
         "number",
         "origin",
         "payload",
@@ -35,19 +37,22 @@ class Message:
         self.number = number
         self.received = received  # when this endpoint received it, in its monotonic seconds
         self.travelled = False  # another endpoint has handled it, and may have delivered it
+        self.about: About | None = None  # its item and weight, for subscribers with bounds
+        self.is_kept = False  # its home retains it
         # Its frames: each codec makes one, once. Most messages meet one codec, so the first codec's frames are
         # attributes.
         self._codec: Codec | None = None
         self._frame: bytes | None = None
         self._named: bytes | None = None  # with the message's name
-        self._others: dict[tuple[Codec, bool], bytes] | None = None  # frames of further codecs; the bool: with the name
+        #: Frames of further codecs, and of messages that stand for others: (codec, with the name?, how many others).
+        self._others: dict[tuple[Codec, bool, int], bytes] | None = None
 
     def frame_for(self, codec: Codec) -> bytes:
         """Return this message's frame for an outbox with this codec: one object for all such outboxes."""
         if self._codec is None:
             self._codec = codec
         elif self._codec is not codec:
-            return self._for_another(codec, False)
+            return self.skipping_for(codec, False, 0)
         frame = self._frame
         if frame is None:
             frame = self._frame = codec.frame(notification(self.topic, self.payload))
@@ -58,20 +63,21 @@ class Message:
         if self._codec is None:
             self._codec = codec
         elif self._codec is not codec:
-            return self._for_another(codec, True)
+            return self.skipping_for(codec, True, 0)
         frame = self._named
         if frame is None:
             frame = self._named = codec.frame(self._named_notification())
         return frame
 
-    def _for_another(self, codec: Codec, is_named: bool) -> bytes:
+    def skipping_for(self, codec: Codec, named: bool, skipped: int) -> bytes:
+        """The same, with the message's name or without, as one that stands for ``skipped`` others as well."""
         others = self._others
         if others is None:
             others = self._others = {}
-        frame = others.get((codec, is_named))
+        frame = others.get((codec, named, skipped))
         if frame is None:
-            data = self._named_notification() if is_named else notification(self.topic, self.payload)
-            frame = others[codec, is_named] = codec.frame(data)
+            data = self._named_notification() if named else notification(self.topic, self.payload)
+            frame = others[codec, named, skipped] = codec.frame(skipping(data, skipped) if skipped else data)
         return frame
 
     def _named_notification(self) -> bytes:

@@ -76,6 +76,17 @@ NO_INTRODUCTION: Final = Introduction()
 """The introduction of a peer that has told nothing."""
 
 
+class Load(NamedTuple):
+    """How much an endpoint's process has to do. ``busy``: its CPU time by wall time, 1 for a whole core; ``lag_s``: how
+    late its loop is, in seconds."""
+
+    busy: float = 0.0
+    lag_s: float = 0.0
+
+
+NO_LOAD: Final = Load()
+
+
 class Shape(NamedTuple):
     """How best to use a store.
 

@@ -27,10 +27,16 @@ CommandHandler = Callable[[Connection, Command], None]
 class CommandSpec:
     """A command that a part carries out, and the rules by which its connection begins it."""
 
-    __slots__ = ("after_close", "handler", "overlaps", "publishes")
+    __slots__ = ("after_close", "handler", "overlaps", "overtakes", "publishes")
 
     def __init__(
-        self, handler: CommandHandler, *, overlaps: bool = True, publishes: bool = False, after_close: bool = False
+        self,
+        handler: CommandHandler,
+        *,
+        overlaps: bool = True,
+        publishes: bool = False,
+        after_close: bool = False,
+        overtakes: bool = False,
     ) -> None:
         """Make the entry.
 
@@ -42,11 +48,13 @@ class CommandSpec:
                 connection that sends another.
             after_close: it also begins after its connection has closed, as long as the connection's waiting commands
                 exist.
+            overtakes: it is short, gets no reply, and begins before commands that wait.
         """
         self.handler = handler
         self.overlaps = overlaps
         self.publishes = publishes
         self.after_close = after_close
+        self.overtakes = overtakes
 
     def taken_by(self, handler: CommandHandler) -> CommandSpec:
         """Return the same command for another part's handler, which takes it first."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .base import Base
+from .bounds.steering import BUSY_TARGET
 from .cluster.slots import SlotState
 from .codec import MESSAGES, Codec
 from .connections.grants import Grant
@@ -24,7 +25,7 @@ from .layers import Options, by_homes
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from .lookup.assembly import by_lookup
 from .metrics import Metric
-from .model import NO_INTRODUCTION, NO_SETTINGS, Endpoint, Introduction, Settings, Shape
+from .model import NO_INTRODUCTION, NO_LOAD, NO_SETTINGS, Endpoint, Introduction, Load, Settings, Shape
 from .part import bind
 from .turns import Turns
 
@@ -56,6 +57,8 @@ class Router(Turns):
         settings: Settings = NO_SETTINGS,
         grace_s: float = 60.0,
         presence: Sequence[str] = (),
+        bounds: str = "",
+        busy_target: float = BUSY_TARGET,
     ) -> None:
         """Make the endpoint's core.
 
@@ -75,7 +78,8 @@ class Router(Turns):
         self.me = me
         base = Base(me, now, unix_s, limits, sizes, shape)
         options = Options(
-            dedup_ttl_s, patience, figures, resident, alone_at_url, ping_s, states, settings, grace_s, presence
+            *(dedup_ttl_s, patience, figures, resident, alone_at_url, ping_s, states, settings, grace_s, presence),
+            *(bounds, busy_target),
         )
         self.layers = layers = (by_lookup if routing == "lookup" else by_homes)(base, options)
         self.base, self.cluster, self.outgoing = base, layers.cluster, layers.outgoing
@@ -241,14 +245,16 @@ class Router(Turns):
 
     # Time
 
-    def tick(self, now: float, unix_s: float = 0.0) -> None:
+    def tick(self, now: float, unix_s: float = 0.0, load: Load = NO_LOAD) -> None:
         """Handle the passing of time: time-outs, signs of life, expiry. Call it about every 100 ms.
 
         Args:
             now: monotonic seconds.
             unix_s: Unix time in seconds, by which tokens expire.
+            load: the load of this process since the last call.
         """
         self._at(now)
+        self._desk.load = load
         self._desk.tick(unix_s)
         self.counters.observe()
         self.members.tick(now)

@@ -27,6 +27,7 @@ class Turns:
         self._sending, self._keepalive, self._leaving = outgoing.sending, clients.keepalive, clients.leaving
         self._delivery, self._fanout, self._home = messages.delivery, messages.fanout, messages.home
         self._outcomes, self._origin = messages.outcomes, messages.origin
+        self._holding = layers.bounds.holding
         self._ticks, self._flushes, self._closed = bound.ticks, bound.flushes, bound.closed
 
     def _at(self, now: float) -> None:
@@ -85,7 +86,7 @@ class Turns:
         links = mesh.take() if self.calls.due or mesh.due else []
         acts, self._acts[:] = self._acts[:], []
         more = bool(self._jobs or sessions.ready or sending.dirty or self._home.has_waited)
-        return Effects(store, links, write, acts, more)
+        return Effects(store, links, write, acts, more, self._holding.wake_at)
 
     def _bring_back(self) -> None:
         """Bring back the outcomes of messages since the last turn, from the last stage to the first."""

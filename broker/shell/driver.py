@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 from ..core.connections.hub import Connection
 from ..core.effects import Act, StoreCall
 from ..core.histogram import Histogram
-from ..core.model import StoreError, StoreLost, Superseded, TooManyFilters, TooManyRevocations
+from ..core.model import Load, StoreError, StoreLost, Superseded, TooManyFilters, TooManyRevocations
 from ..core.router import Router
 from ..store.base import Store
 from .logs import Sparing
@@ -75,6 +76,9 @@ class Driver:
         self._stops = False
         self._tick_handle: asyncio.TimerHandle | None = None
         self._tick_due = time.monotonic()
+        self._cpu_s = time.process_time()
+        self._wake_handle: asyncio.TimerHandle | None = None
+        self._wake_at = math.inf  # when that is
         self._loop = asyncio.get_running_loop()
 
     def carry_out(self, kind: type[A], do: Callable[[A], None]) -> None:
@@ -101,18 +105,22 @@ class Driver:
     async def stop(self) -> None:
         """Stop ticking, and give the store a second to finish the calls that it has."""
         self._stops = True
-        if self._tick_handle is not None:
-            self._tick_handle.cancel()
+        for handle in (self._tick_handle, self._wake_handle):
+            if handle is not None:
+                handle.cancel()
         if self._store_tasks:
             await asyncio.wait(self._store_tasks, timeout=1.0)
 
     def _tick(self) -> None:
         now = time.monotonic()
-        self.loop_lag.observe(max(now - self._tick_due, 0.0))
+        lag_s = max(now - self._tick_due, 0.0)
+        self.loop_lag.observe(lag_s)
+        cpu_s, self._cpu_s = self._cpu_s, time.process_time()
+        passed_s = lag_s + TICK_S
         self._tick_due = now + TICK_S
         self._tick_handle = self._loop.call_later(TICK_S, self._tick)
         try:
-            self.router.tick(now, time.time())
+            self.router.tick(now, time.time(), Load((self._cpu_s - cpu_s) / passed_s, lag_s))
         except Exception:
             self.failed("a tick")
         self._each_tick(now)
@@ -150,6 +158,19 @@ class Driver:
                 self.failed(f"a {type(act).__name__}")
         if effects.more:
             self._loop.call_soon(self._work)
+        if effects.wake_at is not None and effects.wake_at != self._wake_at:
+            self._wake_later(effects.wake_at)
+
+    def _wake_later(self, at: float) -> None:
+        """End a turn at that time, in monotonic seconds."""
+        if self._wake_handle is not None:
+            self._wake_handle.cancel()
+        self._wake_at = at
+        self._wake_handle = self._loop.call_later(max(at - time.monotonic(), 0.0), self._wake)
+
+    def _wake(self) -> None:
+        self._wake_handle, self._wake_at = None, math.inf
+        self.turn()
 
     def _asked(self) -> list[StoreCall]:
         """Answer this turn's questions that the store can answer at once; return the calls that have to wait for it."""

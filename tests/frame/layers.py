@@ -29,6 +29,7 @@ ROWS = (
     ("messages",),
     ("clients",),
     ("history",),
+    ("bounds",),
     ("operators",),
     ("layers",),
     ("lookup", "turns"),

@@ -11,6 +11,7 @@ import pytest
 import ingeborg.protocol.messages
 from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.core import limits, model, stores
+from ingeborg.broker.core.bounds import holding
 from ingeborg.broker.core.clients import revoking
 from ingeborg.broker.core.connections import large
 from ingeborg.broker.core.filters import pattern
@@ -22,7 +23,7 @@ from ingeborg.broker.core.retained import log
 from ingeborg.broker.core.topics import expiry, writing
 from ingeborg.broker.shell import client_socket, status
 from ingeborg.broker.store import revocations
-from ingeborg.protocol import client, filters, lines, messages, sockets, topics, wire
+from ingeborg.protocol import bounds, client, filters, lines, messages, sockets, topics, wire
 from ingeborg.protocol.errors import CLOSES, ERRORS, Next
 from ingeborg.protocol.messages import check
 
@@ -95,6 +96,11 @@ FIGURES: dict[str, tuple[float, ...]] = {
         ingeborg.protocol.messages.MID_BYTES_MAX,
     ),
     "`last` of a `subscribe`; `last` and `limit` of `history`": (ingeborg.protocol.messages.LAST_MAX,),
+    "rules of `bounds`": (bounds.RULES_MAX,),
+    "`item` of a publish, bytes of UTF-8": (bounds.ITEM_BYTES_MAX,),
+    "`window` of a `listen`": (bounds.WINDOW_MAX,),
+    "messages that an endpoint holds for clients with bounds": (holding.HELD_MAX,),
+    "their bytes": (holding.HELD_BYTES_MAX,),
     "topics of a `subscribe` with `last` or `since`": (ingeborg.protocol.messages.SINCE_TOPICS_MAX,),
     "payloads in a reply to `history`, bytes": (history_server.ONCE_BYTES,),
     "messages that arrive for a client while it recovers, bytes: half of `max_outbox_bytes`": (
@@ -161,6 +167,11 @@ def test_a_command_with_the_fields_listed_is_accepted(row: list[str]) -> None:
         "expires_at": 1.5,
         "recover": True,
         "keep_s": 1,
+        "item": "a",
+        "weight": 2.5,
+        "bounds": "wall",
+        "window": 10,
+        "count": 3,
         "last": 1,
     }
     name = row[0].strip("`")

@@ -13,7 +13,7 @@ from typing import Any
 
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.requests import WatermarkRequest
-from ingeborg.broker.core.model import Settings, Shape
+from ingeborg.broker.core.model import Load, Settings, Shape
 from ingeborg.protocol.hashes import slot_of
 
 from .history import TOPICS, History
@@ -73,7 +73,8 @@ class RecoveringHistory(History):
     can justify a gap. ``forges``: clients forge positions now and then. ``slow``: clients stop reading for a while.
     ``restless``: the share of their chances to go away that readers take. ``varied``: readers also repeat a `listen` on
     the same connection, and subscribe in every way. ``settle_s``: the cluster's age in seconds when readers come; they
-    come no earlier than the first endpoint is ready. ``roomless``: endpoints without room for retained messages."""
+    come no earlier than the first endpoint is ready. ``roomless``: endpoints without room for retained messages.
+    ``bounds``: the rules that readers draw; the endpoints are then busy."""
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class RecoveringHistory(History):
         topics: Sequence[str] = TOPICS,
         limits: Limits | None = None,
         roomless: Sequence[str] = (),
+        bounds: Sequence[Any] = (),
         **options: Any,
     ) -> None:
         history = "store" if journal else "memory"
@@ -102,6 +104,9 @@ class RecoveringHistory(History):
         self.kinds, self.every_s, self.keeps_s, self.whole, self.forges = faults, every_s, keeps_s, whole, forges
         self.topics = list(topics)
         self.roomless = frozenset(roomless)
+        self.bounds = bounds
+        if bounds:
+            self.world.load = Load(1.0)
         self.roomy = self.world.options["limits"]
         self.restless, self.varied, self.settle_s = restless, varied, settle_s
         self.readers = [Reader[Client](f"c{index}") for index in range(readers)]
@@ -264,7 +269,10 @@ class RecoveringHistory(History):
             else:
                 client.close()
 
-        self.command(client, then, command="listen", recover=line.recover)
+        self.command(client, then, command="listen", recover=line.recover, **self._bounds())
+
+    def _bounds(self) -> dict[str, Any]:
+        return {"bounds": self.random.choice(self.bounds)} if self.bounds else {}
 
     def listen_anew(self, reader: Reader[Client], former: Line[Client]) -> None:
         """Listen again on the same connection, from an earlier position; or end its listen for a moment first."""
@@ -290,7 +298,7 @@ class RecoveringHistory(History):
             else:
                 former.order.clear()  # it goes on elsewhere; the order of this connection starts afresh
 
-        self.command(client, then, command="listen", recover=line.recover)
+        self.command(client, then, command="listen", recover=line.recover, **self._bounds())
 
     def _heard(self, reader: Reader[Client], line: Line[Client], word: dict[str, Any]) -> None:
         self.say(f"{reader.name} at {line.client.node.me.name}: {str(word)[:200]}")

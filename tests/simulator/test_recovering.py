@@ -57,6 +57,8 @@ PATCHES: dict[str, int] = {
 MANY_TOPICS = {"history.attempts.TOPICS_MAX": 1}
 FEW_HOLES = {"retained.log.HOLES_MAX": 1}
 
+BOUNDS: tuple[Any, ...] = ("wall", "screen", [{"prefix": "", "staleness_ms": 2_000, "priority": -1}], [])
+
 FAULTS = ("crash", "crash home", "leave", "join", "stall", "cut", "store", "readonly")
 
 
@@ -108,6 +110,10 @@ KINDS: dict[str, Kind] = {
     "small pages": Kind({"faults": ("leave",)}, 4, 98, PATCHES),
     "small pages, slow": Kind(SMALL_OUTBOX, 3, 62, PATCHES | MANY_TOPICS),
     "everything": Kind(_lossy(*FAULTS), 5, 70),
+    "bounds": Kind({"bounds": BOUNDS, "varied": True}, 5, 100),
+    "bounds, slow": Kind(SMALL_OUTBOX | {"bounds": BOUNDS}, 4, 80),
+    "bounds, ends in order": Kind({"bounds": BOUNDS, "faults": ("leave",)}, 4, 80),
+    "bounds, everything": Kind(_lossy(*FAULTS, bounds=BOUNDS, replication=True), 4, 50),
     "everything, replicas": Kind(_lossy(*FAULTS, replication=True), 5, 70),
     "store and crash": Kind(
         _lossy("crash replicated", "crash replicated", "store", replication=True, every_s=0.7), 5, 42

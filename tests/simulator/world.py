@@ -19,6 +19,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -46,6 +47,7 @@ from ingeborg.broker.core.effects import (
 )
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.model import (
+    NO_LOAD,
     NO_SETTINGS,
     Endpoint,
     Settings,
@@ -63,7 +65,7 @@ from .store import Store
 TICK_S = 0.1
 
 #: Steps that an endpoint might forget: to tell the core that a socket has drained, to go on writing then, to resume
-#: reading a paused connection, and to continue work for which one turn was too short.
+#: reading a paused connection, and to continue work for which one turn was too short. With bounds also "to wake".
 FORGETTABLE = ("to drain", "to write on", "to read on", "to go on")
 
 #: The calls that a store in this machine's memory answers without a wait.
@@ -238,6 +240,7 @@ class Node:
         self.on_turn: Callable[[], object] = lambda: None  # called before the end of a turn
         self.pauses = self.blocks = 0  # how often it stopped reading a client, and a client stopped taking more
         self._turn_due = False
+        self._wake_at = math.inf
         self.links: dict[str, int] = {}  # its connections to others whose end it has not seen
         self._deferred: list[Callable[[float], object]] = []
         world.at(world.random.random() * TICK_S, self._tick)
@@ -304,6 +307,13 @@ class Node:
             self._act(act)
         if effects.more and world.forgets != "to go on":
             world.at(0.0005, self.event, self.router.work)
+        if effects.wake_at is not None and effects.wake_at < self._wake_at and world.forgets != "to wake":
+            self._wake_at = effects.wake_at
+            world.at(max(effects.wake_at - world.now, 0.0), self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._wake_at = math.inf
+        self.event(lambda now: None)
 
     def _act(self, act: Act) -> None:
         world = self.world
@@ -354,7 +364,7 @@ class Node:
     def _tick(self) -> None:
         if not self.alive:
             return
-        self.event(lambda now: self.router.tick(now, now))  # Unix time is the world's time
+        self.event(lambda now: self.router.tick(now, now, self.world.load))  # Unix time is the world's time
         self.world.at(TICK_S, self._tick)
 
 
@@ -391,6 +401,7 @@ class World:
         shape: Shape | None = options.get("shape")
         self.reads_memory = self.store.tells_slots = shape is not None and shape.reads_memory
         self.forgets = forgets
+        self.load = NO_LOAD  # the load of every process
         self.on_effects: Callable[[Node, Effects], object] = lambda node, effects: None  # called after a turn
         self.payload_name: Callable[[Any], Any] = lambda payload: payload  # gives the payload's name in a note
         self.socket_bytes = 1 << 20

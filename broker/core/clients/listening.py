@@ -91,14 +91,15 @@ class Listening(Part):
         """See ``Part``."""
         return {ListenRequest: self.listen_announced}
 
-    def listen(self, connection: Connection, command: Command) -> None:
+    def listen(self, connection: Connection, command: Command, more: OfListen | None = None) -> None:
         """Take a client's ``listen``. Bind the client at once (messages can come before the reply); store and announce
-        it in a batch."""
-        self.begin(connection, command, self._replies.expect(connection), None)
+        it in a batch. ``more``: the addition that it asks for."""
+        self.begin(connection, command, self._replies.expect(connection), more)
 
     def begin(self, connection: Connection, command: Command, reply: Reply, more: OfListen | None) -> None:
         """Begin a ``listen`` whose command has its place among the replies. ``more``: the addition that it asks for."""
         again = command.client in connection.clients
+        connection.has_listened = True
         former = self._hub.bind(command.client, connection)
         self._memory.weigh(connection)
         if former is not None:

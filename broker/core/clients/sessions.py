@@ -43,6 +43,9 @@ UNKNOWN: Final = "unknown"
 READ_AHEAD: Final = 16
 READ_AHEAD_BYTES: Final = 16 << 10
 
+#: The most bytes of a command that overtakes others.
+OVERTAKING_BYTES: Final = 1024
+
 #: Seconds after a connection has closed, or has been sent away, in which the endpoint still begins waiting commands
 #: that allow it (``CommandSpec.after_close``): a client can send everything and close. Later, such a command would undo
 #: what the client has done elsewhere since. A `listen` would take the client away from where it listens now.
@@ -188,10 +191,32 @@ class Sessions:
         if len(data) > self._large_bytes and isinstance(data, bytes):
             frame = Large((data,), len(data), is_text)
         if connection.backlog or connection.throttled or not self._begin(connection, frame):
+            if connection.receiver is not None and self._overtakes(connection, frame):
+                return
             connection.backlog.append(frame)
             self._memory.wait(connection, len(frame))
             if len(connection.backlog) >= READ_AHEAD or len(frame) > READ_AHEAD_BYTES:
                 self._pause(connection)
+
+    def _overtakes(self, connection: Connection, frame: bytes | Large) -> bool:
+        """Begin the command, if it is one that waits for no other. Only short ones do not."""
+        if not isinstance(frame, bytes) or len(frame) > OVERTAKING_BYTES or b"credit" not in frame:
+            return False  # most commands: they need not be decoded for this
+        if connection.ends_at is not None:
+            return False
+        try:
+            command = check(decode(frame), self._limits.payload_bytes)
+            if connection.grant is not None:
+                connection.grant.check(command)
+        except ProtocolError:
+            return False  # it is refused in its place
+        spec = self._commands[command.name]
+        if not spec.overtakes:
+            return False
+        if connection.allowance is not None:
+            self._spend(connection, 1)
+        spec.handler(connection, command)
+        return True
 
     def _begin(self, connection: Connection, frame: bytes | Large) -> bool:
         """Begin the command in the frame. Returns false if it must wait for earlier commands, or must be read first."""

@@ -7,6 +7,7 @@ message and an outbox. Must never: know other endpoints.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from ingeborg.protocol.native import mypyc_attr
 
@@ -17,27 +18,46 @@ from .grants import Grant
 from .large import Large
 from .outbox import Outbox
 
+#: Greater than every stamp.
+NO_FLOOR: Final = 1 << 62
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Receiver:
     """Takes the messages for a connection's clients, and decides when each one goes into the outbox. A connection
-    without a receiver gets them at once.
+    without a receiver gets them at once. A connection can have several, one behind the other (``put_first``,
+    ``put_last``): each one passes messages and calls to the next.
 
     Its methods must not wait. A receiver itself limits the bytes that it holds back.
     """
 
-    __slots__ = ()
+    def __init__(self) -> None:
+        self.onward: Receiver | None = None  # the one behind it; None: the outbox
 
-    def take(self, message: Message) -> None:
+    def take(self, client: str, message: Message, named: bool) -> None:
         """Handle a message for a client of the connection.
 
         Args:
+            client: the client that gets it.
             message: the message, once for each of the connection's clients that gets it.
+            named: the client recovers, and gets the message's `mid`.
         """
         raise NotImplementedError
 
+    def passed(self, count: int) -> None:
+        """Note that an earlier receiver has put this many notifications into the outbox."""
+        if self.onward is not None:
+            self.onward.passed(count)
+
+    def dropped(self, count: int) -> None:
+        """Note that the outbox has dropped this many notifications."""
+        if self.onward is not None:
+            self.onward.dropped(count)
+
     def drained(self) -> None:
         """Handle a connection whose socket takes bytes again."""
+        if self.onward is not None:
+            self.onward.drained()
 
     def gone(self, client: str) -> None:
         """Handle a client's ``unlisten``: the client no longer listens on the connection.
@@ -45,9 +65,22 @@ class Receiver:
         Args:
             client: the client's id.
         """
+        if self.onward is not None:
+            self.onward.gone(client)
 
     def restored(self) -> None:
         """Handle a client that listens on the connection again, since its ``listen`` elsewhere has failed."""
+        if self.onward is not None:
+            self.onward.restored()
+
+    def release(self, client: str | None) -> None:
+        """Put what bounds hold for the client (``None``: for all clients) into the outbox."""
+        if self.onward is not None:
+            self.onward.release(client)
+
+    def floor(self) -> int:
+        """Return the greatest stamp that a position may have: messages with later ones may be held."""
+        return NO_FLOOR if self.onward is None else self.onward.floor()
 
 
 class Reply:
@@ -78,6 +111,7 @@ class Connection:
         "ends_at",
         "expiry_slot",
         "grant",
+        "has_listened",
         "kind",
         "number",
         "outbox",
@@ -106,6 +140,7 @@ class Connection:
         self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind
         self.grant: Grant | None = None  # None: all rights
         self.receiver: Receiver | None = None  # None: messages go straight into the outbox
+        self.has_listened = False  # one of its clients has sent `listen`
         self.dirty = False  # already in the list of connections to write to
         self.backpressure = False  # it has sent more than the endpoint can handle for now
         self.draining = False  # this endpoint ends, and sends it away as soon as its commands are done
@@ -128,6 +163,36 @@ class Connection:
     def paused(self) -> bool:
         """Must the endpoint stop reading it for now?"""
         return (self.backpressure and not self.closing) or self.draining
+
+
+def put_first(connection: Connection, receiver: Receiver) -> None:
+    """Put the receiver before those that the connection has."""
+    receiver.onward = connection.receiver
+    connection.receiver = receiver
+
+
+def put_last(connection: Connection, receiver: Receiver) -> None:
+    """Put the receiver behind those that the connection has."""
+    last = connection.receiver
+    if last is None:
+        connection.receiver = receiver
+        return
+    while last.onward is not None:
+        last = last.onward
+    last.onward = receiver
+
+
+def take_out(connection: Connection, receiver: Receiver) -> None:
+    """Take the receiver out, if the connection has it."""
+    if connection.receiver is receiver:
+        connection.receiver = receiver.onward
+    else:
+        before = connection.receiver
+        while before is not None and before.onward is not receiver:
+            before = before.onward
+        if before is not None:
+            before.onward = receiver.onward
+    receiver.onward = None
 
 
 class Binding:

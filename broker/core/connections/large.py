@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 import ormsgpack
 
 from ingeborg.protocol.errors import ProtocolError
-from ingeborg.protocol.messages import Command, check, reply_fields
+from ingeborg.protocol.messages import About, Command, check, reply_fields
 from ingeborg.protocol.wire import decode, outside_strings
 
 from .grants import Grant
@@ -45,8 +45,9 @@ _ID_LAST: Final = re.compile(
 _NAME_FIRST: Final = re.compile(_SPACE.join((b"", rb"\{", rb'"command"', rb":", rb'"(publish|broadcast)"')))
 _END_BYTES: Final = 2_048  # bytes at the end of a frame in which to look for them
 
-#: The only field of a command that is a tuple. Packed it becomes a list, on which compiled code would fail.
+#: The fields of a command that are tuples. Packed they become lists, on which compiled code would fail.
 _TERM: Final = Command._fields.index("term")
+_ABOUT: Final = Command._fields.index("about")
 
 
 class Topics:
@@ -199,6 +200,8 @@ def unpack_outcome(packed: bytes | memoryview) -> Outcome:
     if fields is not None:
         if fields[_TERM] is not None:
             fields[_TERM] = tuple(fields[_TERM])
+        if fields[_ABOUT] is not None:
+            fields[_ABOUT] = About(*fields[_ABOUT])
         command = Command(*fields)
         if topics is not None:
             command = command._replace(topics=cast(Any, Topics(*topics)))

@@ -34,18 +34,26 @@ EARLY_MAX: Final = 10_000
 class Recovery(OfListen):
     """The messages that a client has missed since ``position``; "": it has no position yet."""
 
-    def __init__(self, replaying: Replaying, connection: Connection, client: str, position: str) -> None:
+    def __init__(
+        self, replaying: Replaying, connection: Connection, client: str, position: str, more: OfListen | None
+    ) -> None:
         self._replaying = replaying
+        self._more = more
         self._connection = connection
         self._client = client
         self._position = position
 
     def succeeded(self) -> dict[str, Any]:
         """See ``OfListen``."""
-        return self._replaying.listened(self._connection, self._client, self._position)
+        fields = self._replaying.listened(self._connection, self._client, self._position)
+        if self._more is not None:
+            fields.update(self._more.succeeded())
+        return fields
 
     def failed(self) -> None:
         """See ``OfListen``."""
+        if self._more is not None:
+            self._more.failed()
         self._replaying.not_listened(self._connection, self._client)
 
 
@@ -103,34 +111,35 @@ class Admitting(Part):
         self._replaying = replaying
         self._listening = listening
         self._subscribing = subscribing
-        self._early: list[tuple[float, Connection, Command, Reply]] = []
+        self._early: list[tuple[float, Connection, Command, Reply, OfListen | None]] = []
 
     def commands(self) -> dict[str, CommandSpec]:
         """See ``Part``: commands of other parts that can ask for retained messages."""
         listen = self._listening.commands()["listen"].taken_by(self.listen)
         return {"listen": listen, "subscribe": self._subscribing.commands()["subscribe"].taken_by(self.subscribe)}
 
-    def listen(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``listen``: begin it now or a little later, or refuse it."""
+    def listen(self, connection: Connection, command: Command, more: OfListen | None = None) -> None:
+        """Take a client's ``listen``: begin it now or a little later, or refuse it. ``more``: the addition that it
+        asks for."""
         if command.recover is None and connection.receiver is None:
-            self._listening.listen(connection, command)
+            self._listening.listen(connection, command, more)
         else:
-            self._ask(connection, command, self._replies.expect(connection), self._desk.now + WAIT_S)
+            self._ask(connection, command, self._replies.expect(connection), self._desk.now + WAIT_S, more)
 
-    def _ask(self, connection: Connection, command: Command, reply: Reply, until: float) -> None:
+    def _ask(self, connection: Connection, command: Command, reply: Reply, until: float, more: OfListen | None) -> None:
         refusal = self._refusal(connection, command)
         if refusal is None:
-            self._begin(connection, command, reply)
+            self._begin(connection, command, reply, more)
         elif refusal.code == "peer_unavailable" and self._desk.now < until and len(self._early) < EARLY_MAX:
-            self._early.append((until, connection, command, reply))
+            self._early.append((until, connection, command, reply, more))
         else:
             self._replies.refuse(connection, reply, command.id, refusal)
 
-    def _begin(self, connection: Connection, command: Command, reply: Reply) -> None:
+    def _begin(self, connection: Connection, command: Command, reply: Reply, more: OfListen | None) -> None:
         if command.recover is None:
-            self._listening.begin(connection, command, reply, None)
+            self._listening.begin(connection, command, reply, more)
             return
-        more = Recovery(self._replaying, connection, command.client, command.recover)
+        more = Recovery(self._replaying, connection, command.client, command.recover, more)
         self._listening.begin(connection, command, reply, more)
         self._replaying.listens(connection, command.client)
 
@@ -138,9 +147,9 @@ class Admitting(Part):
         """Check the waiting commands again."""
         if self._early:
             early, self._early = self._early, []
-            for until, connection, command, reply in early:
+            for until, connection, command, reply, more in early:
                 if not connection.closed:
-                    self._ask(connection, command, reply, until)
+                    self._ask(connection, command, reply, until, more)
 
     def _refusal(self, connection: Connection, command: Command) -> ProtocolError | None:
         session = self._replaying.replay_sessions.get(connection)

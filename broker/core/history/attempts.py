@@ -302,6 +302,7 @@ class Attempts(Part):
         session = attempt.session
         connection, push = session.connection, self._sending.push
         codec = connection.codec
+        pushed = 0
         for topic, payload, origin, number, stamp in rows:
             pattern = attempt.patterns.get(topic)
             if pattern is not None and not matches(pattern, payload):
@@ -315,7 +316,10 @@ class Attempts(Part):
                 session.sent.add(name)
             frame = codec.frame(named_notification(topic, payload, mid_of(origin, number), kept=True))
             push(connection, frame, True)
-            self._desk.counts["messages_sent_again"] += 1
+            pushed += 1
+        self._desk.counts["messages_sent_again"] += pushed
+        if connection.receiver is not None:
+            connection.receiver.passed(pushed)
         if (
             attempt.wanted is None and len(session.attempts) == 1
         ):  # else the messages that a `subscribe` has asked for wait after it

@@ -39,7 +39,8 @@ class Positions(Part):
 
     def of(self, session: ReplaySession) -> str:
         """Return the position of a session that holds no more messages, and count it as sent."""
-        session.since = max(session.since, self._watermarks.cluster_watermark if self._watermarks.known else 0)
+        watermark = self._watermarks.cluster_watermark if self._watermarks.known else 0
+        session.since = max(session.since, min(watermark, session.floor))
         session.told = session.since
         return self._watermarks.position_at(session.since)
 
@@ -73,9 +74,14 @@ class Positions(Part):
                 session.owed -= 1
                 if session.owed <= 0:
                     self._owed.pop(session, None)
-                if watermark > session.told:
-                    session.told = watermark
-                    self._sending.push(session.connection, self._frame(session.connection.codec, frames), True)
+                reached = min(watermark, session.floor)
+                if reached < watermark:
+                    self._owed[session] = None  # until what is held now is covered, too
+                if reached > session.told:
+                    session.told = reached
+                    codec = session.connection.codec
+                    frame = self._frame(codec, frames) if reached == watermark else self._frame_at(codec, reached)
+                    self._sending.push(session.connection, frame, True)
             yield False
         self._telling = False
 
@@ -85,6 +91,9 @@ class Positions(Part):
         if frame is None:
             frame = frames[codec] = codec.frame(encode({"position": self._watermarks.position}))
         return frame
+
+    def _frame_at(self, codec: Codec, stamp: int) -> bytes:
+        return codec.frame(encode({"position": self._watermarks.position_at(stamp)}))
 
     def tick(self) -> None:
         """Send positions to idle connections."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ..connections.hub import Connection
+from ..connections.hub import NO_FLOOR, Connection, Receiver
 from ..desk import Job
 from ..filters.pattern import Conjunction
 from ..links.requests import KeptRow
@@ -148,6 +148,7 @@ class ReplaySession:
         "missed",
         "overflowed",
         "owed",
+        "receiver",
         "sent",
         "settled",
         "since",
@@ -160,6 +161,7 @@ class ReplaySession:
         self.client = client
         self.connection = connection
         self.stays = stays
+        self.receiver: Receiver | None = None  # this session's receiver on the connection
         self.waits = False  # its `listen` has not succeeded yet
         self.missed = False  # it has missed messages while it waited
         self.listened = False  # one `listen` has succeeded
@@ -183,6 +185,17 @@ class ReplaySession:
         if self.ended or self.connection.closed:
             return False
         return not self.stays or self.client in self.connection.clients
+
+    @property
+    def onward(self) -> Receiver | None:
+        """Return the receiver that takes the messages passed by the session; ``None``: the outbox takes them."""
+        return None if self.receiver is None else self.receiver.onward
+
+    @property
+    def floor(self) -> int:
+        """Return the greatest stamp that its position may have: bounds may hold later messages."""
+        onward = self.onward
+        return NO_FLOOR if onward is None else onward.floor()
 
     @property
     def holds(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ingeborg.protocol.wire import encode
 
-from ..connections.hub import Connection, Hub, Receiver
+from ..connections.hub import Connection, Hub, Receiver, put_first, take_out
 from ..desk import Desk
 from ..filters.pattern import conjunctions
 from ..links.calls import TIMEOUT_S
@@ -72,17 +72,21 @@ class Replaying(Part):
 
     # Messages
 
-    def take(self, session: ReplaySession, message: Message) -> None:
+    def take(self, session: ReplaySession, client: str, message: Message) -> None:
         """Handle a message for the client of a session's connection."""
         codec = session.connection.codec
-        frame = message.named_for(codec) if session.stays else message.frame_for(codec)
         if session.holds:
-            self._hold(session, message, frame)
+            self._hold(session, message, message.named_for(codec) if session.stays else message.frame_for(codec))
             return
         if not session.stays and (message.origin, message.number) in session.sent:
             session.sent.discard((message.origin, message.number))  # it was retained first, and is only now dispatched
             return
-        self._sending.push(session.connection, frame, True)
+        onward = session.onward
+        if onward is not None:
+            onward.take(client, message, session.stays)
+        else:
+            frame = message.named_for(codec) if session.stays else message.frame_for(codec)
+            self._sending.push(session.connection, frame, True)
         if session.stays:
             self._positions.owe(session)
 
@@ -110,12 +114,16 @@ class Replaying(Part):
 
     def _push_held(self, session: ReplaySession) -> None:
         held, sent = list(session.held), session.sent
+        pushed = 0
         self._let_go(session)
         for origin, number, frame in held:
             if (origin, number) in sent:
                 sent.discard((origin, number))  # several clients of a connection can get the same message
             else:
                 self._sending.push(session.connection, frame, True)
+                pushed += 1
+        if session.onward is not None:
+            session.onward.passed(pushed)
         if held and session.stays:
             self._positions.owe(session)
 
@@ -123,8 +131,17 @@ class Replaying(Part):
 
     def _open_session(self, connection: Connection, client: str, stays: bool) -> ReplaySession:
         session = self.replay_sessions[connection] = ReplaySession(client, connection, stays)
-        connection.receiver = ReplayReceiver(self, session)
+        session.receiver = ReplayReceiver(self, session)
+        put_first(connection, session.receiver)
+        if session.onward is not None:
+            session.onward.release(None)  # messages that bounds hold leave before those of this session
         return session
+
+    def _before_holding(self, session: ReplaySession) -> None:
+        """Prepare to hold messages: those that bounds hold leave before them."""
+        if session.onward is not None:
+            session.onward.release(None)
+        session.settled = session.since = max(session.since, self._watermarks.cluster_watermark)
 
     def listens(self, connection: Connection, client: str) -> None:
         """Take a `listen` with `recover` that has begun: its client's messages wait until it has succeeded."""
@@ -132,7 +149,7 @@ class Replaying(Part):
         if session is None or not session.stays:
             session = self._open_session(connection, client, True)
         if not session.holds:
-            session.settled = session.since = max(session.since, self._watermarks.cluster_watermark)
+            self._before_holding(session)
         self._stop(session)
         session.waits, session.missed = True, False
 
@@ -180,6 +197,8 @@ class Replaying(Part):
         if session.waits:
             session.missed = True
         elif not session.attempts:
+            if session.onward is not None:
+                session.onward.release(None)
             session.settled = 0
             self._begin(Attempt(session, session.since))
         else:
@@ -202,7 +221,8 @@ class Replaying(Part):
         self._stop(session)
         session.ended = True
         if self.replay_sessions.get(session.connection) is session:
-            session.connection.receiver = None
+            if session.receiver is not None:
+                take_out(session.connection, session.receiver)
             self.replay_sessions.pop(session.connection, None)
         self._positions.forget(session)
 
@@ -224,7 +244,7 @@ class Replaying(Part):
         if session is None:
             session = self._open_session(connection, client, False)
         elif not session.holds:
-            session.settled = session.since = max(session.since, self._watermarks.cluster_watermark)
+            self._before_holding(session)
         session.attempts.append(Attempt(session, 0, [], 0))
 
     def read_retained(
@@ -388,7 +408,7 @@ class Replaying(Part):
                 session.missed, session.since = True, watermark
                 continue
             if not session.attempts:
-                session.settled = session.since = max(session.since, watermark)
+                self._before_holding(session)
                 attempt = Attempt(session, session.since)
                 session.attempts.append(attempt)
                 self._attempts.begin_later(attempt)
@@ -409,24 +429,26 @@ class Replaying(Part):
 class ReplayReceiver(Receiver):
     """The receiver of a session's connection."""
 
-    __slots__ = ("_follower", "_replaying")
-
     def __init__(self, replaying: Replaying, session: ReplaySession) -> None:
+        super().__init__()
         self._replaying = replaying
-        self._follower = session
+        self._session = session
 
-    def take(self, message: Message) -> None:
+    def take(self, client: str, message: Message, named: bool) -> None:
         """See ``Receiver``."""
-        self._replaying.take(self._follower, message)
+        self._replaying.take(self._session, client, message)
 
     def drained(self) -> None:
         """See ``Receiver``."""
-        self._replaying.drained(self._follower)
+        self._replaying.drained(self._session)
+        super().drained()
 
     def gone(self, client: str) -> None:
         """See ``Receiver``."""
-        self._replaying.unlistens(self._follower, client)
+        super().gone(client)
+        self._replaying.unlistens(self._session, client)
 
     def restored(self) -> None:
         """See ``Receiver``."""
-        self._replaying.restored(self._follower)
+        super().restored()
+        self._replaying.restored(self._session)

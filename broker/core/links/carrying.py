@@ -11,22 +11,34 @@ from typing import Final
 
 from msgspec.msgpack import Decoder
 
+from ingeborg.protocol.messages import About
+
 from ..message import Message
 from .frames import encoded
-from .requests import Carried
+from .requests import Carried, ForBounds
 
 _CARRIED: Final = Decoder(Carried)
+_KEPT: Final = ForBounds(is_kept=True)
 
 
 def carried(message: Message) -> Carried:
     """Convert the message for another endpoint."""
-    return Carried(message.topic, message.payload, message.origin, message.number)
+    about, said = message.about, None
+    if about is not None:
+        said = ForBounds(about.item, about.weight, message.is_kept)
+    elif message.is_kept:
+        said = _KEPT
+    return Carried(message.topic, message.payload, message.origin, message.number, said)
 
 
 def arrived(said: Carried, now: float) -> Message:
     """Rebuild the message at the endpoint that received it. ``now``: monotonic seconds there."""
     message = Message(said.topic, said.payload, said.origin, said.number, now)
     message.travelled = True
+    if (for_bounds := said.said) is not None:
+        message.is_kept = for_bounds.is_kept
+        if for_bounds.item is not None or for_bounds.weight != 1:
+            message.about = About(for_bounds.item, for_bounds.weight)
     return message
 
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from msgspec import Meta, Struct
 from msgspec.msgpack import Decoder
 
+from ingeborg.protocol.bounds import ITEM_BYTES_MAX, WEIGHT_MAX
 from ingeborg.protocol.hashes import HASH_BYTES, SLOTS
 
 from ..model import JTI, SUB
@@ -69,6 +70,14 @@ class Request(Struct, array_like=True, gc=False):
     answer: ClassVar[Decoder[Any]] = Decoder(None)
 
 
+class ForBounds(Struct, array_like=True, gc=False):
+    """A message's item, weight and retention, for subscribers with bounds. ``None`` stands for the defaults."""
+
+    item: Annotated[str, Meta(min_length=1, max_length=ITEM_BYTES_MAX)] | None = None
+    weight: Annotated[float, Meta(ge=0, le=WEIGHT_MAX)] = 1.0
+    is_kept: bool = False
+
+
 class Carried(Struct, array_like=True, gc=False):
     """A message, as requests carry it (``carrying``)."""
 
@@ -76,6 +85,7 @@ class Carried(Struct, array_like=True, gc=False):
     payload: bytes
     origin: str  # incarnation of its publisher's endpoint
     number: int  # the origin's number for it
+    said: ForBounds | None = None
 
 
 class PublishRequest(Request, tag=1):

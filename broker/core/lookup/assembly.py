@@ -10,6 +10,7 @@ slots, no location is cached, no subscription expires or has a filter, and no me
 from __future__ import annotations
 
 from ..base import Base
+from ..bounds.assembly import BoundsParts
 from ..clients.assembly import Clients
 from ..cluster.assembly import Cluster
 from ..cluster.homes import Homes
@@ -45,9 +46,10 @@ def by_lookup(base: Base, options: Options) -> Layers:
     messages = Messages(base, cluster, outgoing, replication, topics, retained, homes, LookupHome)
     clients = Clients(base, cluster, outgoing, topics, options.ping_s, homes)
     history = HistoryParts(base, cluster, outgoing, topics, retained, clients)
+    bounds = BoundsParts(base, outgoing, retained, history, options.bounds, options.busy_target)
     subscribe, unsubscribe = history.admitting.commands()["subscribe"], topics.subscribing.commands()["unsubscribe"]
     return Layers(
-        *(base, cluster, outgoing, replication, topics, retained, messages, clients, history),
+        *(base, cluster, outgoing, replication, topics, retained, messages, clients, history, bounds),
         [
             *cluster.first,
             *messages.parts,
@@ -60,6 +62,7 @@ def by_lookup(base: Base, options: Options) -> Layers:
             *looks(base.desk, cluster.members, outgoing.replies, options.figures, base.sizes),
             messages.fanout,
             *history.parts,
+            *bounds.parts,
             Refusing(outgoing.replies, subscribe, unsubscribe),
         ],
     )

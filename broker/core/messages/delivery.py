@@ -88,7 +88,9 @@ class Delivery(Part):
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
         return [
-            self._desk.counted("messages_delivered", "Messages put into outboxes of clients of this endpoint"),
+            self._desk.counted(
+                "messages_delivered", "Messages put into outboxes of clients of this endpoint, or held for their bounds"
+            ),
         ]
 
     def requests(self) -> dict[type[Request], RequestHandler]:
@@ -211,7 +213,7 @@ class Delivery(Part):
             connection = binding.connection
             receiver = connection.receiver
             if receiver is not None:
-                receiver.take(message)
+                receiver.take(client, message, False)
                 continue
             if connection.codec is not codec:
                 codec = connection.codec

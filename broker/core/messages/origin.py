@@ -95,6 +95,8 @@ class Origin(Part):
         topic = command.topics[0] if command.topics else ""
         slot = slot_of(topic)
         message = Message(topic, command.payload, self._me, 0, desk.now)
+        if command.about is not None:
+            message.about = command.about
         publish = Publish(message, slot, connection, command.id, command.ack)
         if (command.keep_s or self._retention.topics) and not self._keep(publish, command):
             return

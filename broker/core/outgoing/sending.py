@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from ingeborg.protocol.errors import SLOW_CONSUMER, CloseCode
+from ingeborg.protocol.errors import GOING_AWAY, REPLACED, SLOW_CONSUMER, TOKEN_EXPIRED, CloseCode
 
 from ..connections.hub import Connection
 from ..desk import Desk
@@ -20,6 +20,10 @@ from .memory import Memory
 
 #: Connections to resume in one slice after they were held back: some 1 ms, plus the time for their frames.
 SENT_AGAIN_PER_SLICE: Final = 500
+
+
+#: Before a close with one of these, what receivers hold of the connection's messages leaves (SPEC section 2.8).
+LETS_OUT: Final = (GOING_AWAY, REPLACED, TOKEN_EXPIRED)
 
 
 class Sending:
@@ -44,6 +48,8 @@ class Sending:
         dropped = outbox.push(frame, reply)
         if dropped:
             self._desk.drops["token_revoked" if connection.revoked else "slow_consumer"] += dropped
+            if connection.receiver is not None and not overflowed:
+                connection.receiver.dropped(dropped)
             if outbox.overflowed and not overflowed:
                 self.close(connection, SLOW_CONSUMER)
         if not outbox.flowing:
@@ -154,6 +160,8 @@ class Sending:
     def close(self, connection: Connection, code: CloseCode) -> None:
         """Close the connection behind the frames in its outbox. Messages to its clients in later turns are dropped: the
         clients are unbound."""
+        if connection.receiver is not None and code in LETS_OUT:
+            connection.receiver.release(None)
         self._desk.emit(Close(connection, code))
         if connection.ends_at is None:
             connection.ends_at = math.inf

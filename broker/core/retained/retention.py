@@ -121,7 +121,7 @@ class Retention:
             if self._barrier.on:
                 self._barrier.keep(dispatch, key)
             return
-        dispatch.is_retained = True
+        dispatch.is_retained = dispatch.message.is_kept = True
         entry = None
         if dispatch.begun == -math.inf:  # another home may have retained it before
             entry = self._log.find(slot, message.topic, message.origin, message.number)

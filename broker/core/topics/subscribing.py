@@ -289,6 +289,8 @@ class Subscribing(Part):
         if change.error is not None:
             self._replies.refuse(change.connection, change.reply, change.id, change.error)
             return
+        if change.connection.receiver is not None and (change.replace or not change.added):
+            change.connection.receiver.release(change.client)
         if change.term is not None:
             fields["grace_s"] = self._terms.grace_s
         if change.filter is not None and change.added:

@@ -65,7 +65,8 @@ class Here(Keeper):
             if connection.receiver is None:
                 self.sending.push(connection, message.frame_for(connection.codec))
             else:
-                connection.receiver.take(message)
+                client = min(connection.clients, default="ann")
+                connection.receiver.take(client, message, False)
 
     def has_topics(self, *topics: str) -> None:
         """Answer, as the store, with the topics of the client that recovers."""

@@ -1,0 +1,97 @@
+"""The commands by which clients say their bounds and confirm what they have processed. SPEC section 2.8.
+
+Owns: when rules and windows take effect. Must never: hold a message; ``holding`` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.messages import Command, success
+
+from ..clients.announcement import OfListen
+from ..connections.hub import Connection
+from ..desk import Desk
+from ..history.admitting import Admitting
+from ..outgoing.replies import Replies
+from ..part import CommandSpec, Part
+from .holding import Holding
+
+
+class Bounded(OfListen):
+    """The bounds of a ``listen``: they take effect with its success."""
+
+    def __init__(self, holding: Holding, connection: Connection, client: str, text: str | None) -> None:
+        self._holding = holding
+        self._connection = connection
+        self._client = client
+        self._text = text
+
+    def succeeded(self) -> dict[str, Any]:
+        """See ``OfListen``."""
+        if self._connection.closed or self._client not in self._connection.clients:
+            return {}
+        return self._holding.say(self._connection, self._client, self._text)
+
+    def failed(self) -> None:
+        """See ``OfListen``."""
+
+
+class Bounding(Part):
+    """One endpoint's part. It comes behind ``admitting``, whose ``listen`` it takes first."""
+
+    def __init__(self, desk: Desk, replies: Replies, admitting: Admitting, holding: Holding) -> None:
+        self._desk = desk
+        self._replies = replies
+        self._admitting = admitting
+        self._holding = holding
+
+    def commands(self) -> dict[str, CommandSpec]:
+        """See ``Part``."""
+        return {
+            "listen": self._admitting.commands()["listen"].taken_by(self.listen),
+            "bounds": CommandSpec(self.bounds),
+            "credit": CommandSpec(self.credit, overtakes=True),
+        }
+
+    def listen(self, connection: Connection, command: Command) -> None:
+        """Take a client's ``listen``: its bounds take effect with its success, and its window counts from now on."""
+        text = command.bounds
+        if text is None and self._holding.defaults:
+            text = self._holding.defaults
+        if text is None and not command.window and connection not in self._holding.receivers:
+            self._admitting.listen(connection, command)
+            return
+        if command.window:
+            receiver = self._holding.receivers.get(connection)
+            if connection.has_listened and (receiver is None or not receiver.window):
+                info = "Key 'window': the first listen of this connection had none; connect again to have one"
+                self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
+                return
+            self._holding.attach(connection).window = command.window
+        more = Bounded(self._holding, connection, command.client, text)
+        self._admitting.listen(connection, command, more)
+
+    def bounds(self, connection: Connection, command: Command) -> None:
+        """Take a client's ``bounds``: replace its rules."""
+        if command.client not in connection.clients:
+            info = "The client does not listen on this connection; have it listen first"
+            self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
+            return
+        fields = self._holding.say(connection, command.client, command.bounds)
+        fields.setdefault("bounds", [])
+        self._replies.reply(connection, self._replies.expect(connection), success(command.id, **fields))
+
+    def credit(self, connection: Connection, command: Command) -> None:
+        """Take a client's ``credit``, which gets no reply except an error."""
+        receiver = self._holding.receivers.get(connection)
+        if receiver is None or not receiver.window:
+            info = "This connection has no window; send one with its first listen"
+            self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
+            return
+        if command.processed > receiver.sent:
+            info = f"Key 'count': {command.processed} notifications are more than the {receiver.sent} that were sent"
+            self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
+            return
+        self._holding.credit(receiver, command.processed)

@@ -1,0 +1,110 @@
+"""The messages of one topic that an endpoint holds for one client.
+
+Owns: their order, their weight and their age, and which ones newer messages replace. Must never: send a
+message, or read a clock.
+
+*Conit* is the word of TACT (Yu and Vahdat, 2000) for the unit to which bounds of inconsistency apply.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..connections.hub import Connection
+from ..message import Message
+from .rules import Bound
+
+#: Bytes that a held message takes in addition to its topic and payload.
+ENTRY_BYTES: Final = 64
+
+
+class Held:
+    """A held message, and the messages that it replaces."""
+
+    __slots__ = ("message", "named", "since", "size", "skipped", "weight")
+
+    def __init__(self, message: Message, named: bool, since: float) -> None:
+        self.message = message
+        self.named = named  # its client recovers, and gets its `mid`
+        self.since = since  # when the first message came, in monotonic seconds
+        self.skipped = 0
+        self.weight = message.about.weight if message.about is not None else 1.0
+        self.size = ENTRY_BYTES + len(message.topic) + len(message.payload)
+
+
+class Conit:
+    """A client's topic that has held messages, or whose interval has not passed."""
+
+    __slots__ = (
+        "bound",
+        "client",
+        "connection",
+        "floor",
+        "held",
+        "is_late",
+        "next_at",
+        "number",
+        "since",
+        "slot",
+        "topic",
+        "weight",
+    )
+
+    def __init__(self, connection: Connection, client: str, topic: str, bound: Bound) -> None:
+        self.connection = connection
+        self.client = client
+        self.topic = topic
+        self.bound = bound
+        self.held: dict[str | int | None, Held] = {}  # in the order of release; the keys are items or numbers
+        self.number = 0  # the key of the last message that no other can replace
+        self.weight = 0.0  # the weight of the held messages and the messages they replace
+        self.since = 0.0  # when the first of all these came, in monotonic seconds
+        self.floor = 0  # the greatest stamp that a position may have while messages are held
+        self.next_at = 0.0  # when the interval has passed, in monotonic seconds
+        self.slot = 0  # its slot in the wheel; 0: none
+        self.is_late = False  # it came due while its client did not take
+
+    @property
+    def urgent_at(self) -> float:
+        """Return the conit's place in time: of two that are due, the one with the smaller value leaves first."""
+        return self.since + self.bound.staleness_s * (1.0 - self.bound.priority)
+
+    def put(self, message: Message, named: bool, now: float) -> int:
+        """Hold the message, perhaps in place of an older one.
+
+        Args:
+            message: the message.
+            named: its client recovers.
+            now: monotonic seconds.
+
+        Returns:
+            The change of the bytes held.
+        """
+        if not self.held:
+            self.since = now
+        held = Held(message, named, now)
+        self.weight += held.weight
+        key: str | int | None
+        if self.bound.latest and not (named and message.is_kept):
+            key = None if message.about is None else message.about.item
+            former = self.held.pop(key, None)  # removed first, so that the newest leaves in its own place
+        else:
+            self.number += 1
+            key, former = self.number, None
+        self.held[key] = held
+        if former is None:
+            return held.size
+        held.since = former.since
+        held.skipped = former.skipped + 1
+        held.weight += former.weight
+        return held.size - former.size
+
+    def take(self) -> Held:
+        """Take out the message that leaves first."""
+        held = self.held.pop(next(iter(self.held)))
+        self.weight -= held.weight
+        return held
+
+    def partly_released(self) -> None:
+        """Note that some messages have left, and others have not."""
+        self.since = min(held.since for held in self.held.values())

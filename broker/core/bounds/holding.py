@@ -1,0 +1,517 @@
+"""Holds messages for clients with bounds: passes some at once, and releases the others in time. SPEC section 2.8.
+
+Owns: the receivers of these clients' connections, all held messages, and the wheel of their times. Must never: hold a
+message beyond its bound while its client takes.
+
+A topic's messages leave at multiples of its pace, shifted by the connection's phase. So all topics of a connection
+leave in one write, and different connections leave at different times.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from orjson import Fragment
+
+from ..connections.hub import NO_FLOOR, Connection, Receiver, put_last, take_out
+from ..desk import Desk
+from ..histogram import Histogram
+from ..message import Message
+from ..metrics import HISTOGRAM, Metric, counters_by, gauge
+from ..outgoing.memory import Memory
+from ..outgoing.sending import Sending
+from ..part import Part
+from ..retained.watermarks import Watermarks
+from ..wheel import Wheel
+from .conits import Conit
+from .rules import BANDS, PACE_S, Bound, Rules, SharedRules
+from .steering import Steering
+
+#: The most messages, and bytes, that an endpoint holds. Beyond either limit a message leaves at once.
+HELD_MAX: Final = 200_000
+HELD_BYTES_MAX: Final = 80 << 20
+
+#: Messages released in one slice, and receivers looked through in one. A message counts as one more for every
+#: ``BYTES_PER_MESSAGE`` bytes: a release with a count of skipped messages may have to copy it.
+MESSAGES_PER_SLICE: Final = 500
+BYTES_PER_MESSAGE: Final = 4096
+RECEIVERS_PER_SLICE: Final = 500
+
+#: ``Memory`` learns of held bytes when they have changed by so much.
+WEIGHED_BYTES: Final = 4096
+
+#: Bytes written at once to a connection with bounds: a newer message cannot replace one in the socket's buffer.
+PIECE_BYTES: Final = 64 << 10
+
+#: Seconds by which a release may come before the interval has passed. A release that came late would otherwise miss the
+#: next multiple of its interval.
+EARLY_S: Final = 2 * PACE_S
+
+#: The difference between the phases of connections with consecutive numbers (the golden ratio).
+_PHASE: Final = 0.618034
+
+
+class Place:
+    """A client with bounds on a connection."""
+
+    __slots__ = ("conits", "rules")
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.conits: dict[str, Conit] = {}  # by topic
+
+
+class BoundedReceiver(Receiver):
+    """The receiver of a connection that has a window, or clients with bounds."""
+
+    def __init__(self, holding: Holding, connection: Connection) -> None:
+        super().__init__()
+        self._holding = holding
+        self.connection = connection
+        self.places: dict[str, Place] = {}
+        self.window = 0  # 0: no window
+        self.sent = 0  # notifications put into the outbox and not dropped there
+        self.processed = 0  # notifications that the client has confirmed
+        self.size = 0  # bytes held
+        self.weighed = 0  # bytes that ``Memory`` knows of
+        self.late: dict[Conit, None] = {}  # conits that came due while the connection did not take
+        #: The conits that hold messages, in the order in which they began to. The first has the lowest ``floor``.
+        self.conits: dict[Conit, None] = {}
+        self.phase = connection.number * _PHASE % 1.0
+
+    @property
+    def takes(self) -> bool:
+        """Return whether the connection accepts data and its window is open."""
+        return self.connection.outbox.flowing and (not self.window or self.sent - self.processed < self.window)
+
+    def take(self, client: str, message: Message, named: bool) -> None:
+        """See ``Receiver``."""
+        place = self.places.get(client)
+        bound = None if place is None or not message.topic else place.rules.bound(message.topic)
+        if place is None or bound is None:
+            self.send(message, named, 0)
+        else:
+            self._holding.take(self, place, bound, client, message, named)
+
+    def send(self, message: Message, named: bool, skipped: int) -> None:
+        """Put the message into the outbox. ``skipped``: the number of messages that it replaces."""
+        codec = self.connection.codec
+        if skipped:
+            frame = message.skipping_for(codec, named, skipped)
+        elif named:
+            frame = message.named_for(codec)
+        else:
+            frame = message.frame_for(codec)
+        self.sent += 1
+        self._holding.sending.push(self.connection, frame, named)
+
+    def passed(self, count: int) -> None:
+        """See ``Receiver``."""
+        self.sent += count
+
+    def dropped(self, count: int) -> None:
+        """See ``Receiver``."""
+        self.sent -= count
+
+    def drained(self) -> None:
+        """See ``Receiver``."""
+        self._holding.go_on(self)
+
+    def gone(self, client: str) -> None:
+        """See ``Receiver``."""
+        self._holding.set_rules(self, client, None)
+
+    def release(self, client: str | None) -> None:
+        """See ``Receiver``."""
+        self._holding.release_all(self, client)
+
+    def floor(self) -> int:
+        """See ``Receiver``."""
+        for conit in self.conits:
+            return conit.floor
+        return NO_FLOOR
+
+
+class Holding(Part):
+    """One endpoint's part.
+
+    Args:
+        steering: the endpoint's level.
+        defaults: the text of the rules for clients that set no bounds; ``""``: no rules.
+        held_max: the most messages to hold.
+        held_bytes_max: the most bytes to hold.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        sending: Sending,
+        memory: Memory,
+        watermarks: Watermarks,
+        steering: Steering,
+        defaults: str = "",
+        held_max: int = HELD_MAX,
+        held_bytes_max: int = HELD_BYTES_MAX,
+    ) -> None:
+        self._desk = desk
+        self.sending = sending
+        self._memory = memory
+        self._watermarks = watermarks
+        self._steering = steering
+        self._held_max = held_max
+        self._held_bytes_max = held_bytes_max
+        self.defaults = defaults
+        self.rules = SharedRules()
+        self.receivers: dict[Connection, BoundedReceiver] = {}
+        self.clients = 0  # with bounds
+        self.held = 0
+        self.held_bytes = 0
+        self.conits = 0  # conits of all clients; each has held messages, or waits for its interval to pass
+        self._wheel: Wheel[Conit] = Wheel(desk.now, PACE_S)
+        self._slots: list[int] = []  # a heap: the wheel's slots that have conits
+        self._slots_in_heap: set[int] = set()
+        self._due: list[tuple[float, int, Conit]] = []  # a heap: conits to release now, the most urgent first
+        self._number = 0  # the last number in it: equally urgent conits leave in their order
+        self._releasing = False
+        # The next three are by band.
+        self.conflated = [0] * len(BANDS)
+        self.exceeded = [0] * len(BANDS)
+        self._weights = [0.0] * len(BANDS)  # all that has left
+        self.released = {"due": 0, "numerical": 0, "limit": 0, "asked": 0}
+        self._staleness = [Histogram() for _ in BANDS]
+
+    def metrics(self) -> list[Metric]:
+        """See ``Part``."""
+        steering = self._steering
+        released = "Times that the held messages of a client's topic left, by cause"
+        staleness = "Age of the oldest held message of a client's topic when it left, by band of priority"
+        exceeded = "Times that a topic exceeded its bounds because its client did not take"
+        weight = "Weight of held messages when they left, by band; its mean is this divided by bounds_staleness's count"
+        times = tuple(((band,), times) for band, times in zip(BANDS, self._staleness, strict=True))
+        return [
+            gauge("bounds_clients", "Clients with bounds", self.clients),
+            gauge("bounds_held", "Messages held for clients with bounds", self.held),
+            gauge("bounds_held_bytes", "Bytes of these messages", self.held_bytes),
+            gauge("bounds_level", "Share of the clients' slack in use, from 0 to 19", self.level),
+            gauge("bounds_busy", "Part of a core that the endpoint uses, averaged over half a second", steering.busy),
+            gauge("bounds_busy_target", "Part that it should use: above it the level rises", steering.target),
+            _by_band("bounds_conflated", "Held messages replaced by newer ones of the same item", self.conflated),
+            _by_band("bounds_exceeded", exceeded, self.exceeded),
+            _by_band("bounds_weight", weight, self._weights),
+            counters_by("bounds_released", released, "cause", self.released),
+            Metric(HISTOGRAM, "bounds_staleness", staleness, ("band",), (), times),
+        ]
+
+    @property
+    def level(self) -> int:
+        """How much of its slack the endpoint uses."""
+        return self._steering.level
+
+    # Clients
+
+    def attach(self, connection: Connection) -> BoundedReceiver:
+        """Return the connection's receiver, made if it had none."""
+        receiver = self.receivers.get(connection)
+        if receiver is None:
+            receiver = self.receivers[connection] = BoundedReceiver(self, connection)
+            connection.outbox.piece_bytes = min(connection.outbox.piece_bytes, PIECE_BYTES)
+            put_last(connection, receiver)
+        return receiver
+
+    def say(self, connection: Connection, client: str, text: str | None) -> dict[str, Any]:
+        """Put the client's rules in force, and return the fields of its reply that tell them."""
+        receiver = self.receivers.get(connection)
+        if receiver is None:
+            if text is None or text == "[]":
+                return {}
+            receiver = self.attach(connection)
+        self.set_rules(receiver, client, text)
+        place = receiver.places.get(client)
+        return {} if place is None else {"bounds": Fragment(place.rules.text)}
+
+    def set_rules(self, receiver: BoundedReceiver, client: str, text: str | None) -> None:
+        """Release everything held for the client, and replace its rules. ``None``: it has no rules from now on."""
+        place = receiver.places.get(client)
+        if place is not None:
+            self.release_all(receiver, client)
+            self._take_away(receiver, place)
+            del receiver.places[client]
+            self.clients -= 1
+        if text is not None and text != "[]":
+            receiver.places[client] = Place(self.rules.take(text))
+            self._memory.wait(receiver.connection, len(text))
+            self.clients += 1
+        elif not receiver.places and not receiver.window:
+            self._detach(receiver)
+
+    def _detach(self, receiver: BoundedReceiver) -> None:
+        if self.receivers.pop(receiver.connection, None) is not None:
+            take_out(receiver.connection, receiver)
+
+    def closed(self, connection: Connection) -> None:
+        """Drop everything held for the connection's clients."""
+        receiver = self.receivers.get(connection)
+        if receiver is None:
+            return
+        dropped = 0
+        for place in receiver.places.values():
+            dropped += sum(len(conit.held) for conit in place.conits.values())
+            self._take_away(receiver, place)
+        if dropped:
+            reason = "connection_closed" if connection.closed else "slow_consumer"
+            self._desk.drops["token_revoked" if connection.revoked else reason] += dropped
+            self._count(receiver, -dropped, -receiver.size)
+        self.clients -= len(receiver.places)
+        receiver.places.clear()
+        receiver.conits.clear()
+        receiver.late.clear()
+        self._detach(receiver)
+
+    # Messages
+
+    def take(
+        self, receiver: BoundedReceiver, place: Place, bound: Bound, client: str, message: Message, named: bool
+    ) -> None:
+        """Take a message for a client with a bound for its topic: pass it on, or hold it."""
+        now = self._desk.now
+        conit = place.conits.get(message.topic)
+        if conit is None:
+            steered = bound.steered(self._steering.level)
+            passes = receiver.takes and steered <= bound.interval_s
+            is_full = self.conits >= self._held_max
+            if passes or is_full:
+                receiver.send(message, named, 0)
+                if is_full or not bound.interval_s:
+                    return
+            conit = place.conits[message.topic] = Conit(receiver.connection, client, message.topic, bound)
+            self.conits += 1
+            if passes:
+                self._rest(receiver, conit)
+                return
+        weight = message.about.weight if message.about is not None else 1.0
+        self._hold(receiver, conit, message, named, now)
+        if bound.numerical is not None and conit.weight > bound.numerical:
+            if receiver.takes:
+                self._release(receiver, conit, "numerical", True)
+            elif conit.weight - weight <= bound.numerical:
+                self._is_late(receiver, conit)
+        if conit.held and (self.held > self._held_max or self.held_bytes > self._held_bytes_max):
+            self._release(receiver, conit, "limit", True)
+        outbox = receiver.connection.outbox
+        if receiver.size + outbox.size > outbox.bytes_max and not receiver.takes:
+            self.release_all(receiver, None)
+
+    def _hold(self, receiver: BoundedReceiver, conit: Conit, message: Message, named: bool, now: float) -> None:
+        is_first = not conit.held
+        before = len(conit.held)
+        size = conit.put(message, named, now)
+        more = len(conit.held) - before
+        if not more:
+            self.conflated[conit.bound.band] += 1
+        self._count(receiver, more, size)
+        if is_first:
+            conit.floor = self._watermarks.cluster_watermark
+            receiver.conits[conit] = None
+            self._await(conit, self._due_at(receiver, conit, now))
+
+    def _count(self, receiver: BoundedReceiver, messages: int, size: int) -> None:
+        self.held += messages
+        self.held_bytes += size
+        receiver.size += size
+        unweighed = receiver.size - receiver.weighed
+        if not receiver.size or unweighed >= WEIGHED_BYTES or unweighed <= -WEIGHED_BYTES:
+            receiver.weighed = receiver.size
+            self._memory.wait(receiver.connection, unweighed)
+
+    # Times
+
+    def _due_at(self, receiver: BoundedReceiver, conit: Conit, now: float) -> float:
+        """Return when the conit's messages leave, in monotonic seconds. Its first message has come now."""
+        bound = conit.bound
+        at = max(conit.next_at, now)
+        steered = bound.steered(self._steering.level)
+        if steered > bound.interval_s:
+            at = max(at, _boundary(now, steered, receiver.phase))
+        return min(at, now + bound.staleness_s - PACE_S)
+
+    def _rest(self, receiver: BoundedReceiver, conit: Conit) -> None:
+        """Note that messages of the conit have left: the next ones leave when its interval has passed."""
+        interval_s = conit.bound.interval_s
+        early = min(EARLY_S, interval_s / 2)
+        conit.next_at = _boundary(self._desk.now + interval_s - early, interval_s, receiver.phase)
+        self._await(conit, conit.next_at)
+
+    def _await(self, conit: Conit, at: float) -> None:
+        """Look at the conit at that time, or up to a slot of the wheel later."""
+        if conit.slot:
+            self._wheel.remove(conit, conit.slot)
+        conit.slot = slot = self._wheel.add(conit, at)
+        if slot not in self._slots_in_heap:
+            self._slots_in_heap.add(slot)
+            heapq.heappush(self._slots, slot)
+
+    def _take_away(self, receiver: BoundedReceiver, place: Place) -> None:
+        """Take the client's rules and conits away. Nothing is held any more, or everything held has been dropped."""
+        self.rules.give_back(place.rules)
+        self._memory.wait(receiver.connection, -len(place.rules.text))
+        self.conits -= len(place.conits)
+        for conit in place.conits.values():
+            if conit.slot:
+                self._wheel.remove(conit, conit.slot)
+                conit.slot = 0
+
+    @property
+    def wake_at(self) -> float | None:
+        """Return when the next conit is due, in monotonic seconds; ``None``: none is waiting."""
+        # A little behind the slot's begin: rounding must not put the wake before it.
+        return (self._slots[0] + 0.01) * PACE_S if self._slots else None
+
+    def flush(self) -> None:
+        """Release what is due, the most urgent first: some now, the rest in the next turns."""
+        slots = self._slots
+        if slots:
+            now = self._desk.now
+            slot = math.floor(now / PACE_S)
+            if slots[0] <= slot:
+                while slots and slots[0] <= slot:
+                    self._slots_in_heap.remove(heapq.heappop(slots))
+                for conit in self._wheel.due(now):
+                    conit.slot = 0
+                    self._release_soon(conit)
+        if self._due and not self._releasing:
+            self._releasing = True
+            releases = self._releases()
+            if not next(releases, True):
+                self._desk.job(releases)
+
+    def _release_soon(self, conit: Conit) -> None:
+        self._number += 1
+        heapq.heappush(self._due, (conit.urgent_at, self._number, conit))
+
+    def _releases(self) -> Iterator[bool]:
+        left = MESSAGES_PER_SLICE
+        while self._due:
+            _, _, conit = heapq.heappop(self._due)
+            receiver = self.receivers.get(conit.connection)
+            if receiver is not None:
+                left -= self._look(receiver, conit)
+            if left <= 0:
+                yield False
+                left = MESSAGES_PER_SLICE
+        self._releasing = False
+
+    def _look(self, receiver: BoundedReceiver, conit: Conit) -> int:
+        """Release a conit that is due, if its client takes. Returns the cost, in messages of a slice."""
+        if not conit.held:
+            if conit.next_at <= self._desk.now:
+                self._forget(receiver, conit)
+            return 1
+        if receiver.takes:
+            return self._release(receiver, conit, "due", False)
+        self._is_late(receiver, conit)
+        return 1
+
+    def _is_late(self, receiver: BoundedReceiver, conit: Conit) -> None:
+        """Note that the conit has to wait until its client takes again."""
+        if not conit.is_late:
+            conit.is_late = True
+            self.exceeded[conit.bound.band] += 1
+        receiver.late[conit] = None
+
+    def go_on(self, receiver: BoundedReceiver) -> None:
+        """Release the connection's late conits soon, if it takes again."""
+        if receiver.late and receiver.takes:
+            for conit in receiver.late:
+                self._release_soon(conit)
+            receiver.late.clear()
+
+    # Releases
+
+    def _release(self, receiver: BoundedReceiver, conit: Conit, cause: str, whole: bool) -> int:
+        """Put the conit's messages into the outbox.
+
+        Args:
+            receiver: the receiver of its connection.
+            conit: holds at least one message.
+            cause: the label of the release in the metrics.
+            whole: also release messages that the window has no room for.
+
+        Returns:
+            The cost, in messages of a slice.
+        """
+        band, weight = conit.bound.band, conit.weight
+        self._staleness[band].observe(self._desk.now - conit.since)
+        self.released[cause] += 1
+        count = size = cost = 0
+        while conit.held and (whole or receiver.takes):
+            held = conit.take()
+            count += 1
+            cost += 1 + held.size // BYTES_PER_MESSAGE
+            size += held.size
+            receiver.send(held.message, held.named, held.skipped)
+        self._count(receiver, -count, -size)
+        self._weights[band] += weight - conit.weight
+        if conit.held:
+            conit.partly_released()
+            self._is_late(receiver, conit)
+            return cost
+        conit.is_late = False
+        conit.weight = 0.0
+        receiver.conits.pop(conit, None)
+        receiver.late.pop(conit, None)
+        if conit.bound.interval_s:
+            self._rest(receiver, conit)
+        else:
+            self._forget(receiver, conit)
+        return cost
+
+    def _forget(self, receiver: BoundedReceiver, conit: Conit) -> None:
+        if conit.slot:
+            self._wheel.remove(conit, conit.slot)
+            conit.slot = 0
+        place = receiver.places.get(conit.client)
+        if place is not None and place.conits.get(conit.topic) is conit:
+            del place.conits[conit.topic]
+            self.conits -= 1
+
+    def release_all(self, receiver: BoundedReceiver, client: str | None) -> None:
+        """Release everything held for the client; ``None``: for all clients of the connection."""
+        for conit in list(receiver.conits):
+            if client is None or conit.client == client:
+                self._release(receiver, conit, "asked", True)
+
+    # Load and credit
+
+    def tick(self) -> None:
+        """Follow the load. Back at level 0, release everything that was held for the load's sake."""
+        before = self._steering.level
+        self._steering.observe(self._desk.load, self._desk.now)
+        if before and not self._steering.level:
+            self._desk.job(self._ease())
+
+    def _ease(self) -> Iterator[bool]:
+        receivers = list(self.receivers.values())
+        for start in range(0, len(receivers), RECEIVERS_PER_SLICE):
+            now = self._desk.now
+            for receiver in receivers[start : start + RECEIVERS_PER_SLICE]:
+                for conit in receiver.conits:
+                    if conit.next_at <= now:
+                        self._release_soon(conit)
+            yield False
+
+    def credit(self, receiver: BoundedReceiver, processed: int) -> None:
+        """Take in that the connection's clients have processed this many notifications in all."""
+        receiver.processed = max(receiver.processed, processed)
+        self.go_on(receiver)
+
+
+def _by_band(name: str, help: str, counts: Sequence[float]) -> Metric:
+    return counters_by(name, help, "band", dict(zip(BANDS, counts, strict=True)))
+
+
+def _boundary(after: float, pace: float, phase: float) -> float:
+    """Return the first multiple of the pace after this time, shifted by the phase (a part of the pace)."""
+    return (math.floor(after / pace - phase) + 1 + phase) * pace

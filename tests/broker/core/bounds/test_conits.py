@@ -1,0 +1,66 @@
+"""A topic's held messages: which survive, their order, their weight and their age."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingeborg.broker.core.bounds.conits import Conit
+from ingeborg.broker.core.bounds.rules import Bound
+from ingeborg.broker.core.connections.hub import Connection
+from ingeborg.broker.core.connections.outbox import Outbox
+from ingeborg.broker.core.message import Message
+from ingeborg.protocol.bounds import Rule
+from ingeborg.protocol.messages import About
+
+#: Messages: (item, weight, kept), and whether one is taken out after each.
+messages = st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.floats(0, 10), st.booleans(), st.booleans()))
+
+
+def conit(latest: bool) -> Conit:
+    bound = Bound(Rule(None, "", None, None, 0, latest, 0.0))
+    return Conit(Connection(1, Outbox(1_000)), "ann", "t", bound)
+
+
+def message(number: int, item: str | None, weight: float, kept: bool) -> Message:
+    one = Message("t", b"%d" % number, "o", number, 0.0)
+    one.about, one.is_kept = About(item, weight), kept
+    return one
+
+
+@given(messages, st.booleans(), st.booleans())
+def test_nothing_that_is_due_gets_lost_and_survivors_keep_their_order(
+    messages: list[tuple[str | None, float, bool, bool]], latest: bool, named: bool
+) -> None:
+    held = conit(latest)
+    put, left, size = [], [], 0
+    for number, (item, weight, kept, takes) in enumerate(messages):
+        one = message(number, item, weight, kept)
+        put.append(one)
+        size += held.put(one, named, float(number))
+        if takes and held.held:
+            size -= held.held[next(iter(held.held))].size
+            left.append(held.take())
+        assert size == sum(one.size for one in held.held.values())
+        assert abs(held.weight - sum(one.weight for one in held.held.values())) < 1e-6
+    while held.held:
+        left.append(held.take())
+    numbers = [one.message.number for one in left]
+    assert numbers == sorted(numbers)
+    assert sum(1 + one.skipped for one in left) == len(put)
+    if not latest:
+        assert numbers == list(range(len(put)))
+    else:
+        for item in (None, "a", "b"):
+            of_item = [one.number for one in put if one.about is not None and one.about.item == item]
+            assert not of_item or of_item[-1] in numbers, "an item's last message is there"
+    if named:
+        assert {one.number for one in put if one.is_kept} <= set(numbers), "no kept message is left out"
+    assert abs(sum(one.weight for one in left) - sum(one.about.weight for one in put if one.about)) < 1e-6
+
+
+def test_the_age_is_that_of_the_first_message_that_a_held_one_stands_for() -> None:
+    held = conit(True)
+    for now in (5.0, 6.0, 7.0):
+        held.put(message(1, None, 1.0, False), False, now)
+    assert held.since == 5.0
