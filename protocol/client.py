@@ -29,7 +29,9 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 
 from . import listings
 from .again import Renewals, Reply
+from .bounds import about_fields, check_bounds, check_window
 from .credentials import check_token, check_url, shown
+from .credit import Credit
 from .errors import CLOSES, SUBSCRIPTIONS_ENDED, TOKEN_REVOKED, ProtocolError
 from .expiring import Again, term_fields
 from .failures import ClientError as ClientError
@@ -144,6 +146,13 @@ class Client:
     endpoint refuses now (``on_error`` gets the reason). There, ``subscribe(..., since=client.position)`` brings
     the messages kept for them. ``subscriptions`` are the latest 1,000 at most, with ``topic`` and ``filter``; ``count``
     says how many there are. Each ``listen`` names them until the client subscribes again, for ten minutes.
+
+    ``bounds``: how stale and how incomplete the application's picture of the topics may be (SPEC section 2.8), so that
+    a busy endpoint can send fewer messages: ``"live"``, ``"screen"``, ``"wall"``, or a list of rules. The client sends
+    them with each ``listen``; ``bad_state``: checked before anything is sent. The attribute ``bounds`` has the rules in
+    force as the latest reply had them; ``[]``: none. A notification's ``skipped`` says how many messages it stands for.
+    ``window``: a number of notifications, 100,000 at most. The endpoint lets messages with bounds wait while the
+    application has not processed this many. The client confirms those that it has processed, half a window at a time.
     """
 
     def __init__(
@@ -160,6 +169,8 @@ class Client:
         token: str | Callable[[], str | Awaitable[str]] | None = None,
         lines: bool = False,
         recover: bool | str | os.PathLike[str] | None = False,
+        bounds: str | list[dict[str, Any]] | None = None,
+        window: int | None = None,
         random: random_module.Random | None = None,
         on_notification: Callable[[str | None, Any], None] | None = None,
         on_error: Callable[[ProtocolError], None] | None = None,
@@ -204,6 +215,7 @@ class Client:
         self.error_counts: Counter[str] = Counter()  # all such errors, by code
         self.late_replies = 0  # replies to commands that had timed out
         self.gaps = 0  # reported to the application
+        self.bounds: list[dict[str, Any]] = []  # the rules in force, as the latest reply had them
 
         self._keys = keys_of(secrets.token_urlsafe(9))  # no other program makes the same ones
         self._next_url = 0
@@ -218,7 +230,7 @@ class Client:
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._queue: deque[Notification | Gap | Position] = deque()
-        self._handed: str | None = None  # the mid of the notification that the application is processing
+        self._handed: Notification | None = None  # the application processes it; None if that needs no mark
         self._consumer_waiter: asyncio.Future[None] | None = None
         self._renewals = Renewals(
             subscribe=self._subscribe_once,
@@ -230,6 +242,10 @@ class Client:
         )
         self._listened: Reply | None = None  # to the `listen` of `_open`, not handled yet
         self._listened_since: str | None = None  # the position in that `listen`
+        self._bounds: Mapping[str, Any] = _NO_FIELDS if bounds is None else _bounds_fields(bounds)
+        self._window: Mapping[str, Any] = _NO_FIELDS if window is None else {"window": check_window(window)}
+        self._credit = None if window is None else Credit(window)
+        self._credited: OutgoingSocket | None = None  # the connection whose notifications the credit counts
         self._recovery: Recovery | None = None
         self._file: SavedFile | None = None
         if isinstance(recover, str):
@@ -323,6 +339,7 @@ class Client:
         since = None if self._recovery is None else self._recovery.received
         reply = await self._request(self._listen_body(), retry=True)
         self._listening = True
+        self.bounds = reply.get("bounds", [])
         self._renewals.listened(reply, since=since)
 
     async def unlisten(self) -> None:
@@ -330,6 +347,20 @@ class Client:
         self._listening = False
         self._left()
         await self._request(self._body("unlisten"), retry=True)
+
+    async def set_bounds(self, bounds: str | list[dict[str, Any]]) -> None:
+        """Replace the client's bounds, here and whenever it listens again; ``[]``: it has none. Before they take effect
+        the endpoint sends all that it holds. ``bad_state``: checked before anything is sent; or the client does not
+        listen."""
+        fields = _bounds_fields(bounds)
+        former, self._bounds = self._bounds, fields  # now, for a `listen` meanwhile
+        try:
+            reply = await self._request(self._body("bounds", fields), retry=True)
+        except ProtocolError:
+            if self._bounds is fields:
+                self._bounds = former
+            raise
+        self.bounds = reply.get("bounds", [])
 
     async def subscribe(
         self,
@@ -410,10 +441,13 @@ class Client:
         dedup: bool | str = True,
         timestamp: int | None = None,
         keep_s: int | None = None,
+        item: str | None = None,
+        weight: float | None = None,
     ) -> bool | None:
         """Publish a JSON value. ``timestamp``: ms since the epoch. ``keep_s``: seconds, a day at most, for which the
         broker keeps the message for clients that miss it and recover; it keeps no duplicate. ``bad_state``: the broker
-        keeps nothing.
+        keeps nothing. For clients with bounds: ``item``, of 1 to 128 bytes, is the part of the topic's state that the
+        message is about, and ``weight``, from 0 to 1,000,000, how much a client lacks without it (1 by default).
 
         ``dedup`` says which earlier message makes this one a duplicate (SPEC section 7).
 
@@ -436,19 +470,27 @@ class Client:
             fields["timestamp"] = timestamp
         if keep_s is not None:
             fields |= keep_fields(keep_s)
+        if item is not None or weight is not None:
+            fields |= about_fields(item, weight)
         return await self._publish("publish", fields, ack, dedup)
 
     async def publish_many(
-        self, messages: Iterable[tuple[str, Any]], *, dedup: bool | str = True, keep_s: int | None = None
+        self,
+        messages: Iterable[tuple[str, Any]],
+        *,
+        dedup: bool | str = True,
+        keep_s: int | None = None,
+        item: str | None = None,
+        weight: float | None = None,
     ) -> None:
         """Publish (topic, payload) pairs in one write, without acknowledgements. Otherwise as ``publish``: with
         ``"retry"`` each has a key of its own, any other string is the key of all.
 
         All are checked before the first is sent.
         """
-        kept = keep_fields(keep_s)
+        shared = keep_fields(keep_s) | about_fields(item, weight)
         bodies = [
-            self._body("publish", {"topic": check_topic(topic), "payload": payload, **self._dedup(dedup), **kept})
+            self._body("publish", {"topic": check_topic(topic), "payload": payload, **self._dedup(dedup), **shared})
             for topic, payload in messages
         ]
         await self._write([body + b"}" for body in bodies], retry=dedup is not False)
@@ -538,7 +580,8 @@ class Client:
             if self._socket is not None and len(self._queue) <= self._queue_max // 2:
                 self._socket.go_on()
             if isinstance(item, Notification):
-                self._handed = item.mid
+                if self._file is not None or self._credit is not None:
+                    self._handed = item
                 return item
             self._tell(item)
 
@@ -627,6 +670,9 @@ class Client:
                 frame_max = _GROWTH_MAX * max(self._frame_max, FRAME_BYTES_MAX)
                 socket = await connect(url, self._received, message_bytes_max=frame_max, token=token, lines=self._lines)
                 self.url = url  # before anything comes of listening
+                if self._credit is not None:
+                    self._credit.begins(self._unprocessed())
+                    self._credited = socket
                 if self._listening:
                     await self._listen_first(socket)
         except BaseException as error:
@@ -681,11 +727,13 @@ class Client:
             if not future.done():
                 raise ConnectionLost(socket.over.result()[1])
             self._listened = future.result()
+            self.bounds = self._listened.get("bounds", [])
         finally:
             self._forget(number)
 
     def _listen_body(self) -> bytes:
-        return self._body("listen", _NO_FIELDS if self._recovery is None else self._recovery.fields())
+        recovery = _NO_FIELDS if self._recovery is None else self._recovery.fields()
+        return self._body("listen", {**recovery, **self._bounds, **self._window})
 
     def _left(self, *, is_over: bool = False) -> None:
         """Note that the client no longer listens anywhere."""
@@ -720,10 +768,12 @@ class Client:
                 self._settle(message)
             else:
                 self._came_aside(message)
-        elif "mid" in message:
+        elif "mid" in message or "skipped" in message:
             self._came_named(message)
         elif self._on_notification is not None:
             self._on_notification(message.get("key"), message["broadcast"])
+            if self._credit is not None:
+                self._confirm(self._credit)
         else:
             self._put(Notification(message.get("key"), message["broadcast"]))
 
@@ -735,14 +785,15 @@ class Client:
     def _came_named(self, message: Mapping[str, Any]) -> None:
         notification = _read(read_named, message)
         mid = notification.mid
-        assert mid is not None
-        if self._recovery is not None and self._recovery.is_repeat(mid):
+        if self._recovery is not None and mid is not None and self._recovery.is_repeat(mid):
+            if self._credit is not None:
+                self._confirm(self._credit)
             return
         if self._on_notification is None:
             self._put(notification)
             return
         self._on_notification(*notification)
-        self._handed = mid
+        self._handed = notification
         self._is_done()
 
     def _came_aside(self, message: Mapping[str, Any]) -> None:
@@ -789,11 +840,25 @@ class Client:
 
     def _is_done(self) -> None:
         """Mark the notification that the application was given as processed."""
-        mid, self._handed = self._handed, None
-        if mid is not None and self._file is not None:
+        done, self._handed = self._handed, None
+        if done is None:
+            return
+        if done.mid is not None and self._file is not None:
             assert self._recovery is not None
-            self._recovery.done(mid)
+            self._recovery.done(done.mid)
             self._file.changed()
+        if self._credit is not None:
+            self._confirm(self._credit)
+
+    def _confirm(self, credit: Credit) -> None:
+        """Count a processed notification, and confirm what is due."""
+        count = credit.processed()
+        if count is not None and self._credited is not None and self._credited.is_open:
+            self._credited.write(self._body("credit", {"count": count}) + b"}")
+
+    def _unprocessed(self) -> int:
+        """The notifications that have come, and that the application has not processed."""
+        return sum(isinstance(item, Notification) for item in self._queue) + (self._handed is not None)
 
     def _in_slots(self, slots: frozenset[int]) -> list[str] | None:
         return None if self._recovery is None else self._recovery.in_slots(slots)
@@ -884,9 +949,12 @@ class Client:
     async def _listen_once_more(self) -> dict[str, Any] | None:
         """Listen again. ``None``: the client does not listen, or cannot now."""
         try:
-            return await self._request(self._listen_body(), retry=True) if self._listening else None
+            reply = await self._request(self._listen_body(), retry=True) if self._listening else None
         except (ClientError, ProtocolError):
             return None  # the next `listen` reports those that were not named
+        if reply is not None:
+            self.bounds = reply.get("bounds", [])
+        return reply
 
     def _on_these_ended(self, subscriptions: list[Subscription], count: int) -> None:
         if self._on_ended is not None:
@@ -1038,6 +1106,12 @@ class Client:
 
 class _Garbage(Exception):
     """The endpoint sent a frame that is not of this protocol."""
+
+
+def _bounds_fields(bounds: str | list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the field of a command for these bounds, which the application may change afterwards."""
+    check_bounds(bounds)
+    return {"bounds": orjson.Fragment(orjson.dumps(bounds))}
 
 
 def _listed(topics: object) -> list[str]:

@@ -20,6 +20,7 @@ class Notification(NamedTuple):
     - ``mid``: the permanent name of the message. An endpoint sends it to a client that recovers, and with the kept
       messages of ``subscribe`` and ``history``; else it is ``None``.
     - ``kept``: whether it is a kept message; ``False`` if ``mid`` is ``None``.
+    - ``skipped``: how many other messages of the topic it stands for: the client's bounds left these out.
     """
 
     key: str | None
@@ -35,18 +36,25 @@ class Notification(NamedTuple):
         """Return whether it is a kept message."""
         return False
 
+    @property
+    def skipped(self) -> int:
+        """Return how many other messages it stands for."""
+        return 0
+
 
 class Named(Notification):
-    """A notification with a name. As a pair it equals one without. (Most have none, and need no memory for it.)"""
+    """A notification with a name, or one that stands for others. As a pair it equals a plain one. (Most are plain, and
+    need no memory for these fields.)"""
 
     _mid: str | None = None
     _kept: bool = False
+    _skipped: int = 0
 
     @classmethod
-    def of(cls, key: str | None, broadcast: Any, mid: str, kept: bool) -> Named:
-        """Return the notification with this name."""
+    def of(cls, key: str | None, broadcast: Any, mid: str | None, kept: bool, skipped: int = 0) -> Named:
+        """Return the notification with these fields."""
         named = cls(key, broadcast)
-        named._mid, named._kept = mid, kept
+        named._mid, named._kept, named._skipped = mid, kept, skipped
         return named
 
     @property
@@ -58,6 +66,11 @@ class Named(Notification):
     def kept(self) -> bool:
         """See ``Notification``."""
         return self._kept
+
+    @property
+    def skipped(self) -> int:
+        """See ``Notification``."""
+        return self._skipped
 
 
 class Gap(NamedTuple):
@@ -108,15 +121,17 @@ def read_position(value: object) -> str:
 
 
 def read_named(message: Mapping[str, Any]) -> Named:
-    """Read a notification that has a ``mid``.
+    """Read a notification that has a ``mid``, or ``skipped``, or both.
 
     Raises:
-        ValueError: its ``mid`` is no string of 1 to 128 bytes.
+        ValueError: its ``mid`` is no string of 1 to 128 bytes, or ``skipped`` no integer from 0.
     """
-    mid = message["mid"]
-    if not is_text_of(mid, MID_BYTES_MAX):
+    mid, skipped = message.get("mid"), message.get("skipped", 0)
+    if "mid" in message and not is_text_of(mid, MID_BYTES_MAX):
         raise ValueError(f"a mid that is no string of 1 to {MID_BYTES_MAX} bytes")
-    return Named.of(message.get("key"), message["broadcast"], mid, message.get("kept") is True)
+    if type(skipped) is not int or skipped < 0:
+        raise ValueError("a number of skipped messages that is no integer from 0")
+    return Named.of(message.get("key"), message["broadcast"], mid, message.get("kept") is True, skipped)
 
 
 def read_gap(value: object, in_slots: Callable[[frozenset[int]], Iterable[str] | None]) -> Gap:

@@ -70,9 +70,14 @@ class OutgoingSocket(Socket):
     # Called by its owner
 
     @property
+    def is_open(self) -> bool:
+        """Return whether messages may still be written."""
+        return self.ws.state is OPEN
+
+    @property
     def takes_more(self) -> bool:
         """Return whether it is open, and its write buffer has room."""
-        return self.is_writable and self.ws.state is OPEN
+        return self.is_writable and self.is_open
 
     def write(self, *messages: bytes) -> None:
         """Send text messages in one write. If both sides speak in lines, messages share frames and have no line

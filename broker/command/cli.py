@@ -93,6 +93,19 @@ def parser() -> argparse.ArgumentParser:
         help="first print the N latest retained messages of each TOPIC, 1000 at most; use --recover to get all that "
         "the ID has missed",
     )
+    options.add_argument(
+        "--bounds",
+        metavar="PRESET|JSON",
+        help="how far the output may lag while the endpoint is busy: live, screen, wall, or a list of rules, such as "
+        """'[{"prefix": "", "staleness_ms": 500, "deliver": "latest"}]'. A line that stands for others has their """
+        "number in skipped",
+    )
+    options.add_argument(
+        "--window",
+        metavar="N",
+        type=_positive,
+        help="with bounds: the endpoint lets messages wait while the command has not printed N, 100000 at most",
+    )
 
     text = "publish a payload to a topic"
     options = subcommands.add_parser("pub", help=text, description=_sentence(text) + ".")
@@ -118,6 +131,18 @@ def parser() -> argparse.ArgumentParser:
         type=_positive,
         help="retain the message this long, a day at most, for clients that miss it; the cluster has to keep a "
         "history (`ingeborg cluster`)",
+    )
+    options.add_argument(
+        "--item",
+        metavar="TEXT",
+        help="the part of the topic's state that the message is about: for clients with bounds that want the latest "
+        "message of each",
+    )
+    options.add_argument(
+        "--weight",
+        metavar="W",
+        type=float,
+        help="how much a client with bounds lacks without the message, from 0 to 1000000 (default: 1)",
     )
 
     text = "print a topic's retained messages, one JSON object a line, the oldest first"
@@ -347,7 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if command == "sub":
                 topics, file, count = parsed["topics"], parsed["topics_file"], parsed["count"]
                 how = commands.How(*(parsed[name] for name in ("until", "ttl_s", "filter", "replace")))
-                kept = {name: parsed[name] for name in ("recover", "last")}
+                kept = {name: parsed[name] for name in ("recover", "last", "bounds", "window")}
                 return asyncio.run(commands.sub(url, client_id, topics, file, count, how=how, **kept, token=token))
             if command == "history":
                 what = {name: parsed[name] for name in ("topic", "last", "since", "filter")}
@@ -356,7 +381,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 what = {name: parsed[name] for name in ("jti", "subject", "token", "expires_at")}
                 return asyncio.run(commands.revoke(url, client_id, **what, own_token=token, as_json=parsed["json"]))
             topic, payload, ack = (parsed[name] for name in ("topic", "payload", "ack"))
-            said = {name: parsed[name] for name in ("dedup", "keep_s")}
+            said = {name: parsed[name] for name in ("dedup", "keep_s", "item", "weight")}
             return asyncio.run(commands.pub(url, client_id, topic, payload, ack, **said, token=token))
         return asyncio.run(commands.status(parsed["url"], parsed["json"]))
     except KeyboardInterrupt:

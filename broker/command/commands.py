@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import orjson
 
+from ingeborg.protocol.bounds import check_bounds
 from ingeborg.protocol.client import (
     FRAME_BYTES_MAX,
     Client,
@@ -97,6 +98,8 @@ async def sub(
     how: How = FOR_GOOD,
     recover: str | None = None,
     last: int | None = None,
+    bounds: str | None = None,
+    window: int | None = None,
     token: str | None = None,
     out: TextIO | None = None,
 ) -> int:
@@ -104,12 +107,13 @@ async def sub(
 
     ``topics_file``: one topic a line, UTF-8, empty lines ignored; ``-`` is standard input. ``recover``: the file with
     the position; the command also prints the retained messages after it. ``last``: it first prints this many retained
-    messages of each topic.
+    messages of each topic. ``bounds``: a preset's name, or rules as JSON text; ``window``: as for ``Client``.
     """
     out = out or sys.stdout
     try:
         wanted = [*topics, *(_read_topics(topics_file) if topics_file is not None else ())]
         options = how.options()
+        rules = _read_bounds(bounds)
     except _Unusable as error:
         _say(f"ingeborg sub: {error}")
         return USAGE
@@ -165,6 +169,8 @@ async def sub(
             client_id,
             token=token,
             recover=False if recover is None else Path(recover),
+            bounds=rules,
+            window=window,
             on_lost=lost,
             on_unreachable=unreachable,
             on_ended=ended,
@@ -212,12 +218,14 @@ async def _or_close(client: Client, doing: Coroutine[Any, Any, None]) -> None:
 
 
 def _line(notification: Notification) -> str:
-    """Return the notification as JSON, with its mid if it has one."""
+    """Return the notification as JSON, with the further fields that it has."""
     fields: dict[str, Any] = {"key": notification.key, "broadcast": notification.broadcast}
     if notification.mid is not None:
         fields["mid"] = notification.mid
     if notification.kept:
         fields["kept"] = True
+    if notification.skipped:
+        fields["skipped"] = notification.skipped
     return printable(orjson.dumps(fields).decode())
 
 
@@ -360,6 +368,23 @@ def _read_filter(text: str | None) -> Any:
     return filter
 
 
+def _read_bounds(text: str | None) -> Any:
+    """Return the bounds: a preset's name, or rules from JSON text; ``None`` without a text. Raises ``_Unusable``."""
+    if text is None:
+        return None
+    bounds: Any = text
+    try:
+        if text.lstrip().startswith(("[", "{")):
+            bounds = decode(b'{"bounds":%b}' % text.encode())["bounds"]
+        check_bounds(bounds)
+    except UnicodeError:
+        raise _Unusable("--bounds: it is not UTF-8") from None
+    except ProtocolError as error:
+        why = error.info.removeprefix("Key 'bounds': ")
+        raise _Unusable(f"--bounds: {why}") from None
+    return bounds
+
+
 def _read_topics(path: str) -> list[str]:
     text = (sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()).decode("utf-8-sig")
     # Not splitlines(): it also splits at characters such as U+2028 that a topic may have.
@@ -375,6 +400,8 @@ async def pub(
     *,
     dedup: str = "true",
     keep_s: int | None = None,
+    item: str | None = None,
+    weight: float | None = None,
     token: str | None = None,
     out: TextIO | None = None,
     lines: BinaryIO | None = None,
@@ -383,8 +410,8 @@ async def pub(
 
     The payload is JSON if it parses, else the text as a string. The client always requests acknowledgements, so that
     the exit code is reliable; ``ack`` prints each as one line of JSON. ``dedup``: as in ``Client.publish``, with its
-    two flags spelled as in JSON. ``keep_s``: seconds for which endpoints retain the message. Stops at the first publish
-    that fails.
+    two flags spelled as in JSON. ``keep_s``: seconds for which endpoints retain the message. ``item`` and ``weight``:
+    as in ``Client.publish``. Stops at the first publish that fails.
     """
     said = {"true": True, "false": False}.get(dedup, dedup)
     out = out or sys.stdout
@@ -394,7 +421,9 @@ async def pub(
             async for number, text in _payload_texts(payload_text, lines):  # noqa: B007
                 if len(text) > FRAME_BYTES_MAX:
                     raise ValueError(f"a payload of more than {FRAME_BYTES_MAX} bytes does not fit into a frame")
-                duplicate = await client.publish(topic, _payload(text), ack=True, dedup=said, keep_s=keep_s)
+                duplicate = await client.publish(
+                    topic, _payload(text), ack=True, dedup=said, keep_s=keep_s, item=item, weight=weight
+                )
                 if ack:
                     line = orjson.dumps({"result": "success", "duplicate": duplicate})
                     print(line.decode(), file=out, flush=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.protocol.hashes import slot_of
-from ingeborg.protocol.notifications import Gap, Named, Notification, read_gap, read_history
+from ingeborg.protocol.notifications import Gap, Named, Notification, read_gap, read_history, read_named
 from ingeborg.protocol.recovery import MIDS_MAX, Position, Recovery
 from ingeborg.protocol.saving import SavedFile
 
@@ -70,8 +70,15 @@ def test_a_notification_is_a_pair_with_a_name_or_without() -> None:
     assert [named] == [Notification("t", 1)]
     assert (named.mid, named.kept) == ("e.1", True)
     assert (Notification("t", 1).mid, Notification("t", 1).kept) == (None, False)
+    assert (named.skipped, Named.of("t", 1, None, False, 3).skipped, Notification("t", 1).skipped) == (0, 3, 0)
     assert named._replace(broadcast=2).mid is None
     assert Gap(None) != Gap([])
+
+
+@pytest.mark.parametrize("fields", [{"mid": None}, {"mid": ""}, {"skipped": -1}, {"skipped": True}, {"skipped": None}])
+def test_a_notification_of_another_form_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"a mid that is no string|a number of skipped messages that is no integer"):
+        read_named({"key": "t", "broadcast": 1, **fields})
 
 
 @pytest.mark.parametrize("reply", [{}, {"publications": [{"broadcast": 1}]}, {"publications": [], "mid": 1}])

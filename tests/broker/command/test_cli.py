@@ -62,6 +62,7 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
             "--history-bytes",
             "--history-size",
             "--history-topics",
+            "--busy-target",
         ),
         *(
             "--peer-secret-file",
@@ -299,6 +300,28 @@ async def test_sub_and_pub_against_a_real_endpoint(tmp_path: Path) -> None:
                 ("t", 1.5),
             ]
             assert await sub.ended() == 0
+
+
+async def test_sub_with_bounds_gets_the_latest_and_its_window_opens_again(tmp_path: Path) -> None:
+    rules = [{"topic": "t", "interval_ms": 1000, "deliver": "latest"}, {"prefix": ""}]
+    options = ["--count", "12", "--window", "2", "--bounds", orjson.dumps(rules).decode()]
+    async with (
+        serving(tmp_path) as (_, url),
+        plain(url) as connection,
+        ingeborg(tmp_path, "sub", "--url", url, "--client-id", "s", "t", "u", *options) as sub,
+    ):
+        async with asyncio.timeout(PATIENCE_S):
+            while "listening" not in sub.said():  # noqa: ASYNC110 - said by another process, to a file
+                await asyncio.sleep(0.02)
+        publish = {"command": "publish", "client_id": "p", "dedup": False}
+        await connection.send(*({**publish, "topic": "t", "payload": number} for number in range(6)))
+        await connection.send(*({**publish, "topic": "u", "payload": number} for number in range(10)))
+        heard = [orjson.loads(await sub.line(".")) for _ in range(12)]
+        assert await sub.ended() == 0
+    assert [message["broadcast"] for message in heard if message["key"] == "u"] == list(range(10))
+    first, last = (message for message in heard if message["key"] == "t")
+    assert first == {"key": "t", "broadcast": 0}
+    assert last == {"key": "t", "broadcast": 5, "skipped": 4}
 
 
 async def test_what_sub_subscribes_to_until_disconnect_ends_when_it_has_gone(tmp_path: Path) -> None:

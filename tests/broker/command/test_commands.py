@@ -171,6 +171,46 @@ async def test_sub_with_a_bad_filter_is_wrong_usage(
     assert endpoint.frames.empty()
 
 
+@pytest.mark.parametrize(("bounds", "sent"), [("wall", "wall"), (' [{"prefix": ""}]', [{"prefix": ""}])])
+async def test_sub_says_its_bounds_and_prints_how_many_were_skipped(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str], bounds: str, sent: object
+) -> None:
+    async def skip(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        await succeed(endpoint, connection, command)
+        if command["command"] == "listen":
+            await endpoint.notify("t", 1)
+            await endpoint.send(connection, {"key": "t", "broadcast": 9, "skipped": 7})
+
+    endpoint.script = skip
+    assert await commands.sub(endpoint.url, "c", ["t"], count=2, bounds=bounds, window=50) == 0
+    listen = await endpoint.next("listen")
+    assert (listen["bounds"], listen["window"]) == (sent, 50)
+    assert [orjson.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"key": "t", "broadcast": 1},
+        {"key": "t", "broadcast": 9, "skipped": 7},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ("wal", "--bounds: there is no preset 'wal'; there are live, screen, wall, or give a list of rules"),
+        ('{"prefix": ""}', "--bounds: it has to be one of live, screen, wall, or a list of rules"),
+        ('[{"prefix": ""]', "--bounds: Not valid JSON"),
+        ('[{"staleness_ms": 5}]', "--bounds: rule 1 has to have either 'topic' or 'prefix'"),
+        ('[{"topic": ""}]', "--bounds: "),
+    ],
+)
+async def test_sub_with_bad_bounds_is_wrong_usage(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str], bounds: str, words: str
+) -> None:
+    assert await commands.sub(endpoint.url, "c", ["t"], bounds=bounds) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ingeborg sub: ")
+    assert words in said
+    assert endpoint.frames.empty()
+
+
 def test_the_command_line_says_how_to_subscribe(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[commands.How] = []
 
@@ -307,6 +347,14 @@ async def test_pub_says_how_long_it_is_kept(endpoint: ScriptedEndpoint, capsys: 
     assert (await endpoint.next("publish"))["keep_s"] == 60
     assert await commands.pub(endpoint.url, "c", "t", "x", keep_s=86_401) == 1
     assert "Key 'keep_s' has to be an integer from 1 to 86400" in capsys.readouterr().err
+
+
+async def test_pub_says_what_it_is_about(endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await commands.pub(endpoint.url, "c", "t", "x", item="left", weight=2.5) == 0
+    published = await endpoint.next("publish")
+    assert (published["item"], published["weight"]) == ("left", 2.5)
+    assert await commands.pub(endpoint.url, "c", "t", "x", weight=-1) == 1
+    assert "Key 'weight' has to be a number from 0 to 1000000" in capsys.readouterr().err
 
 
 # -- missed messages
@@ -495,14 +543,15 @@ def test_the_command_line_says_what_is_wanted_of_what_is_kept(monkeypatch: pytes
     for name in ("sub", "pub", "history"):
         monkeypatch.setattr(commands, name, noted)
     client = ["--client-id", "c"]
-    assert cli.main(["sub", *client, "t", "--recover", "file", "--last", "3"]) == 0
-    assert cli.main(["pub", *client, "t", "x", "--keep-s", "60"]) == 0
+    assert cli.main(["sub", *client, "t", "--recover", "file", "--last", "3", "--bounds", "wall", "--window", "9"]) == 0
+    assert cli.main(["pub", *client, "t", "x", "--keep-s", "60", "--item", "left", "--weight", "2.5"]) == 0
     assert cli.main(["history", *client, "t", "--since", "e.1", "--filter", "{}"]) == 0
     assert [(options.get("recover"), options.get("last"), options.get("keep_s")) for options in given] == [
         ("file", 3, None),
         (None, None, 60),
         (None, None, None),
     ]
+    assert (given[0]["bounds"], given[0]["window"], given[1]["item"], given[1]["weight"]) == ("wall", 9, "left", 2.5)
     assert (given[2]["topic"], given[2]["since"], given[2]["filter"]) == ("t", "e.1", "{}")
     with pytest.raises(SystemExit) as ended:
         cli.main(["history", *client, "t", "--last", "1", "--since", "e.1"])
