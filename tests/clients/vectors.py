@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from ingeborg.protocol.bounds import check_bounds, check_item, check_weight, check_window
 from ingeborg.protocol.errors import ERRORS, Next, ProtocolError
 from ingeborg.protocol.expiring import term_fields
 from ingeborg.protocol.filters import canonical_filter
@@ -64,6 +66,39 @@ _FILTERS: list[dict[str, Any]] = [
 ]
 
 
+_RULE = {"prefix": "", "staleness_ms": 50}
+
+#: Valid bounds, and one for each way to be wrong.
+_BOUNDS: list[Any] = [
+    *("live", "screen", "wall", [], [_RULE], [_RULE] * 32, [{"topic": "a"}, {"prefix": "é" * 512}]),
+    [{"prefix": "a", "staleness_ms": None, "numerical": None, "interval_ms": 0, "deliver": "all", "priority": -1}],
+    [{"topic": "a", "staleness_ms": 10, "numerical": 0.5, "interval_ms": 10, "deliver": "latest", "priority": 1}],
+    *("", "lively", "é" * 40, None, 1, True, {}, [_RULE] * 33, [_RULE, "live"], [[]], [{}]),
+    *([{"topic": "a", "prefix": ""}], [{"topic": ""}], [{"topic": 1}], [{"topic": "a\nb"}], [{"topic": "é" * 513}]),
+    *([{"prefix": 1}], [{"prefix": None}], [{"prefix": "é" * 513}], [{**_RULE, "staleness": 1, "age": 2}]),
+    *([{**_RULE, "staleness_ms": wrong}] for wrong in (9, 40_961, 10.5, "50", True)),
+    *([{**_RULE, "numerical": wrong}] for wrong in (0, -1, "1", True)),
+    *([{**_RULE, "interval_ms": wrong}] for wrong in (51, -1, 40_961, 1.5, None, "1", True)),
+    *([{**_RULE, "deliver": wrong}] for wrong in ("newest", None, True)),
+    *([{**_RULE, "priority": wrong}] for wrong in (1.5, -2, None, "1", True)),
+]
+
+_WINDOWS: list[Any] = [1, 100_000, 0, -1, 100_001, 1.5, "1", None, True]
+
+_ITEMS: list[Any] = ["a", "é" * 64, "", "é" * 65, 1, None]
+
+_WEIGHTS: list[Any] = [0, 0.5, 1_000_000, -1, 1_000_001, "1", None, True]
+
+
+def _refusal(check: Callable[[Any], object], value: Any) -> list[str] | None:
+    """Return the code and the words with which the check refuses the value; ``None``: it accepts it."""
+    try:
+        check(value)
+    except ProtocolError as error:
+        return [error.code, error.info]
+    return None
+
+
 def _code(topic: str) -> str | None:
     try:
         check_topic(topic)
@@ -102,6 +137,10 @@ def vectors() -> dict[str, Any]:
         "topics": [[topic, _code(topic)] for topic in _TOPICS],
         "terms": [[until, ttl_s, _term(until, ttl_s)] for until, ttl_s in _TERMS],
         "filters": [[filter, canonical_filter(filter)] for filter in _FILTERS],
+        "bounds": [[value, _refusal(check_bounds, value)] for value in _BOUNDS],
+        "windows": [[value, _refusal(check_window, value)] for value in _WINDOWS],
+        "items": [[value, _refusal(check_item, value)] for value in _ITEMS],
+        "weights": [[value, _refusal(check_weight, value)] for value in _WEIGHTS],
         "batches": [
             _batch(plain, 1300, 2000, 65_536),
             _batch(mixed, 1500, 3000),

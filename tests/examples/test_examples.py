@@ -244,7 +244,13 @@ async def test_a_token_comes_from_a_file_or_a_variable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("wish_list.py", ["wish", "ann"]), ("chat.py", ["ann"]), ("dashboard.py", []), ("offers.py", ["wait", "ann"])],
+    [
+        ("wish_list.py", ["wish", "ann"]),
+        ("chat.py", ["ann"]),
+        ("dashboard.py", []),
+        ("offers.py", ["wait", "ann"]),
+        ("market.py", []),
+    ],
 )
 async def test_that_nobody_is_there_is_said(tmp_path: Path, name: str, arguments: list[str]) -> None:
     async with example(tmp_path, name, "--url", "ws://127.0.0.1:9/", *arguments) as process:

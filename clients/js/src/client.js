@@ -9,6 +9,8 @@
  */
 
 import { Renewals, SUBSCRIPTIONS_ENDED } from "./again.js";
+import { aboutFields, checkBounds } from "./bounds.js";
+import { Credit } from "./credit.js";
 import {
   CLOSED_FOR_GOOD,
   ClosedForGood,
@@ -65,6 +67,7 @@ const OWN_TOPICS_PAGE = 10_000;
  */
 const GROWTH_MAX = 4;
 
+/** @import { Bounds, Rule } from "./bounds.js" */
 /** @import { BroadcastOptions, ClientOptions, HistoryOptions, PublishOptions } from "./options.js" */
 /** @import { SubscribeOptions, UnsubscribeOptions, WaitOptions } from "./options.js" */
 /** @import { History } from "./history.js" */
@@ -128,7 +131,11 @@ export class Client {
   #inFlight = 0;
   #slotFree = new Bell();
   #recovery;
+  #credit;
   #inbox;
+  #said; // the bounds of each `listen`
+  /** @type {Rule[]} */
+  #bounds = [];
   /** @type {ReturnType<typeof deferred<Error | null>>} */
   #closed = deferred();
   #renewals;
@@ -151,13 +158,16 @@ export class Client {
     this.#clientId = checkClientId(clientId);
     this.#options = checkOptions(options);
     this.#listening = options.listen ?? false;
+    this.#said = this.#options.bounds;
     // A client with a saved position returns under its id: it needs its subscriptions then.
     const comesBack = options.recover !== undefined && options.recover !== true;
     const isPassing = new.target.isInPage && !comesBack;
     this.#until = options.until === undefined ? (isPassing ? "disconnect" : null) : options.until;
     this.#replies = new Replies((error) => this.#tell(() => this.#options.onError?.(error)));
     this.#recovery = recoveryOf(this.#options.recover);
-    this.#inbox = new Inbox(this.#options, this.#recovery, {
+    const { window } = this.#options;
+    this.#credit = window === undefined ? null : new Credit(window, (count) => this.#confirm(count));
+    this.#inbox = new Inbox(this.#options, this.#recovery, this.#credit, {
       ended: () => this.#ended,
       isOver: () => this.#failure !== null || (this.#ended instanceof ClosedForGood && this.#ended.closeCode === 1000),
       tell: (call) => this.#tell(call),
@@ -232,6 +242,14 @@ export class Client {
   /** With `recover`: messages that came a second time, and were dropped. */
   get repeats() {
     return this.#recovery?.repeats ?? 0;
+  }
+
+  /**
+   * The rules in force, with every field, as the endpoint stated them when the client last listened or set its bounds.
+   * Empty: there are none.
+   */
+  get bounds() {
+    return this.#bounds;
   }
 
   /** Replies to commands that nobody waited for any longer. */
@@ -322,6 +340,27 @@ export class Client {
   }
 
   /**
+   * Replace this client's bounds: a preset, or a list of rules (SPEC section 2.8). `[]`: none. The endpoint first
+   * delivers what it holds by the former ones. The client has to listen (`bad_state`), and listens with these from then
+   * on, also after reconnecting.
+   * @param {Bounds} bounds
+   * @param {WaitOptions} [options]
+   * @returns {Promise<void>}
+   */
+  async setBounds(bounds, options) {
+    const said = checkBounds(bounds);
+    const former = this.#said;
+    this.#said = said; // now, for a `listen` meanwhile
+    try {
+      const reply = await this.#request(this.#body("bounds", { bounds: said }), true, options);
+      this.#bounds = reply.bounds;
+    } catch (error) {
+      if (error instanceof ProtocolError && this.#said === said) this.#said = former;
+      throw error;
+    }
+  }
+
+  /**
    * Subscribe to one topic, or to any number.
    *
    * With a `filter` the client gets the messages that match it (SPEC section 2.6). Each further filter is a separate
@@ -384,6 +423,9 @@ export class Client {
    * this publish's own first try; with `dedup: "retry"` it resolves to false); with `dedup: false` it never does.
    *
    * `keepS`: endpoints retain it for this many seconds. `bad_state`: no endpoint retains messages.
+   *
+   * `item`: the part of the topic's state that it is about; `weight`: how much a client lacks without it. Both matter to
+   * clients with bounds (SPEC section 2.8).
    * @param {string} topic
    * @param {unknown} payload
    * @param {PublishOptions & WaitOptions} [options]
@@ -392,24 +434,25 @@ export class Client {
   async publish(topic, payload, options = {}) {
     /** @type {Record<string, unknown>} */
     const fields = { topic: checkTopic(topic), payload, ...keepFields(options.keepS) };
+    Object.assign(fields, aboutFields(options.item, options.weight));
     if (options.timestamp !== undefined) fields.timestamp = options.timestamp;
     return this.#publish("publish", fields, options);
   }
 
   /**
    * Publish [topic, payload] pairs in one go, without acknowledgements: with `lines` as one message for each MiB.
-   * Otherwise as `publish`: with `dedup: "retry"` each has its own key; any other string is the key of all. The client
-   * checks all before it sends the first.
+   * Otherwise as `publish`: with `dedup: "retry"` each has its own key; any other string is the key of all, as `keepS`,
+   * `item` and `weight` are. The client checks all before it sends the first.
    * @param {Iterable<readonly [string, unknown]>} messages
-   * @param {{ dedup?: boolean | string, keepS?: number } & WaitOptions} [options]
+   * @param {{ dedup?: boolean | string, keepS?: number, item?: string, weight?: number } & WaitOptions} [options]
    * @returns {Promise<void>}
    */
   async publishMany(messages, options = {}) {
     const { dedup = true } = options;
-    const kept = keepFields(options.keepS);
+    const shared = { ...keepFields(options.keepS), ...aboutFields(options.item, options.weight) };
     const bodies = [];
     for (const [topic, payload] of messages) {
-      const fields = { topic: checkTopic(topic), payload, ...kept, ...this.#dedup(dedup) };
+      const fields = { topic: checkTopic(topic), payload, ...shared, ...this.#dedup(dedup) };
       bodies.push(`${this.#body("publish", fields)}}`);
     }
     await this.#write(bodies, dedup !== false, options);
@@ -540,6 +583,7 @@ export class Client {
    * @param {Record<string, any>} reply
    */
   #listens(reply) {
+    this.#bounds = reply.bounds ?? [];
     this.#renewals.listened(reply);
     if (this.#recovery?.listens()) this.#inbox.mark({ gap: null });
     this.#release();
@@ -637,6 +681,7 @@ export class Client {
           throw new TypeError("overflow: 'pause' needs Node's connections; a browser's cannot be paused");
         }
         this.#url = url; // before anything that listening brings
+        this.#credit?.begin();
         if (this.#listening) await this.#listenFirst(socket, attempt.signal);
         if (socket.isOver) throw new Unreachable(socket.why);
         return socket;
@@ -967,6 +1012,7 @@ export class Client {
     this.#ending.abort(why);
     this.#replies.fail(why);
     this.#changed.ring();
+    this.#credit?.stop();
     this.#inbox.ended();
     this.#closed.resolve(why instanceof ClosedForGood && why.closeCode === 1000 ? null : why);
   }
@@ -979,7 +1025,17 @@ export class Client {
   }
 
   #listenBody() {
-    return this.#body("listen", this.#recovery === null ? {} : this.#recovery.fields);
+    /** @type {Record<string, unknown>} */
+    const fields = { ...this.#recovery?.fields };
+    if (this.#said !== undefined) fields.bounds = this.#said;
+    if (this.#options.window !== undefined) fields.window = this.#options.window;
+    return this.#body("listen", fields);
+  }
+
+  /** @param {number} count */
+  #confirm(count) {
+    // While a new connection starts to listen, messages come already.
+    (this.#fresh ?? this.#socket)?.write([`${this.#body("credit", { count })}}`]);
   }
 
   /**
@@ -1005,9 +1061,10 @@ function listOf(topics) {
  * @param {Record<string, any>} message
  * @returns {Notification}
  */
-function notificationOf({ key = null, broadcast, mid, kept }) {
+function notificationOf({ key = null, broadcast, mid, kept, skipped = 0 }) {
   if (key !== null && typeof key !== "string") throw new Garbage("the endpoint sent a key that is not a string");
-  if (mid === undefined) return { key, broadcast };
+  if (!Number.isInteger(skipped) || skipped < 0) throw new Garbage("the endpoint sent a skipped that is not a count");
+  if (mid === undefined) return { key, broadcast, skipped };
   if (typeof mid !== "string") throw new Garbage("the endpoint sent a mid that is not a string");
-  return kept === true ? { key, broadcast, mid, kept } : { key, broadcast, mid };
+  return kept === true ? { key, broadcast, skipped, mid, kept } : { key, broadcast, skipped, mid };
 }

@@ -11,6 +11,7 @@ import { NotificationQueue } from "./queue.js";
 import { Marks, topicsLacking } from "./recovery.js";
 import { Bell } from "./waiting.js";
 
+/** @import { Credit } from "./credit.js" */
 /** @import { ClientOptions } from "./options.js" */
 /** @import { Notification } from "./queue.js" */
 /** @import { Lacking, Mark, Recovery } from "./recovery.js" */
@@ -31,12 +32,14 @@ import { Bell } from "./waiting.js";
 export class Inbox {
   #receiver;
   #recovery;
+  #credit;
   #options;
   #queue = new NotificationQueue();
   #marks = new Marks();
   #arrived = new Bell();
   #iterating = false;
   #handling = false; // an async handler is at work
+  #inHand = 0; // notifications that the program is processing: one at most
   /** @type {AbortController | null} */
   #mapping = null; // aborts the lookup of a gap's topics
 
@@ -46,11 +49,13 @@ export class Inbox {
   /**
    * @param {Handlers & { queueMax: number, overflow: "drop_oldest" | "pause" }} options
    * @param {Recovery | null} recovery
+   * @param {Credit | null} credit
    * @param {Receiver} receiver
    */
-  constructor(options, recovery, receiver) {
+  constructor(options, recovery, credit, receiver) {
     this.#options = options;
     this.#recovery = recovery;
+    this.#credit = credit;
     this.#receiver = receiver;
   }
 
@@ -77,6 +82,13 @@ export class Inbox {
 
   /** @param {Notification} notification */
   put(notification) {
+    this.#credit?.receive();
+    this.#accept(notification);
+    this.#confirm();
+  }
+
+  /** @param {Notification} notification */
+  #accept(notification) {
     const { mid } = notification;
     if (this.#recovery !== null && mid !== undefined && this.#recovery.isRepeat(mid)) return;
     if (this.#options.onNotification !== undefined && !this.#handling && this.#queue.length === 0) {
@@ -109,6 +121,7 @@ export class Inbox {
     const never = new AbortController().signal;
     try {
       for (;;) {
+        this.#processed();
         signal?.throwIfAborted();
         const mark = this.#marks.take(this.#queue.taken);
         if (mark !== undefined) {
@@ -121,6 +134,7 @@ export class Inbox {
         const notification = this.#take();
         const ended = this.#receiver.ended();
         if (notification !== undefined) {
+          this.#inHand = 1;
           yield notification;
         } else if (ended !== null) {
           if (ended instanceof ClosedForGood && ended.closeCode === 1000) return;
@@ -132,6 +146,16 @@ export class Inbox {
     } finally {
       this.#iterating = false;
     }
+  }
+
+  /** The program has processed the notification that it had in hand. */
+  #processed() {
+    this.#inHand = 0;
+    this.#confirm();
+  }
+
+  #confirm() {
+    if (this.#receiver.ended() === null) this.#credit?.update(this.#queue.length + this.#inHand);
   }
 
   #take() {
@@ -157,7 +181,9 @@ export class Inbox {
     if (this.#receiver.isOver()) return;
     this.#receiver.tell(() => {
       const promise = this.#options.onNotification?.(notification.key, notification.broadcast, notification);
-      if (typeof promise?.then === "function") this.#wait(promise);
+      if (typeof promise?.then !== "function") return;
+      this.#inHand = 1;
+      this.#wait(promise);
     });
   }
 
@@ -185,7 +211,9 @@ export class Inbox {
     promise.then(
       () => {
         this.#handling = false;
+        this.#inHand = 0;
         this.#handleWaiting();
+        this.#confirm();
       },
       (error) => this.#receiver.fail(error),
     );

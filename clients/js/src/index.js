@@ -19,6 +19,8 @@ export { checkClientId, checkTopic } from "./text.js";
 /** @typedef {import("./options.js").BroadcastOptions} BroadcastOptions */
 /** @typedef {import("./options.js").PublishOptions} PublishOptions */
 /** @typedef {import("./options.js").HistoryOptions} HistoryOptions */
+/** @typedef {import("./bounds.js").Bounds} Bounds */
+/** @typedef {import("./bounds.js").Rule} Rule */
 /** @typedef {import("./errors.js").Next} Next */
 /** @typedef {import("./history.js").History} History */
 /** @typedef {import("./history.js").Publication} Publication */

@@ -4,9 +4,11 @@
  * Owns: which values are valid. Must never: use one.
  */
 
+import { checkBounds, checkWindow } from "./bounds.js";
 import { POSITION_BYTES_MAX, isPosition } from "./history.js";
 import { checkMs } from "./waiting.js";
 
+/** @import { Bounds } from "./bounds.js" */
 /** @import { Gap } from "./recovery.js" */
 /** @import { ConnectionLost, ProtocolError, Unreachable } from "./errors.js" */
 /** @import { Notification } from "./queue.js" */
@@ -25,6 +27,10 @@ const TOKEN = /^[\x21-\x7e]+$/;
  *   `onGap` reports them (SPEC section 8.10). true: from the first connection on. A string: since this position, which
  *   a program has saved. `key`: since the position in `localStorage` under this key, where the client saves it from
  *   then on. Endpoints that retain no messages refuse it: `bad_state`. Default: false.
+ * @property {Bounds} [bounds] How stale and how incomplete the client's picture of its topics may become under load: a
+ *   preset, or a list of rules (SPEC section 2.8). Part of every `listen`. Default: the operator's rules, if there are.
+ * @property {number} [window] The most notifications, up to 100,000, that may be on their way or wait in this client
+ *   before the endpoint holds bounded ones back (SPEC section 2.8). Default: no limit.
  * @property {number} [timeoutMs] Bounds every command, including the wait for a connection. Default: 10,000.
  * @property {number} [queueMax] Notifications that wait for the iterator or an async handler. Default: 10,000.
  * @property {"drop_oldest" | "pause"} [overflow] The action when the queue is full. `drop_oldest`, the default: drop
@@ -102,8 +108,16 @@ const TOKEN = /^[\x21-\x7e]+$/;
  */
 
 /**
- * @typedef {BroadcastOptions & { timestamp?: number, keepS?: number }} PublishOptions `timestamp`: ms since the epoch.
- *   `keepS`: endpoints retain it for this many seconds, a day at most, for clients that miss it.
+ * @typedef {object} AboutOptions
+ * @property {string} [item] The part of the topic's state that the message is about, 1 to 128 bytes. With `deliver:
+ *   "latest"` a client gets only the newest held message of each item. Default: a part that all these messages share.
+ * @property {number} [weight] How much a client lacks that does not have the message yet, from 0 to 1,000,000: the
+ *   rules' `numerical` bounds the sum. Default: 1.
+ */
+
+/**
+ * @typedef {BroadcastOptions & AboutOptions & { timestamp?: number, keepS?: number }} PublishOptions `timestamp`: ms
+ *   since the epoch. `keepS`: endpoints retain it for this many seconds, a day at most, for clients that miss it.
  */
 
 /**
@@ -130,6 +144,8 @@ export function checkOptions(options) {
     ca: options.ca,
     lines: options.lines ?? false,
     until: options.until,
+    bounds: options.bounds === undefined ? undefined : checkBounds(options.bounds),
+    window: options.window === undefined ? undefined : checkWindow(options.window),
     recover: checkRecover(options.recover ?? false),
     random: options.random ?? Math.random,
     onNotification: options.onNotification,

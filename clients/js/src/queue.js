@@ -9,6 +9,7 @@
  * @typedef {object} Notification
  * @property {string | null} key The topic; null: from the `broadcast` command.
  * @property {any} broadcast The payload, a JSON value.
+ * @property {number} skipped How many earlier messages it stands for, which bounds left out (SPEC section 2.8).
  * @property {string} [mid] The message's permanent name, if the endpoint gives it: to a client that recovers, and with
  *   a retained message.
  * @property {boolean} [kept] true: it is a retained message that the client had missed, or requested.

@@ -46,14 +46,14 @@ const everything = (options) => async (t) => {
 
   await ann.subscribe(["Höhe ☃", "Nena - 99 Luftballons"]);
   assert.equal(await radio.publish("Höhe ☃", { b: [1.5, null, "é😀"], a: 1 }, { ack: true, timestamp: Date.now() }), false);
-  assert.deepEqual(await next(ann), { key: "Höhe ☃", broadcast: { a: 1, b: [1.5, null, "é😀"] } });
+  assert.deepEqual(await next(ann), { key: "Höhe ☃", broadcast: { a: 1, b: [1.5, null, "é😀"] }, skipped: 0 });
   assert.equal(await radio.publish("Höhe ☃", { a: 1, b: [1.5, null, "é😀"] }, { ack: true }), true);
   assert.equal(await radio.publish("Höhe ☃", { a: 1, b: [1.5, null, "é😀"] }, { ack: true, dedup: false }), false);
   assert.deepEqual((await next(ann)).broadcast, { a: 1, b: [1.5, null, "é😀"] });
   await radio.publish("Nena - 99 Luftballons", "no ack");
-  assert.deepEqual(await next(ann), { key: "Nena - 99 Luftballons", broadcast: "no ack" });
+  assert.deepEqual(await next(ann), { key: "Nena - 99 Luftballons", broadcast: "no ack", skipped: 0 });
   assert.equal(await radio.broadcast("to all", { ack: true }), false);
-  assert.deepEqual(await next(ann), { key: null, broadcast: "to all" });
+  assert.deepEqual(await next(ann), { key: null, broadcast: "to all", skipped: 0 });
   await radio.publishMany([1, 2, 3].map((number) => ["Höhe ☃", number]));
   for (const number of [1, 2, 3]) assert.equal((await next(ann)).broadcast, number);
 
@@ -96,7 +96,7 @@ test("a subscription until disconnect ends when nobody listens, and is there aga
   await ann.subscribe("stays");
   await ann.subscribe("short", { ttlS: 1, filter: { price: [1] } });
   await radio.publish("a", { said: "first" }, { ack: true });
-  assert.deepEqual(await next(ann), { key: "a", broadcast: { said: "first" } });
+  assert.deepEqual(await next(ann), { key: "a", broadcast: { said: "first" }, skipped: 0 });
   await ann.unsubscribe("b");
   await ann.unlisten();
   await within(becomes("stays"), "the subscriptions' end");
@@ -105,7 +105,7 @@ test("a subscription until disconnect ends when nobody listens, and is there aga
   assert.deepEqual(told, [[[{ topic: "short", filter: { price: [1] } }], 1]]);
   await radio.publish("a", "matches no filter", { ack: true });
   await radio.publish("a", { said: "second" }, { ack: true });
-  assert.deepEqual(await next(ann), { key: "a", broadcast: { said: "second" } });
+  assert.deepEqual(await next(ann), { key: "a", broadcast: { said: "second" }, skipped: 0 });
 });
 
 test("a client is sent what its filters match, and they are there again when it is", real, async (t) => {
@@ -183,7 +183,7 @@ for (const lines of [false, true]) {
     const count = 9_000;
     await ann.publishMany(Array.from({ length: count }, (_, number) => ["news", [number, "é"]]));
     for (let number = 0; number < count; number++) {
-      assert.deepEqual(await next(ann), { key: "news", broadcast: [number, "é"] });
+      assert.deepEqual(await next(ann), { key: "news", broadcast: [number, "é"], skipped: 0 });
     }
     const acks = Array.from({ length: 100 }, (_, number) => ann.publish("elsewhere", number >> 1, { ack: true }));
     assert.deepEqual(await Promise.all(acks), acks.map((_, number) => number % 2 === 1));
@@ -322,7 +322,7 @@ test("the kept messages of a topic are read in pages, and come with a subscribe"
   assert.deepEqual((await ann.history("t", { filter: { number: [3] } })).publications.length, 1);
   await ann.subscribe("t", { last: 2 });
   assert.equal(ann.queued, 2); // they come before the reply
-  assert.deepEqual(await next(ann), { key: "t", broadcast: { number: 3 }, mid: rest.publications[0].mid, kept: true });
+  assert.deepEqual(await next(ann), { key: "t", broadcast: { number: 3 }, mid: rest.publications[0].mid, kept: true, skipped: 0 });
 });
 
 test("an endpoint that keeps nothing refuses what asks for it", real, async (t) => {

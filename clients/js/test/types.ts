@@ -1,17 +1,19 @@
 /** What a program in TypeScript may write, and what it may not: checked by tsc, never run. */
 
 import { Client, ClosedForGood, ProtocolError } from "ingeborg-client";
-import type { ClientOptions, Gap, History, Next, Notification, Subscription } from "ingeborg-client";
+import type { Bounds, ClientOptions, Gap, History, Next, Notification, Rule, Subscription } from "ingeborg-client";
 
 const options: ClientOptions = {
   listen: true,
   overflow: "pause",
   lines: true,
   until: null,
+  bounds: "screen",
+  window: 100,
   onEnded: (found: Subscription[], count: number) => console.log(found[0]?.filter, count),
   recover: { key: "position" },
   onGap: async ({ topics }: Gap) => console.log(topics?.length),
-  onNotification: (key, broadcast, { mid, kept }) => console.log(key, broadcast, mid?.length, kept === true),
+  onNotification: (key, broadcast, { mid, kept, skipped }) => console.log(key, broadcast, mid?.length, kept === true, skipped + 1),
   token: async () => "a.b.c",
   onDropped: (notification: Notification, dropped: number) => console.log(notification.key, dropped),
 };
@@ -25,6 +27,11 @@ await client.unsubscribe("a", { filter: { price: [7] } });
 await client.publishMany(new Map([["a", 1]]), { dedup: false });
 await client.publish("a", 1, { dedup: "retry", keepS: 60 });
 await client.publishMany([["a", 1]], { keepS: 60 });
+await client.publish("a", 1, { item: "AAPL", weight: 0.5 });
+const bounds: Bounds = [{ topic: "a", staleness_ms: 50 }, { prefix: "", numerical: null, deliver: "latest" }];
+await client.setBounds(bounds, { timeoutMs: 1000 });
+const inForce: Rule | undefined = client.bounds[0];
+console.log(inForce?.interval_ms?.toFixed());
 const position: string | null = client.position;
 if (position !== null) await client.subscribe("a", { since: position });
 await client.subscribe("a", { last: 10, until: "disconnect" });
@@ -46,6 +53,12 @@ if (ended instanceof ProtocolError) {
   console.log(next, ended.code, ended.info, ended.extra, duplicate);
 }
 
+// @ts-expect-error: no such preset
+await client.setBounds("lively");
+// @ts-expect-error: rules have the protocol's names
+await client.setBounds([{ prefix: "", stalenessMs: 50 }]);
+// @ts-expect-error: a broadcast is about no item
+await client.broadcast(1, { item: "AAPL" });
 // @ts-expect-error: an object is no client id
 new Client("ws://127.0.0.1:9000", {});
 // @ts-expect-error: no such option

@@ -8,11 +8,13 @@
  * takes no more.
  */
 import { ProtocolError } from "./errors.js";
+import type { Bounds, Rule } from "./bounds.js";
 import type { BroadcastOptions, ClientOptions, HistoryOptions, PublishOptions } from "./options.js";
 import type { SubscribeOptions, UnsubscribeOptions, WaitOptions } from "./options.js";
 import type { History } from "./history.js";
 import type { Subscriber, Subscription } from "./listings.js";
 import type { Notification } from "./queue.js";
+/** @import { Bounds, Rule } from "./bounds.js" */
 /** @import { BroadcastOptions, ClientOptions, HistoryOptions, PublishOptions } from "./options.js" */
 /** @import { SubscribeOptions, UnsubscribeOptions, WaitOptions } from "./options.js" */
 /** @import { History } from "./history.js" */
@@ -67,6 +69,11 @@ export declare class Client {
     get position(): string | null;
     /** With `recover`: messages that came a second time, and were dropped. */
     get repeats(): number;
+    /**
+     * The rules in force, with every field, as the endpoint stated them when the client last listened or set its bounds.
+     * Empty: there are none.
+     */
+    get bounds(): Rule[];
     /** Replies to commands that nobody waited for any longer. */
     get lateReplies(): number;
     /** The latest errors of unacknowledged publishes, 1,000 at most. */
@@ -103,6 +110,15 @@ export declare class Client {
      * @returns {Promise<void>}
      */
     unlisten(options?: WaitOptions): Promise<void>;
+    /**
+     * Replace this client's bounds: a preset, or a list of rules (SPEC section 2.8). `[]`: none. The endpoint first
+     * delivers what it holds by the former ones. The client has to listen (`bad_state`), and listens with these from then
+     * on, also after reconnecting.
+     * @param {Bounds} bounds
+     * @param {WaitOptions} [options]
+     * @returns {Promise<void>}
+     */
+    setBounds(bounds: Bounds, options?: WaitOptions): Promise<void>;
     /**
      * Subscribe to one topic, or to any number.
      *
@@ -144,6 +160,9 @@ export declare class Client {
      * this publish's own first try; with `dedup: "retry"` it resolves to false); with `dedup: false` it never does.
      *
      * `keepS`: endpoints retain it for this many seconds. `bad_state`: no endpoint retains messages.
+     *
+     * `item`: the part of the topic's state that it is about; `weight`: how much a client lacks without it. Both matter to
+     * clients with bounds (SPEC section 2.8).
      * @param {string} topic
      * @param {unknown} payload
      * @param {PublishOptions & WaitOptions} [options]
@@ -152,15 +171,17 @@ export declare class Client {
     publish(topic: string, payload: unknown, options?: PublishOptions & WaitOptions): Promise<boolean | undefined>;
     /**
      * Publish [topic, payload] pairs in one go, without acknowledgements: with `lines` as one message for each MiB.
-     * Otherwise as `publish`: with `dedup: "retry"` each has its own key; any other string is the key of all. The client
-     * checks all before it sends the first.
+     * Otherwise as `publish`: with `dedup: "retry"` each has its own key; any other string is the key of all, as `keepS`,
+     * `item` and `weight` are. The client checks all before it sends the first.
      * @param {Iterable<readonly [string, unknown]>} messages
-     * @param {{ dedup?: boolean | string, keepS?: number } & WaitOptions} [options]
+     * @param {{ dedup?: boolean | string, keepS?: number, item?: string, weight?: number } & WaitOptions} [options]
      * @returns {Promise<void>}
      */
     publishMany(messages: Iterable<readonly [string, unknown]>, options?: {
         dedup?: boolean | string;
         keepS?: number;
+        item?: string;
+        weight?: number;
     } & WaitOptions): Promise<void>;
     /**
      * Publish to every listening client. Otherwise as `publish`.

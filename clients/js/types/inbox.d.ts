@@ -5,6 +5,7 @@
  * later item before the program has processed the earlier ones, or drop a notification without counting and reporting
  * it.
  */
+import type { Credit } from "./credit.js";
 import type { ClientOptions } from "./options.js";
 import type { Notification } from "./queue.js";
 import type { Mark, Recovery } from "./recovery.js";
@@ -35,6 +36,7 @@ export type Receiver = {
     topics: (signal: AbortSignal) => AsyncIterable<string>;
 };
 export type Handlers = Pick<ClientOptions, "onNotification" | "onDropped" | "onGap">;
+/** @import { Credit } from "./credit.js" */
 /** @import { ClientOptions } from "./options.js" */
 /** @import { Notification } from "./queue.js" */
 /** @import { Lacking, Mark, Recovery } from "./recovery.js" */
@@ -56,12 +58,13 @@ export declare class Inbox {
     /**
      * @param {Handlers & { queueMax: number, overflow: "drop_oldest" | "pause" }} options
      * @param {Recovery | null} recovery
+     * @param {Credit | null} credit
      * @param {Receiver} receiver
      */
     constructor(options: Handlers & {
         queueMax: number;
         overflow: "drop_oldest" | "pause";
-    }, recovery: Recovery | null, receiver: Receiver);
+    }, recovery: Recovery | null, credit: Credit | null, receiver: Receiver);
     /** Notifications that wait. */
     get length(): number;
     /** Whether reading should stop for now. */

@@ -14,6 +14,8 @@ export type UnsubscribeOptions = import("./options.js").UnsubscribeOptions;
 export type BroadcastOptions = import("./options.js").BroadcastOptions;
 export type PublishOptions = import("./options.js").PublishOptions;
 export type HistoryOptions = import("./options.js").HistoryOptions;
+export type Bounds = import("./bounds.js").Bounds;
+export type Rule = import("./bounds.js").Rule;
 export type Next = import("./errors.js").Next;
 export type History = import("./history.js").History;
 export type Publication = import("./history.js").Publication;
@@ -29,6 +31,8 @@ export type Subscription = import("./listings.js").Subscription;
 /** @typedef {import("./options.js").BroadcastOptions} BroadcastOptions */
 /** @typedef {import("./options.js").PublishOptions} PublishOptions */
 /** @typedef {import("./options.js").HistoryOptions} HistoryOptions */
+/** @typedef {import("./bounds.js").Bounds} Bounds */
+/** @typedef {import("./bounds.js").Rule} Rule */
 /** @typedef {import("./errors.js").Next} Next */
 /** @typedef {import("./history.js").History} History */
 /** @typedef {import("./history.js").Publication} Publication */

@@ -3,10 +3,12 @@
  *
  * Owns: which values are valid. Must never: use one.
  */
+import type { Bounds } from "./bounds.js";
 import type { Gap } from "./recovery.js";
 import type { ConnectionLost, ProtocolError, Unreachable } from "./errors.js";
 import type { Notification } from "./queue.js";
 import type { Subscription } from "./listings.js";
+/** @import { Bounds } from "./bounds.js" */
 /** @import { Gap } from "./recovery.js" */
 /** @import { ConnectionLost, ProtocolError, Unreachable } from "./errors.js" */
 /** @import { Notification } from "./queue.js" */
@@ -27,6 +29,16 @@ export type ClientOptions = {
     recover?: boolean | string | {
         key: string;
     };
+    /**
+     * How stale and how incomplete the client's picture of its topics may become under load: a
+     * preset, or a list of rules (SPEC section 2.8). Part of every `listen`. Default: the operator's rules, if there are.
+     */
+    bounds?: Bounds;
+    /**
+     * The most notifications, up to 100,000, that may be on their way or wait in this client
+     * before the endpoint holds bounded ones back (SPEC section 2.8). Default: no limit.
+     */
+    window?: number;
     /**
      * Bounds every command, including the wait for a connection. Default: 10,000.
      */
@@ -174,7 +186,19 @@ export type BroadcastOptions = {
      */
     dedup?: boolean | string;
 };
-export type PublishOptions = BroadcastOptions & {
+export type AboutOptions = {
+    /**
+     * The part of the topic's state that the message is about, 1 to 128 bytes. With `deliver:
+     * "latest"` a client gets only the newest held message of each item. Default: a part that all these messages share.
+     */
+    item?: string;
+    /**
+     * How much a client lacks that does not have the message yet, from 0 to 1,000,000: the
+     * rules' `numerical` bounds the sum. Default: 1.
+     */
+    weight?: number;
+};
+export type PublishOptions = BroadcastOptions & AboutOptions & {
     timestamp?: number;
     keepS?: number;
 };
@@ -203,6 +227,10 @@ export type HistoryOptions = {
  *   `onGap` reports them (SPEC section 8.10). true: from the first connection on. A string: since this position, which
  *   a program has saved. `key`: since the position in `localStorage` under this key, where the client saves it from
  *   then on. Endpoints that retain no messages refuse it: `bad_state`. Default: false.
+ * @property {Bounds} [bounds] How stale and how incomplete the client's picture of its topics may become under load: a
+ *   preset, or a list of rules (SPEC section 2.8). Part of every `listen`. Default: the operator's rules, if there are.
+ * @property {number} [window] The most notifications, up to 100,000, that may be on their way or wait in this client
+ *   before the endpoint holds bounded ones back (SPEC section 2.8). Default: no limit.
  * @property {number} [timeoutMs] Bounds every command, including the wait for a connection. Default: 10,000.
  * @property {number} [queueMax] Notifications that wait for the iterator or an async handler. Default: 10,000.
  * @property {"drop_oldest" | "pause"} [overflow] The action when the queue is full. `drop_oldest`, the default: drop
@@ -271,8 +299,15 @@ export type HistoryOptions = {
  *   same key; with another payload that is the error `conflict`.
  */
 /**
- * @typedef {BroadcastOptions & { timestamp?: number, keepS?: number }} PublishOptions `timestamp`: ms since the epoch.
- *   `keepS`: endpoints retain it for this many seconds, a day at most, for clients that miss it.
+ * @typedef {object} AboutOptions
+ * @property {string} [item] The part of the topic's state that the message is about, 1 to 128 bytes. With `deliver:
+ *   "latest"` a client gets only the newest held message of each item. Default: a part that all these messages share.
+ * @property {number} [weight] How much a client lacks that does not have the message yet, from 0 to 1,000,000: the
+ *   rules' `numerical` bounds the sum. Default: 1.
+ */
+/**
+ * @typedef {BroadcastOptions & AboutOptions & { timestamp?: number, keepS?: number }} PublishOptions `timestamp`: ms
+ *   since the epoch. `keepS`: endpoints retain it for this many seconds, a day at most, for clients that miss it.
  */
 /**
  * @typedef {object} HistoryOptions
@@ -296,6 +331,8 @@ export declare function checkOptions(options: ClientOptions): {
     ca: string | readonly (string | Uint8Array<ArrayBufferLike>)[] | Uint8Array<ArrayBufferLike> | undefined;
     lines: boolean;
     until: "disconnect" | null | undefined;
+    bounds: Bounds | undefined;
+    window: number | undefined;
     recover: string | boolean | {
         key: string;
     };
