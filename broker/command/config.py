@@ -21,8 +21,10 @@ from ingeborg.protocol.messages import KEEP_S_MAX
 from ingeborg.protocol.options import converted, option, out_of_bounds, shown, spelling, wrong_kind
 from ingeborg.protocol.topics import PRESENCE, TOPIC_BYTES_MAX, check_topic
 
+from ..core.bounds.steering import BUSY_TARGET
 from ..core.model import Settings
 from ..core.settings import CHOICES, with_words, words
+from .default_bounds import default_bounds
 
 ENVIRONMENT_PREFIX = "INGEBORG_"
 
@@ -228,6 +230,18 @@ class ServeOptions:
         "it; the first prefix that fits counts; the same at all endpoints; empty: none",
         "PREFIX=SECONDS[,…]",
     )
+    bounds: str = option(
+        "",
+        "rules for clients that set no bounds (SPEC section 2.8): in a file one [[bounds]] table for each, in a "
+        "variable a JSON list; or the name of a preset; empty: none",
+    )
+    busy_target: float = option(
+        BUSY_TARGET,
+        "part of a core that an endpoint may take before it holds messages of clients with bounds",
+        "PART",
+        least=0.1,
+        most=1.0,
+    )
     max_locations: int = option(500_000, "clients in the location cache", least=1)
     max_duplicate_keys: int = option(1_000_000, "payload hashes in the table of duplicates", least=1)
     riak_namespace: str = option("ingeborg", "prefix of bucket names: one per broker on the Riak cluster")
@@ -320,6 +334,8 @@ class ServeOptions:
 def _convert(row: Field[Any], name: str, value: Any, source: str) -> Any:
     """Convert the value to the option's type. ``name``: its spelling in the ``source``."""
     try:
+        if row.name == "bounds":
+            return default_bounds(name, value)
         found = converted(row, value)
         if row.type == "int" and found not in _INTEGERS:
             raise wrong_kind("int", value)

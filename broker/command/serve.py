@@ -353,6 +353,8 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
         dedup_ttl_s=options.dedup_ttl,
         grace_s=options.grace,
         presence=options.presence_prefixes,
+        bounds=options.bounds,
+        busy_target=options.busy_target,
         limits=Limits(
             payload_bytes=options.max_payload_bytes,
             outbox_bytes=options.max_outbox_bytes,

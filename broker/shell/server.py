@@ -16,6 +16,7 @@ from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.sockets import LINGER_S
 
 from ..access.admission import Access
+from ..core.bounds.steering import BUSY_TARGET
 from ..core.clients.leaving import LEAVE_S
 from ..core.cluster.slots import SlotState
 from ..core.connections.large import Outcome
@@ -72,6 +73,8 @@ class EndpointServer:
         dedup_ttl_s: float = 60.0,
         grace_s: float = 60.0,
         presence: Sequence[str] = (),
+        bounds: str = "",
+        busy_target: float = BUSY_TARGET,
         limits: Limits | None = None,
         sizes: Sizes = SIZES,
         patience: Patience = PATIENCE,
@@ -95,6 +98,8 @@ class EndpointServer:
             dedup_ttl_s=dedup_ttl_s,
             grace_s=grace_s,
             presence=presence,
+            bounds=bounds,
+            busy_target=busy_target,
             limits=limits,
             sizes=sizes,
             patience=patience,

@@ -11,6 +11,7 @@ import resource
 import time
 from typing import Any
 
+from ..core.bounds.rules import BANDS
 from ..shell.status import Status
 
 
@@ -20,6 +21,7 @@ def figures(status: Status) -> dict[str, Any]:
     counters = router.counters
     counters.observe()
     counts = counters.counts
+    holding = router.layers.bounds.holding
     usage = resource.getrusage(resource.RUSAGE_SELF)
     reasons = status.not_ready()
     return {
@@ -38,6 +40,11 @@ def figures(status: Status) -> dict[str, Any]:
             "rss_bytes": resident_bytes(),
             "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
             "delivery_buckets": counters.delivery_times.buckets(),
+            "bounds_clients": holding.clients,
+            "bounds_level": holding.level,
+            "bounds_held": holding.held,
+            "bounds_exceeded": sum(holding.exceeded),
+            **{f"bounds_conflated_{band}": count for band, count in zip(BANDS, holding.conflated, strict=True)},
         },
     }
 

@@ -139,6 +139,23 @@ async def test_it_shows_live_figures_of_all_endpoints_and_asks_nobody_else(page:
     assert len(page.requests) > 5
 
 
+async def test_figures_of_bounds_show_where_a_client_has_some(page: Page, cluster: Cluster) -> None:
+    a, b = cluster["a"], cluster["b"]
+    await console(page, a)
+    await page.until(says("endpoints-summary", "2 endpoints: all up"))
+    assert await page.run("return document.getElementById('bounds-tiles').hidden;")
+    async with plain(b.url) as wall, traffic(a, "watched"):
+        listen = {"command": "listen", "client_id": "wall", "bounds": "wall"}
+        assert (await wall.ask(listen))["result"] == "success"
+        await wall.ask({"command": "subscribe", "client_id": "wall", "topic": "watched"})
+        await page.until("!document.getElementById('bounds-tiles').hidden")
+        await page.until("Number(document.getElementById('tile-conflated-low').innerText) > 1")
+        await page.until(says("tile-held", "1"))
+        figures = await page.run("return [...document.querySelectorAll('#bounds-tiles dd')].map(dd => dd.innerText);")
+    level, held, _, medium, high, exceeded = figures
+    assert (int(level) in range(20), held in "01", medium, high, exceeded) == (True, True, "0", "0", "0")
+
+
 async def test_quantiles_and_rates_follow_from_differences(page: Page, cluster: Cluster) -> None:
     await console(page, cluster["a"])
     assert await page.run(
@@ -147,7 +164,7 @@ async def test_quantiles_and_rates_follow_from_differences(page: Page, cluster: 
         const buckets = [[0.001, 50], [0.01, 90], [0.1, 100], [null, 100]];
         const look = (uptime_s, count, up = true) => [{ name: "a", up, ready: true, reasons: [], uptime_s, figures: {
             publishes_received: count, messages_delivered: 2 * count, duplicates_dropped: 0, drops: 0, errors: 0,
-            cpu_s: 0, delivery_buckets: [[0.001, count], [null, 2 * count]] } }];
+            cpu_s: 0, bounds_level: count % 20, delivery_buckets: [[0.001, count], [null, 2 * count]] } }];
         const cluster = new Cluster();
         const seen = [];
         for (const [uptime_s, count] of [[10, 100], [12, 300], [1, 5], [2, 25]]) { // started anew at the third look
@@ -155,20 +172,21 @@ async def test_quantiles_and_rates_follow_from_differences(page: Page, cluster: 
             seen.push(cluster.history.at(-1).published);
         }
         const rates = cluster.endpoints.get("a").rates.publishes_received;
+        const most = [cluster.totals.most("bounds_level"), new Cluster().totals.most("bounds_level")];
         cluster.take([], 9);
         return [
             quantile(buckets, 0.5), quantile(buckets, 0.25).value_s, quantile(buckets, 0.95).value_s,
             quantile([[0.1, 1], [null, 2]], 0.99), quantile([[0.1, 0], [null, 0]], 0.5), quantile([], 0.5),
             increase([[1, 1], [null, 2]], [[1, 4], [null, 9]]), increase([[1, 1]], [[2, 1]]),
             sum([[[1, 1], [null, 2]], [[1, 2], [null, 2]], [[5, 1], [null, 1]]]),
-            seen, rates, cluster.endpoints.get("a").listed, cluster.totals.now("clients"),
+            seen, rates, cluster.endpoints.get("a").listed, cluster.totals.now("clients"), most,
         ];
         """
     ) == [
         *({"value_s": 0.001, "beyond": False}, 0.0005, pytest.approx(0.055)),
         *({"value_s": 0.1, "beyond": True}, None, None),
         *([[1, 3], [None, 7]], None, [[1, 3], [None, 4]]),
-        *([None, 100, None, 20], 20, False, None),
+        *([None, 100, None, 20], 20, False, None, [5, None]),
     ]
 
 

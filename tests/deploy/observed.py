@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 
 from ingeborg.bench.starting import Child, awaited, claim
 from ingeborg.protocol.client import Client
@@ -32,6 +32,9 @@ SCRAPE_S = 0.25
 
 #: Scrapes of each endpoint behind every answer.
 SCRAPES = 12
+
+#: The topic of the client with bounds.
+WATCHED = "watched"
 
 #: The longest wait for a reply, in seconds.
 _REPLY_S = 60.0
@@ -87,14 +90,17 @@ async def observe(
 
 @asynccontextmanager
 async def traffic(cluster: Cluster) -> AsyncIterator[None]:
-    """Keep a listener at each endpoint, publish across both, and cause once each: an error, a drop, a closed
-    connection."""
+    """Keep a listener at each endpoint and one with bounds, publish across both, and cause once each: an error, a drop,
+    a closed connection."""
     urls = cluster.urls()
     async with contextlib.AsyncExitStack() as stack:
         listeners = [
             await stack.enter_async_context(Client([url], f"listener-{number}", listen=True))
             for number, url in enumerate(urls)
         ]
+        watcher = await stack.enter_async_context(connect(urls[0]))
+        for command in ({"command": "listen", "bounds": "wall"}, {"command": "subscribe", "topic": WATCHED}):
+            await watcher.send(json.dumps({"client_id": "watcher", **command}))
         publisher = await stack.enter_async_context(Client([urls[0]], "publisher"))
         topics = [*cluster.topics_at_home("a", "topic", 2), *cluster.topics_at_home("b", "topic", 2)]
         for listener in listeners:
@@ -108,15 +114,18 @@ async def traffic(cluster: Cluster) -> AsyncIterator[None]:
                 number += 1
                 await publisher.publish(topics[number % len(topics)], number, ack=True)
                 await publisher.publish(topics[number % len(topics)], number, ack=True)
+                await publisher.publish(WATCHED, number, ack=True)
                 if number % 10 == 0:
                     await listeners[0].subscribe([f"other {number}"])
                 await asyncio.sleep(0.02)
 
-        async def read(listener: Client) -> None:
-            async for _ in listener:
+        async def read(messages: Client | ClientConnection) -> None:
+            async for _ in messages:
                 pass
 
-        tasks = [asyncio.create_task(publish()), *(asyncio.create_task(read(listener)) for listener in listeners)]
+        readers: list[Client | ClientConnection] = [*listeners, watcher]
+        reading = [asyncio.create_task(read(each)) for each in readers]
+        tasks = [asyncio.create_task(publish()), *reading]
         try:
             yield
         finally:

@@ -15,7 +15,7 @@ from .queries import dashboard
 SCHEMA_VERSION = 42
 
 COLUMNS = 24
-GROUPS = ["Overview", "Traffic", "Latency", "Drops and errors", "Links", "Store", "Process"]
+GROUPS = ["Overview", "Traffic", "Latency", "Bounds", "Drops and errors", "Links", "Store", "Process"]
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,7 @@ OF_THE_MACHINE = {
     "IngeborgLoopLag",
     "IngeborgNoEndpointReady",
     "IngeborgPublishSlow",
+    "IngeborgSlackUsedUp",
     "IngeborgStoreSlow",
 }
 

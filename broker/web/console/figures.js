@@ -12,7 +12,13 @@ export const SPARK = 60;
 const ENDPOINTS_MAX = 256;
 const GONE_FOR_MS = 600_000;
 
-const COUNTERS = ["publishes_received", "messages_delivered", "duplicates_dropped", "drops", "errors", "cpu_s"];
+/** The bands of priority that conflated messages are counted by. */
+export const BANDS = ["low", "medium", "high"];
+
+const COUNTERS = [
+    ...["publishes_received", "messages_delivered", "duplicates_dropped", "drops", "errors", "cpu_s"],
+    ...["bounds_exceeded", ...BANDS.map((band) => `bounds_conflated_${band}`)],
+];
 
 /** The buckets' increase between two cumulative histograms with the same bounds; null if the bounds differ. */
 export function increase(earlier, later) {
@@ -174,13 +180,15 @@ export class Cluster {
         return { p50: quantile(buckets, 0.5), p99: quantile(buckets, 0.99) };
     }
 
-    /** Sums over the endpoints that are up: `now` for levels, `rates` for events; null: none is known. */
+    /** Over the endpoints that are up: sums (`now`) and the greatest (`most`) of levels, rates of events (`per_s`); null:
+     * none is known. */
     get totals() {
         const up = this.#up;
         const add = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) : null);
         const now = (name) => add(up.map((watched) => watched.entry.figures[name]));
         const known = up.map((watched) => watched.rates).filter((rates) => rates !== null);
         const per_s = (name) => add(known.map((rates) => rates[name]));
-        return { now, per_s };
+        const most = (name) => (up.length ? Math.max(...up.map((watched) => watched.entry.figures[name])) : null);
+        return { now, most, per_s };
     }
 }

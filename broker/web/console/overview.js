@@ -3,7 +3,7 @@
 
 import { Chart, Spark } from "./chart.js";
 import { element, part, say } from "./dom.js";
-import { Cluster, HISTORY, SPARK } from "./figures.js";
+import { BANDS, Cluster, HISTORY, SPARK } from "./figures.js";
 import { bytes, count, counted, duration, latency, NONE, rate, share, trouble } from "./words.js";
 
 const LOOK_MS = 1_000;
@@ -71,7 +71,9 @@ export class Overview {
             length: HISTORY,
         });
         this.#tiles = Object.fromEntries(
-            ["clients", "connections", "dropped", "in-flight", "drops", "errors"].map((id) => [id, part(`tile-${id}`)]),
+            ["clients", "connections", "dropped", "in-flight", "drops", "errors", "level", "held", "exceeded"]
+                .concat(BANDS.map((band) => `conflated-${band}`))
+                .map((id) => [id, part(`tile-${id}`)]),
         );
         part("endpoints-head").append(
             ...COLUMNS.map(([heading, what]) => element("th", { scope: "col", class: "number", title: what }, heading)),
@@ -152,7 +154,19 @@ export class Overview {
             say(this.#tiles[name], rate(value));
             this.#tiles[name].classList.toggle("bad", value > 0);
         }
+        this.#draw_bounds(totals);
         this.#draw_endpoints(now);
+    }
+
+    /** The tiles of bounds: only where a client has some. */
+    #draw_bounds(totals) {
+        part("bounds-tiles").hidden = !(totals.now("bounds_clients") > 0);
+        say(this.#tiles.level, count(totals.most("bounds_level")));
+        say(this.#tiles.held, count(totals.now("bounds_held")));
+        for (const band of BANDS) say(this.#tiles[`conflated-${band}`], rate(totals.per_s(`bounds_conflated_${band}`)));
+        const exceeded = totals.per_s("bounds_exceeded");
+        say(this.#tiles.exceeded, rate(exceeded));
+        this.#tiles.exceeded.classList.toggle("bad", exceeded > 0);
     }
 
     #draw_endpoints(now) {

@@ -69,6 +69,8 @@ def other_value(option: str, default: Any) -> Any:
         "history_topics": "news/=60",
         "history": "store",
         "replication": "on",
+        "bounds": '[{"prefix":"","staleness_ms":50,"numerical":null,"interval_ms":0,"deliver":"all","priority":0}]',
+        "busy_target": 0.5,
     }
     if option in by_name:
         return by_name[option]
@@ -80,7 +82,7 @@ def test_every_option_can_come_from_a_variable_and_from_the_file(tmp_path: Path,
     value = other_value(option, getattr(ServeOptions(), option))
     spelled = str(value).lower() if isinstance(value, bool) else str(value)
     assert getattr(load({}, {f"INGEBORG_{option.upper()}": spelled}, None), option) == value
-    toml = f'"{value}"' if isinstance(value, str) else spelled
+    toml = f"'{value}'" if isinstance(value, str) else spelled
     for key in (option, option.replace("_", "-")):
         assert getattr(load({}, {}, written(tmp_path, f"{key} = {toml}\n")), option) == value
 

@@ -265,7 +265,7 @@ async def test_metrics_are_in_prometheus_text_format(shared: Running) -> None:
 
 async def test_operators_are_shown_what_prometheus_is(tmp_path: Path) -> None:
     async with running(tmp_path) as endpoint, plain(endpoint.url) as anna:
-        await anna.ask({"command": "listen", "client_id": "anna"})
+        await anna.ask({"command": "listen", "client_id": "anna", "bounds": "screen"})
         await anna.ask({"command": "subscribe", "client_id": "anna", "topic": "t"})
         await anna.send(*({"command": "publish", "client_id": "anna", "topic": "t", "payload": n} for n in range(3)))
         for _ in range(3):
@@ -281,6 +281,10 @@ async def test_operators_are_shown_what_prometheus_is(tmp_path: Path) -> None:
     assert (figures["publishes_received"], figures["messages_delivered"], figures["clients"]) == (3, 3, 1)
     for name in ("connections", "clients", "publishes_in_flight"):
         assert figures[name] == metrics[f"ingeborg_{name}"]
+    assert (figures["bounds_clients"], figures["bounds_level"], figures["bounds_held"]) == (1, 0, 0)
+    assert figures["bounds_exceeded"] == 0
+    for band in ("low", "medium", "high"):
+        assert figures[f"bounds_conflated_{band}"] == metrics[f'ingeborg_bounds_conflated_total{{band="{band}"}}'] == 0
     assert figures["delivery_buckets"][-1] == [None, 3]
     assert len(figures["delivery_buckets"]) == len([s for s in metrics if s.startswith("ingeborg_delivery_seconds_b")])
     assert figures["rss_bytes"] > 1e6
