@@ -18,7 +18,7 @@ import uvloop
 
 from ingeborg.bench.errors import BenchError
 
-from . import cost, hops, idle, latency, loads, misses, replication, rivals, scaling, slots, storm
+from . import bounds, cost, hops, idle, latency, loads, misses, replication, rivals, scaling, slots, storm
 from .model import Check, measured, show, table
 
 
@@ -59,6 +59,10 @@ def _replication(full: bool) -> list[Check]:
     return replication.report(4 if full else 1)
 
 
+def _bounds(full: bool) -> list[Check]:
+    return uvloop.run(bounds.measure(bounds.PARTS, bounds.ROUNDS if full else 1))
+
+
 def _rivals(full: bool) -> list[Check]:
     return rivals.measure()
 
@@ -73,6 +77,7 @@ BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {
     "hops": _hops,
     "slots": _slots,
     "replication": _replication,
+    "bounds": _bounds,
     "storm": _storm,
     "idle": _idle,
     "memory": loads.memory,
