@@ -18,7 +18,7 @@ OWN_SYSTEM = "ingeborg"
 OWN_VARIANT = "home"
 """The baseline of ratios: this broker in its intended set-up."""
 
-COUNTS = ("lost", "duplicated", "reordered", "errors")
+COUNTS = ("lost", "conflated", "duplicated", "reordered", "errors")
 """Counts that add up over repetitions: a median would hide the one run that lost something."""
 
 
@@ -104,7 +104,8 @@ def figures(reads: Mapping[str, Read], runs: Sequence[Json]) -> dict[str, Figure
 
 
 def _measured(name: str) -> Read:
-    return lambda run: run["measured"][name] if run["measured"]["news"] else None
+    # An old digest has fewer counts.
+    return lambda run: run["measured"].get(name) if run["measured"]["news"] else None
 
 
 def saturated(phases: Iterable[Json]) -> tuple[Limit, ...]:

@@ -40,6 +40,7 @@ COUNTS = (
     "expected",
     "delivered",
     "lost",
+    "conflated",
     "duplicated",
     "reordered",
     "overtaken",
@@ -336,6 +337,10 @@ def _notes(run: Json, measured: Mapping[str, Any], figures: Mapping[str, Rows]) 
         notes.append("Nothing was measured: no measured phase has any news. No goal is met.")
     elif not measured["delivered"]:
         notes.append("Nothing was delivered in the measured phases.")
+    skipped = sum(row["skipped"] for row in figures["outcomes"])
+    conflated = sum(row["conflated"] for row in figures["outcomes"])
+    if skipped > conflated:
+        notes.append(f"{skipped - conflated:,} messages that deliveries stand for had come, or were due to nobody.")
     if measured["excess"]:
         notes.append(f"{measured['excess']:,} deliveries reached connections beyond the number the log expected.")
     rewritten = sum(row["rewritten"] for row in figures["outcomes"])

@@ -26,6 +26,8 @@ The promises, sentence by sentence:
 8.8    a slow reader loses its unread messages, and its connection: ``places.steady`` by ``Place.read_before``, and
        ``rules.ends``
 8.9    all works again once the store does: each recorder checks this itself, since it has to wait
+8.12   a message that did not come to a client with bounds is conflated, and not lost, if another one of its topic
+       stands for it (`skipped`): ``Judge.message``
 1.3    every command has its reply: ``answers.check`` for publishes; a recorder of all commands checks the others
 2.2    no client gets a message without a wish for it, nor at its former place: ``rules.heard``
 3, 5   no unpublished or refused message arrives: ``rules.published``

@@ -265,6 +265,7 @@ class Facts:
     ``places``: the places of each client that was to listen, in the order begun; ``changes``: in the order sent.
     ``always``: the time from which a client has listened without a break, at any place, disturbed only by its own
     moves, if the recorder knows this. ``refused``: payloads that were published only in ways that change nothing.
+    ``skipped``: by client and topic, how many messages its notifications with `skipped` stood for (section 2.8).
     """
 
     places: Mapping[Name, Sequence[Place]]
@@ -273,6 +274,7 @@ class Facts:
     terms: Terms = field(default_factory=Terms)
     always: Mapping[Name, float] = field(default_factory=dict)
     refused: frozenset[tuple[Name | None, Any]] = frozenset()
+    skipped: Mapping[tuple[Name, Name], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sent: defaultdict[tuple[Name, Name], list[Change]] = defaultdict(list)

@@ -5,6 +5,7 @@ Owns: the account of every pair of a message and a client. Must never: hold mess
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -37,11 +38,13 @@ class Repeated(NamedTuple):
 @dataclass
 class Judged:
     """The account of one message. ``due``: by examined client; ``once``: the number of clients with one copy;
-    ``undone``: copies after an unsubscription that the union of a conflict reverted."""
+    ``conflated``: the clients that it did not come to, since another message stood for it; ``undone``: copies after an
+    unsubscription that the union of a conflict reverted."""
 
     due: dict[Name, Owed] = field(default_factory=dict)
     missed: list[Missed] = field(default_factory=list)
     repeated: list[Repeated] = field(default_factory=list)
+    conflated: list[Name] = field(default_factory=list)
     once: int = 0
     undone: int = 0
 
@@ -55,6 +58,7 @@ class Judge:
         self._facts = facts
         self._report = report
         self._every_pair = every_pair
+        self._standing = Counter(facts.skipped)  # messages that others stand for, and that it has not found missing yet
 
     def message(self, message: Message, copies: Mapping[Name, Sequence[Copy]]) -> Judged:
         """Judge one message. ``copies``: all copies of each client that got it, at any time."""
@@ -89,9 +93,19 @@ class Judge:
             # A copy at a wrong place is reported as such, so it is not lost in addition.
             got = sum(copy.connection in found.connections for copy in mine) + misplaced
         if got < found.due or not message.sends:
-            self._lost(message, client, got, found.due)
+            if message.sends and self._conflated(message, client, found.due - got):
+                judged.conflated.append(client)
+            else:
+                self._lost(message, client, got, found.due)
         elif not mine:
             judged.missed.append(Missed(client, found.excuses))
+
+    def _conflated(self, message: Message, client: Name, missing: int) -> bool:
+        """Do others of the topic stand for the missing copies? Nobody sees which ones, so only their number counts."""
+        if message.topic is None or self._standing[client, message.topic] < missing:
+            return False
+        self._standing[client, message.topic] -= missing
+        return True
 
     def _heard(self, message: Message, mine: Sequence[Copy], judged: Judged) -> int:
         """Report wrong copies; return how many came to a wrong place."""

@@ -101,7 +101,7 @@ def runs(listed: Sequence[tuple[Json, str]]) -> Html:
                 figures.duration(shown["latency_ns"]["p99"]),
                 figures.rate(shown["reports_per_s"]),
                 figures.rate(shown["delivered_per_s"]),
-                figures.count(measured["lost"]) if measured["news"] else figures.NONE,
+                tables.lost(measured),
                 verdicts.goals_text(run["goals"]),
             ]
         )

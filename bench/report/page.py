@@ -134,8 +134,9 @@ def _warnings(texts: Sequence[str]) -> Html:
 
 _FOOTER = Html(
     "<footer><p>In: reports sent by publishers, duplicates included. Out: messages received. Lost: for each news, "
-    "the connections that had to get it and did not. Twice: the same news again on one connection. Reordered: a "
-    "message after a later one of its topic, on one connection. Overtaken, if counted separately: likewise, but "
-    "another connection had also published one of the two. Deliveries count to the phase of their news.</p>"
+    "the connections that had to get it and did not. Conflated, if any had bounds: a later message stood for it there. "
+    "Twice: the same news again on one connection. Reordered: a message after a later one of its topic, on one "
+    "connection. Overtaken, if counted separately: likewise, but another connection had also published one of the two. "
+    "Deliveries count to the phase of their news.</p>"
     "</footer>"
 )

@@ -71,6 +71,8 @@ def _cards(run: Json) -> Html:
     lost_text = (
         f"expected {figures.count(measured['expected'])}; {figures.count(measured['duplicated'])} delivered twice"
     )
+    if measured.get("conflated"):  # an old digest has no such count
+        lost_text += f"; {figures.count(measured['conflated'])} conflated"
     lost = figures.count(measured["lost"]) if measured["news"] else figures.NONE
     cards = [
         ("p50 latency", figures.duration(latency["p50"]), _against(goals.get("p50_ms"))),
@@ -208,6 +210,7 @@ _PHASE_COUNTS = (
     ("Expected", "expected"),
     ("Out", "delivered"),
     ("Lost", "lost"),
+    ("Conflated", "conflated"),
     ("Twice", "duplicated"),
     ("Reordered", "reordered"),
     ("Overtaken", "overtaken"),

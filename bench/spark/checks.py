@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingeborg.bench.spark.schema import CORRUPT, NS_PER_S, OFFSET_S_MAX, PHASE_KINDS, ROLES, Table
+from ingeborg.bench.spark.schema import CORRUPT, NS_PER_S, OFFSET_S_MAX, PHASE_KINDS, ROLES, SKIPPED, Table
 
 _Problems = list[tuple[Column, str]]
 
@@ -83,6 +83,10 @@ def _event_problems() -> _Problems:
         (
             (kind == "received") & (col("value") != col("at_ns") - col("intended_ns")),
             "value is not at_ns - intended_ns",
+        ),
+        (
+            (kind == "received") & ~F.coalesce(col("detail").rlike(SKIPPED), F.lit(True)),
+            "detail of received is no number of skipped messages",
         ),
     ]
 

@@ -19,6 +19,10 @@ EVENT_FILE = re.compile(r"events-(\d{3})-(\d{4,})\.csv")
 PHASE_KINDS = ("connect", "subscribe", "unsubscribe", "search", "run", "sustained", "half", "drain")
 ROLES = ("generator", "server", "layer", "host")
 
+SKIPPED = "^[1-9][0-9]{0,9}$"
+"""The `detail` of a delivery that stands for others: how many, as text. Without any the field is empty, as in logs of a
+time before bounds."""
+
 NS_PER_S = 1_000_000_000
 
 OFFSET_S_MAX = 7 * 24 * 3600

@@ -1,8 +1,8 @@
 """From the rows of a log to its figures: pure functions DataFrame -> DataFrame.
 
-Owns the definitions of lost, duplicated, reordered, overtaken, in, out, lag and the histogram (bench/SCHEMA.md has the
-words). It never reads or writes a file, collects a row, or runs Python on an executor: column expressions only, so a
-cluster needs nothing of ours on its workers.
+Owns the definitions of lost, conflated, duplicated, reordered, overtaken, in, out, lag and the histogram
+(bench/SCHEMA.md has the words). It never reads or writes a file, collects a row, or runs Python on an executor: column
+expressions only, so a cluster needs nothing of ours on its workers.
 
 A row belongs to the run in its `run` column (any key), and knows its beginning, `started_ns`. Times are nanoseconds of
 the generator's monotonic clock; `second` is the number of whole seconds since `started_ns`.
@@ -44,6 +44,7 @@ def news_of(events: DataFrame) -> DataFrame:
 def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
     """Return one row per received message: `run, topic, seq, connection, at_ns, latency_ns`, and
 
+    - `skipped`: how many other messages of its topic it stands for, which its connection does not get;
     - `phase`: that of its news, so that what arrives in the drain counts where it belongs;
     - `second`: in which it was meant to be sent;
     - `known`: false where no news row announces it;
@@ -61,6 +62,7 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
             "connection",
             "at_ns",
             F.col("value").alias("latency_ns"),
+            F.coalesce(F.col("detail").try_cast("long"), F.lit(0)).alias("skipped"),
             second_of("intended_ns").alias("second"),
             F.col("phase").alias("own_phase"),
             *POSITION,
@@ -89,6 +91,7 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
             "connection",
             "at_ns",
             "latency_ns",
+            "skipped",
             "second",
             F.coalesce("phase", "own_phase").alias("phase"),
             F.col("expected").isNotNull().alias("known"),
@@ -158,18 +161,43 @@ def delivery_counts(deliveries: DataFrame) -> DataFrame:
 
 
 def outcomes(news: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """Return per `run, phase` of the news: `expected` deliveries, `lost` (expected, minus distinct connections reached,
-    summed over news), `excess` (reached beyond the expected), `rewritten` (news that the log has more than once)."""
-    reached = deliveries.where(F.col("known") & ~F.col("repeated")).groupBy(*NEWS).agg(F.count("*").alias("reached"))
+    """Return per `run, phase` of the news: `expected` deliveries, `lost` and `conflated` (the deliveries that are
+    missing, which are expected minus distinct connections reached, summed over news), `skipped` (what its deliveries
+    stand for), `excess` (reached beyond the expected), `rewritten` (news that the log has more than once).
+
+    A delivery with `skipped` stands for missing ones of its topic and phase. If there are fewer, the rest stands for
+    those of earlier phases: an endpoint may hold a message until the next phase has begun, and conflate it there.
+    """
+    reached = (
+        deliveries.where("known")
+        .groupBy(*NEWS)
+        .agg(F.count_if(~F.col("repeated")).alias("reached"), F.sum("skipped").alias("skipped"))
+    )
     missing = F.col("expected") - F.coalesce("reached", F.lit(0))
-    return (
+    of_topics = (
         news.join(reached, list(NEWS), "left")
-        .groupBy("run", "phase")
+        .groupBy("run", "topic", "phase")
         .agg(
+            F.min("seq").alias("first_seq"),
             F.sum("expected").alias("expected"),
-            F.sum(F.greatest(missing, F.lit(0))).alias("lost"),
+            F.sum(F.greatest(missing, F.lit(0))).alias("missing"),
+            F.coalesce(F.sum("skipped"), F.lit(0)).alias("skipped"),
             F.sum(F.greatest(-missing, F.lit(0))).alias("excess"),
             F.count_if(F.col("written") > 1).alias("rewritten"),
+        )
+    )
+    backwards = Window.partitionBy("run", "topic").orderBy(F.desc("first_seq"))
+    until_here = backwards.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    beyond = F.sum(F.col("missing") - F.col("skipped")).over(until_here)
+    lost_from_here = F.greatest(F.max("beyond").over(until_here), F.lit(0))
+    return (
+        of_topics.withColumn("beyond", beyond)
+        .withColumn("lost_from_here", lost_from_here)
+        .withColumn("lost", F.col("lost_from_here") - F.lag("lost_from_here", 1, 0).over(backwards))
+        .groupBy("run", "phase")
+        .agg(
+            *(F.sum(name).alias(name) for name in ("expected", "lost", "skipped", "excess", "rewritten")),
+            F.sum(F.col("missing") - F.col("lost")).alias("conflated"),
         )
     )
 

@@ -129,7 +129,7 @@ def _cells(run: Json) -> tuple[Cell, ...]:
         figures.NONE
         if dropped is None
         else f"{figures.count(dropped)} ({figures.share(dropped, measured['reports'])})",
-        figures.count(measured["lost"]) if measured["news"] else figures.NONE,
+        tables.lost(measured),
         verdicts.goals_text(run["goals"]),
     )
     return tuple(map(Cell, texts))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ingeborg.bench.comparison import (
     CUT_SHORT,
@@ -69,6 +69,14 @@ PARTS = {
 
 FOOTNOTES = {"generator": "†", "layer": "§", "machine": "‡"}
 """The same in tables that have no room for a word."""
+
+
+def lost(measured: Mapping[str, Any]) -> str:
+    """Return the lost deliveries of a run, and the conflated ones if there are any."""
+    if not measured["news"]:
+        return figures.NONE
+    conflated = measured.get("conflated")  # an old digest has no such count
+    return figures.count(measured["lost"]) + (f" ({figures.count(conflated)} conflated)" if conflated else "")
 
 
 def cell(figure: Figure | None, text: Format) -> Cell:
@@ -176,30 +184,36 @@ def _cost(table: TrafficTable) -> Table:
 
 
 def _commands(table: TrafficTable) -> Table:
+    conflated = [row.figures["conflated"] for row in table.rows]
+    has_bounds = any(figure is not None and figure.high for figure in conflated)
     header = (
         "System",
         "Subscribe",
         "Ratio",
         "Unsubscribe",
         "Lost",
+        *(["Conflated"] if has_bounds else []),
         "Twice",
         "Reordered",
         "Errors",
         "Repeats offered",
     )
+    counts = ("lost", *(["conflated"] if has_bounds else []), "duplicated", "reordered", "errors")
     rows = [
         (
             Cell(row.name),
             cell(row.figures["subscribe_per_s"], figures.rate),
             _ratio(row, table.baseline, "subscribe_per_s"),
             cell(row.figures["unsubscribe_per_s"], figures.rate),
-            *(count(row.figures[key]) for key in ("lost", "duplicated", "reordered", "errors")),
+            *(count(row.figures[key]) for key in counts),
             cell(row.figures["repeats"], lambda value: figures.share(value, 1)),
         )
         for row in table.rows
     ]
     note = "Counts over the measured phases. Repeats: publishes of a payload that another connection had published, if "
     note += "the system or a layer before it drops them."
+    if has_bounds:
+        note += " Conflated: deliveries that a later one stood for, since the subscriber's bounds allow it."
     return Table("Subscribing, and what went wrong", header, tuple(rows), note)
 
 

@@ -14,17 +14,19 @@ from .base import Backend, BackendError
 
 
 class System(NamedTuple):
-    """``factory``: ``module:class``, called with ``(urls, run)``. ``packages``: the log records their versions."""
+    """``factory``: ``module:class``, called with ``(urls, run)``. ``packages``: the log records their versions.
+    ``bounds``: its clients can have bounds, and its messages items and weights (a ``BoundingBackend``)."""
 
     factory: str
     schemes: tuple[str, ...]
     port: int
     packages: tuple[str, ...]
     deduplicates: bool
+    bounds: bool = False
 
 
 SYSTEMS = {
-    "ingeborg": System("ingeborg:Ingeborg", ("ws", "wss"), 9000, ("ingeborg", "websockets", "orjson"), True),
+    "ingeborg": System("ingeborg:Ingeborg", ("ws", "wss"), 9000, ("ingeborg", "websockets", "orjson"), True, True),
     "rabbitmq": System("rabbitmq:RabbitMq", ("amqp",), 5672, ("aiormq", "pamqp"), False),
     "kafka": System("kafka:Kafka", ("kafka",), 9092, ("aiokafka",), False),
     "nats": System("nats:Nats", ("nats",), 4222, ("nats-py",), False),

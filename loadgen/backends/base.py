@@ -10,7 +10,7 @@ system allows less in a topic, its adapter encodes topics one to one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 #: ``(topic, payload)``; called in the loop's thread as soon as the message arrives, so it has to be quick.
 OnMessage = Callable[[str, str], None]
@@ -117,6 +117,52 @@ class Backend(Protocol):
     async def close(self) -> None:
         """Close after all connections: release what they share, and remove what the backend left in the system (queues,
         exchanges, topics). Idempotent, bounded in time, raises nothing."""
+
+
+class Bounded(NamedTuple):
+    """The bounds of a client, for a system that has them (SPEC section 2.8).
+
+    ``rules``: as ``listen`` takes them. ``window``: notifications that it leaves unconfirmed; ``None``:
+    any number. ``on_message``: gets each message in place of the other one, with the number of others that it stands
+    for.
+    """
+
+    rules: str | list[dict[str, Any]]
+    window: int | None
+    on_message: Callable[[str, str, int], None]
+
+
+class About(NamedTuple):
+    """A message that says what it is about. ``item``: the part of its topic's state; ``weight``: what a reader lacks
+    without it; ``None``: it does not say."""
+
+    topic: str
+    payload: str
+    item: str | None
+    weight: float | None
+
+
+class BoundingConnection(Connection, Protocol):
+    """A connection to a system whose clients can have bounds."""
+
+    async def publish_about(self, messages: Sequence[About]) -> None:
+        """Send messages, as ``publish`` does."""
+
+
+class BoundingBackend(Backend, Protocol):
+    """A system whose clients can have bounds."""
+
+    async def connect(
+        self, number: int, on_message: OnMessage, on_error: OnError, bounded: Bounded | None = None
+    ) -> BoundingConnection:
+        """See ``Backend``.
+
+        Args:
+            number: the client's number in the run, from 0.
+            on_message: gets each message, unless it is ``bounded``.
+            on_error: gets the code of each failure that no call waits for.
+            bounded: the client's bounds, if it has any.
+        """
 
 
 class Spread:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from ingeborg.protocol.client import Client, ClientError, CommandTimeout, ConnectFailed, ConnectionLost
@@ -15,7 +16,7 @@ from ingeborg.protocol.credentials import read_token
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.pages import PageError, fetch, samples
 
-from .base import BackendError, Connection, Counters, OnError, OnMessage
+from .base import About, BackendError, Bounded, BoundingConnection, Counters, OnError, OnMessage
 
 #: Time limit for each command of a large subscribe (of some ten thousand topics) over a slow store.
 _SUBSCRIBE_TIMEOUT_S = 120.0
@@ -49,8 +50,10 @@ class Ingeborg:
         self._lines = lines
         self._ready: asyncio.Task[None] | None = None
 
-    async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
-        """See ``Backend``. The client has listened, and moves on to the next endpoint if its own goes away."""
+    async def connect(
+        self, number: int, on_message: OnMessage, on_error: OnError, bounded: Bounded | None = None
+    ) -> BoundingConnection:
+        """See ``BoundingBackend``. The client has listened, and moves on to the next endpoint if its own goes away."""
         if self._ready is None:
             self._ready = asyncio.create_task(self._until_ready())
         await asyncio.shield(self._ready)
@@ -66,7 +69,10 @@ class Ingeborg:
                 listen=True,
                 token=read_token(None),
                 lines=self._lines,
-                on_notification=on_notification,
+                bounds=None if bounded is None else bounded.rules,
+                window=None if bounded is None else bounded.window,
+                # Only the iterator says what a notification stands for.
+                on_notification=on_notification if bounded is None else None,
                 on_error=lambda error: on_error(error.code),
                 on_lost=lambda _: on_error("connection_lost"),
             )
@@ -78,7 +84,7 @@ class Ingeborg:
         if self._lines and not client.in_lines:
             await client.close()
             raise BackendError("connect", f"{self._urls[first]} does not speak in lines: leave out --lines")
-        return _Connection(client)
+        return _Connection(client, None if bounded is None else asyncio.create_task(_take(client, bounded, on_error)))
 
     async def counters(self) -> list[Counters]:
         """See ``Backend``: every endpoint's `/metrics`."""
@@ -117,8 +123,11 @@ class Ingeborg:
 
 
 class _Connection:
-    def __init__(self, client: Client) -> None:
+    """``taking``: passes the notifications on, if the client has bounds."""
+
+    def __init__(self, client: Client, taking: asyncio.Task[None] | None) -> None:
         self._client = client
+        self._taking = taking
 
     async def subscribe(self, topics: Sequence[str]) -> None:
         try:
@@ -138,8 +147,31 @@ class _Connection:
         except (ClientError, ProtocolError) as error:
             raise _failed(error) from error
 
+    async def publish_about(self, messages: Sequence[About]) -> None:
+        try:
+            for (item, weight), alike in groupby(messages, key=lambda message: (message.item, message.weight)):
+                pairs = [(message.topic, message.payload) for message in alike]
+                await self._client.publish_many(pairs, item=item, weight=weight)
+        except (ClientError, ProtocolError) as error:
+            raise _failed(error) from error
+
     async def close(self) -> None:
         await self._client.close()
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.wait({self._taking})
+            if not self._taking.cancelled() and (error := self._taking.exception()) is not None:
+                raise error  # a fault of the receiver
+
+
+async def _take(client: Client, bounded: Bounded, on_error: OnError) -> None:
+    """Pass the notifications of a client with bounds on, until it has ended."""
+    try:
+        async for notification in client:
+            key, payload = notification
+            bounded.on_message(key or "", payload if type(payload) is str else "", notification.skipped)
+    except (ClientError, ProtocolError) as error:
+        on_error(_failed(error).code)
 
 
 def _failed(error: ClientError | ProtocolError) -> BackendError:

@@ -75,10 +75,10 @@ class Seen(NamedTuple):
     """The result of a step.
 
     ``duration_s``: how long it really took. ``sent``: publishes. ``expected``: deliveries that they announced.
-    ``delivered``: deliveries that arrived. ``backlog``: announced and not delivered at its end. It can include or leave
-    out what earlier steps announced, lost or not. But without that, a system that drains for half a minute and delivers
-    nothing new in that time looks like one that is stuck. ``lag_ns``: how far the sender was behind its schedule at the
-    end. Latencies: of the deliveries that arrived, ``None`` if none did.
+    ``delivered``: deliveries that arrived, or that another one stands for. ``backlog``: announced and not delivered at
+    its end. It can include or leave out what earlier steps announced, lost or not. But without that, a system that
+    drains for half a minute and delivers nothing new in that time looks like one that is stuck. ``lag_ns``: how far the
+    sender was behind its schedule at the end. Latencies: of the deliveries that arrived, ``None`` if none did.
     """
 
     duration_s: float

@@ -30,7 +30,10 @@ _LINE_BYTES_MAX = 1 << 22
 
 
 #: In a process's stats: fields that add up over all processes.
-_ADDED = ("amount", "sent", "received", "expected", "news", "delivered", "repeated", "reordered", "overtaken", "queued")
+_ADDED = (
+    *("amount", "sent", "received", "expected", "news", "delivered", "skipped", "repeated", "reordered", "overtaken"),
+    "queued",
+)
 
 
 class CrewFailed(Exception):
@@ -47,6 +50,7 @@ class Sum:
     expected: int = 0
     news: int = 0
     delivered: int = 0
+    skipped: int = 0
     repeated: int = 0
     reordered: int = 0
     overtaken: int = 0
@@ -57,8 +61,8 @@ class Sum:
 
     @property
     def behind(self) -> int:
-        """Deliveries that have not arrived."""
-        return self.expected - self.delivered
+        """Deliveries that have not arrived, and that no other one stands for."""
+        return self.expected - self.delivered - self.skipped
 
 
 class _Member:

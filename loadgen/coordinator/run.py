@@ -160,6 +160,9 @@ class Run:
         closed_loop = isinstance(self._settings, Topics)
         stall_s = self._settings.stall_s + (_STALL_SPARE_S if closed_loop else 0.0)
         self._silence = Silence(stall_s, closed_loop=closed_loop)
+        groups = () if isinstance(self._settings, Topics) else self._settings.groups
+        # An endpoint may hold the last messages this long, and nothing arrives meanwhile.
+        self._quiet_s = _QUIET_S + max((group.held_s for group in groups), default=0.0)
 
     def cut(self) -> None:
         """End the run now and keep the measurements. For a signal handler."""
@@ -304,7 +307,7 @@ class Run:
                 duration_s=step.duration_s,
                 sent=at_end.sent - before.sent,
                 expected=total.expected - before.expected,
-                delivered=total.delivered - before.delivered,
+                delivered=total.delivered + total.skipped - before.delivered - before.skipped,
                 p50_ns=total.latencies.percentile_ns(50),
                 p99_ns=total.latencies.percentile_ns(99),
                 max_ns=total.latencies.max_ns if total.latencies.count else None,
@@ -411,7 +414,7 @@ class Run:
             heeded_until_s = start_s + limit_s + self._settings.stall_s + _GIVE_UP_S
             settled = total.behind <= self._lost and now_s - last_s >= settled_s
             silent = last and self._silence.lasts_s > 0 and not self._cut.is_set() and now_s < heeded_until_s
-            if total.queued == 0 and (settled or (now_s - last_s >= _QUIET_S and not silent)):
+            if total.queued == 0 and (settled or (now_s - last_s >= self._quiet_s and not silent)):
                 break
             if now_s - start_s >= limit_s and not silent:
                 await self._crew.do("give_up", _GIVE_UP_S)

@@ -23,7 +23,7 @@ from ..log.rundir import RunDirectory
 from ..process import assignment as assignments
 from ..process.assignment import Assignment
 from ..workloads.plan import Plan
-from ..workloads.settings import Causal, Settings, Topics, Traffic
+from ..workloads.settings import Causal, Settings, Topics, Traffic, WorkloadError
 from . import machine
 from .run import Outcome, Run
 from .watch import Watch
@@ -84,7 +84,8 @@ class Target:
 @dataclass
 class Session:
     """One run of ``settings`` against ``target`` into ``out``. ``topics``, ``series``: for a topics benchmark;
-    ``subscribed``: the system's store already has the wish lists."""
+    ``subscribed``: the system's store already has the wish lists. ``WorkloadError``: the settings need what the system
+    does not have."""
 
     target: Target
     settings: Settings
@@ -96,6 +97,7 @@ class Session:
     subscribed: bool = False
 
     def __post_init__(self) -> None:
+        _check_system(self.target.system, self.settings)
         # Part of every payload and client id, so that a second run with the seed does not look like duplicates of the
         # first.
         self.tag = secrets.token_hex(4)
@@ -201,6 +203,12 @@ class Session:
         on_start(run.cut)
         return await run.execute()
 
+    @property
+    def _variant(self) -> str:
+        """The target's, and whether clients have bounds."""
+        has_bounds = not isinstance(self.settings, Topics) and self.settings.bounds
+        return ", ".join(part for part in (self.target.full_variant, "bounds" if has_bounds else "") if part)
+
     def _facts(self, plan: Plan) -> dict[str, Any]:
         config = dataclasses.asdict(self.settings)
         seed = config.pop("seed")
@@ -219,7 +227,7 @@ class Session:
             "schema": 2,
             "run": self.run_id,
             "system": self.target.system,
-            "variant": self.target.full_variant,
+            "variant": self._variant,
             "workload": self.settings.workload,
             "series": self.series,
             "seed": seed,
@@ -236,6 +244,16 @@ class Session:
         if commit := _commit():
             facts["commit"] = commit
         return facts
+
+
+def _check_system(system: str, settings: Settings) -> None:
+    """``WorkloadError`` if the settings need what the system does not have."""
+    if SYSTEMS[system].bounds or isinstance(settings, Topics):
+        return
+    for what, is_set in (("bounds", bool(settings.bounds)), ("items and weights", settings.about)):
+        if is_set:
+            having = ", ".join(name for name, row in SYSTEMS.items() if row.bounds)
+            raise WorkloadError(f"the workload sets {what}: {system} does not have them; only {having} does")
 
 
 def _commit() -> str | None:

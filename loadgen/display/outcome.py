@@ -25,6 +25,7 @@ def rows(outcome: Outcome) -> list[tuple[str, str]]:
         ("sent", f"{total.sent:,}"),
         ("deliveries expected", f"{total.expected:,}"),
         ("delivered", f"{total.delivered:,}"),
+        *([("conflated", f"{total.skipped:,}")] if total.skipped else []),
         ("lost", f"{total.behind:,}"),
         ("delivered twice", f"{total.repeated:,}"),
         ("out of order", f"{total.reordered:,}"),

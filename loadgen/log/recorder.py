@@ -55,10 +55,13 @@ class Recorder:
         detail = "causal" if causal else ""
         self._append(f"sent,{phase},{connection},{topic},{seq},{intended_ns},{at_ns},{int(first)},{detail}\n")
 
-    def received(self, phase: str, connection: int, topic: int, seq: int, intended_ns: int, at_ns: int) -> None:
+    def received(
+        self, phase: str, connection: int, topic: int, seq: int, intended_ns: int, at_ns: int, skipped: int = 0
+    ) -> None:
         """Log that a connection received it; ``phase`` is the news' own, so that late messages count where they
-        belong."""
-        self._append(f"received,{phase},{connection},{topic},{seq},{intended_ns},{at_ns},{at_ns - intended_ns},\n")
+        belong. ``skipped``: how many others of its topic it stands for (SPEC section 2.8)."""
+        value = f"{at_ns - intended_ns},{skipped or ''}"
+        self._append(f"received,{phase},{connection},{topic},{seq},{intended_ns},{at_ns},{value}\n")
 
     def error(self, phase: str, connection: int, at_ns: int, code: str) -> None:
         """Log a failure on that connection; ``code`` as the system gave it."""

@@ -6,11 +6,12 @@ Owns: this text's fields. Every process, the coordinator included, makes the sam
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..workloads import radio, replay, settings
+from ..workloads import bounded, radio, replay, settings
+from ..workloads.bounded import Group
 from ..workloads.causal import CausalPlan
 from ..workloads.plan import Plan
 from ..workloads.radio import AirPlan, Crowd
@@ -73,6 +74,20 @@ def plan(assignment: Assignment) -> Plan:
     if assignment.subscribed:
         made = dataclasses.replace(made, idle_wishes=0)  # nobody here needs them
     return air_plan(made)
+
+
+def bounds(assignment: Assignment, connections: int) -> Sequence[Group | None]:
+    """Return the group of each connection's client, by number; ``None``: it has no bounds. Empty: none has."""
+    made = assignment.made()
+    if isinstance(made, Topics) or not made.bounds:
+        return ()
+    return bounded.assigned(made.groups, connections, made.seed)
+
+
+def window(assignment: Assignment) -> int | None:
+    """Return how many notifications a client with bounds leaves unconfirmed; ``None``: any number."""
+    made = assignment.made()
+    return None if isinstance(made, Topics) else made.bounds_window or None
 
 
 def clients_name(made: Settings) -> str:

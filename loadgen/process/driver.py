@@ -15,13 +15,22 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, cast
 
-from ..backends.base import Backend, BackendError, Connection
+from ..backends.base import (
+    About,
+    Backend,
+    BackendError,
+    Bounded,
+    BoundingBackend,
+    BoundingConnection,
+    Connection,
+)
 from ..log.recorder import Recorder
 from ..log.rundir import EventFiles
+from ..workloads.bounded import Group
 from ..workloads.plan import Plan, Replying, Send, content, heading, payload
 from .tally import Latencies, Sequences
 
@@ -50,6 +59,12 @@ class _Due(NamedTuple):
     intended_ns: int
 
 
+class _Receive(Protocol):
+    """Takes a message of a connection, with the number of others that it stands for."""
+
+    def __call__(self, topic: str, text: str, skipped: int = 0, /) -> None: ...
+
+
 class _Lane:
     """The queue of one connection, and the task that sends it."""
 
@@ -67,10 +82,20 @@ class Stalled(Exception):
 
 class Driver:
     """Process ``process`` of ``processes``: it has the connections whose number leaves that remainder. ``tag``: see
-    ``plan.payload``."""
+    ``plan.payload``. ``bounds``: those of each client, by the number of its connection, for a ``BoundingBackend``;
+    empty: no client has any. ``window``: of the clients with bounds."""
 
     def __init__(
-        self, plan: Plan, backend: Backend, files: EventFiles, *, process: int, processes: int, tag: str
+        self,
+        plan: Plan,
+        backend: Backend,
+        files: EventFiles,
+        *,
+        process: int,
+        processes: int,
+        tag: str,
+        bounds: Sequence[Group | None] = (),
+        window: int | None = None,
     ) -> None:
         self._plan = plan
         self._replying: Replying | None = plan if isinstance(plan, Replying) else None
@@ -82,6 +107,8 @@ class Driver:
         self._processes = processes
         self._process = process
         self._tag = tag
+        self._bounds = bounds
+        self._window = window
         self._own = range(process, plan.connections, processes)
         self._connections: dict[int, Connection] = {}
         self._lanes: dict[int, _Lane] = {}
@@ -101,6 +128,7 @@ class Driver:
         self.expected = 0  # deliveries, at any process, of the news that this process is the first to publish
         self.news = 0  # how many of these news have receivers
         self.delivered = 0  # deliveries at this process, of any news
+        self.skipped = 0  # messages that these replace
         self.errors: Counter[str] = Counter()
         self._latencies = Latencies()
         self._awaited: tuple[int, asyncio.Future[None]] | None = None
@@ -116,12 +144,22 @@ class Driver:
         """Open all its connections. ``BackendError``."""
 
         async def one(number: int) -> None:
-            self._connections[number] = await self._backend.connect(
-                number, self._receiver(number), lambda code: self._failed(number, code)
-            )
+            self._connections[number] = await self._connected(number)
             self.amount += 1
 
         await self._each(one)
+
+    async def _connected(self, number: int) -> Connection:
+        receive = self._receiver(number)
+        group = self._bounds[number] if self._bounds else None
+
+        def failed(code: str) -> None:
+            self._failed(number, code)
+
+        if group is None:
+            return await self._backend.connect(number, receive, failed)
+        bounded = Bounded(group.bounds, self._window, receive)
+        return await cast(BoundingBackend, self._backend).connect(number, receive, failed, bounded)
 
     async def subscribe(self) -> None:
         """Subscribe its connections to all their topics. ``BackendError``."""
@@ -254,6 +292,7 @@ class Driver:
             "expected": self.expected,
             "news": self.news,
             "delivered": self.delivered,
+            "skipped": self.skipped,
             "repeated": self._sequences.repeated,
             "reordered": self._sequences.reordered,
             "overtaken": self._sequences.overtaken,
@@ -349,7 +388,12 @@ class Driver:
                     self._failed(number, error.code)
 
     async def _publish(self, number: int, batch: list[_Due]) -> None:
-        await self._connections[number].publish([(due.topic, due.text) for due in batch])
+        connection = self._connections[number]
+        if any(due.send.item is not None or due.send.weight is not None for due in batch):
+            about = [About(due.topic, due.text, due.send.item, due.send.weight) for due in batch]
+            await cast(BoundingConnection, connection).publish_about(about)
+        else:
+            await connection.publish([(due.topic, due.text) for due in batch])
         at_ns = time.monotonic_ns()
         self.sent += len(batch)
         record, segment = self._recorder.sent, self._segment
@@ -359,17 +403,17 @@ class Driver:
 
     # -- receiving
 
-    def _receiver(self, number: int) -> Callable[[str, str], None]:
+    def _receiver(self, number: int) -> _Receive:
         """Return the callback for each message of a connection."""
         receives = self._plan.receives(number)
         topics = self._plan.topics
         own = number // self._processes
         clock = time.monotonic_ns
         record = self._recorder.received
-        first_time = self._sequences.add
+        first_time, skip = self._sequences.add, self._sequences.skip
         replying = self._replying
 
-        def on_message(topic: str, text: str) -> None:
+        def on_message(topic: str, text: str, skipped: int = 0) -> None:
             at_ns = clock()
             head = heading(self._tag, text)
             if head is None:  # from another run or program: no loss, but worth knowing
@@ -381,7 +425,7 @@ class Driver:
             intended_ns = head.intended_ns
             current = intended_ns >= self._t0_ns
             segment = self._segment if current else self._segment_before
-            record(segment, number, head.topic, head.seq, intended_ns, at_ns)
+            record(segment, number, head.topic, head.seq, intended_ns, at_ns, skipped)
             self.received += 1
             if current:
                 self._latencies.add(at_ns - intended_ns)
@@ -389,6 +433,9 @@ class Driver:
                 self.delivered += 1
                 if replying is not None:
                     self._hear(replying, number, text, at_ns)
+            if skipped:
+                self.skipped += skipped
+                skip(own, head.topic, skipped)
             if self._awaited is not None and self.received >= self._awaited[0] and not self._awaited[1].done():
                 self._awaited[1].set_result(None)
 
@@ -411,7 +458,7 @@ class Driver:
                     await future
             except TimeoutError:
                 if self.received == before:
-                    missing = self.expected - self.delivered
+                    missing = self.expected - self.delivered - self.skipped
                     raise Stalled(f"nothing was delivered for {stall_s:g} s; {missing:,} messages missing") from None
             finally:
                 self._awaited = None

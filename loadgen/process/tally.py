@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
+from heapq import nsmallest
 from typing import NamedTuple, TypedDict
 
 _SUB_BITS = 5  # 32 buckets per doubling: within 3 %
@@ -89,7 +90,7 @@ class Sequences:
     """The sequence numbers that each of ``connections`` has received of each of ``topics``; such a pair is a stream.
 
     It keeps a stream's highest number, and the missing numbers below it: memory grows with pairs of connection and
-    topic and with losses, not with messages.
+    topic and with losses, not with messages, nor with those that others stand for.
 
     A message that arrives after a later one is ``reordered`` if only one connection can have published both: these have
     an order (SPEC 8.5). It is ``overtaken`` if another connection had also published one of the two: the later one may
@@ -101,8 +102,7 @@ class Sequences:
         self._topics = topics
         dense = connections * topics <= _DENSE_MAX
         self._highest: array[int] | Counter[int] = array("I", bytes(4 * connections * topics)) if dense else Counter()
-        self._missing: set[tuple[int, int]] = set()
-        self._gaps: Counter[int] = Counter()  # by stream: how many it misses
+        self._missing: dict[int, set[int]] = {}  # by stream: the numbers that it misses
         self._doubtful: list[_Doubtful] = []
         self._before: dict[tuple[int, int], int] = {}  # by stream and only publisher: the highest doubtful one
         self.repeated = 0
@@ -115,20 +115,30 @@ class Sequences:
         highest = self._highest[stream]
         late = seq <= highest
         if late:
-            if (stream, seq) not in self._missing:
+            if seq not in self._missing.get(stream, ()):
                 self.repeated += 1
                 return False
-            self._missing.remove((stream, seq))
+            self._forget(stream, (seq,))
         else:
             self._highest[stream] = seq
-            if seq == highest + 1 and stream not in self._gaps:
+            if seq == highest + 1 and stream not in self._missing:
                 return True
-            self._missing.update((stream, between) for between in range(highest + 1, seq))
+            self._missing.setdefault(stream, set()).update(range(highest + 1, seq))
         self._doubtful.append(_Doubtful(stream, seq, at_ns, late))
-        self._gaps[stream] += -1 if late else seq - highest - 1
-        if not self._gaps[stream]:
-            del self._gaps[stream]
         return True
+
+    def skip(self, connection: int, topic: int, number: int) -> None:
+        """Take that the latest message of the stream stands for this many missing ones: the lowest, since these are the
+        least likely to come after all."""
+        stream = connection * self._topics + topic
+        self._forget(stream, nsmallest(number, self._missing.get(stream, ())))
+
+    def _forget(self, stream: int, seqs: Iterable[int]) -> None:
+        missing = self._missing.get(stream)
+        if missing is not None:
+            missing.difference_update(seqs)
+            if not missing:
+                del self._missing[stream]
 
     def judge(self, publisher: Callable[[int, int, int], int | None], until_ns: float) -> None:
         """Tell reordered from overtaken, for messages that arrived before ``until_ns``. ``publisher``: returns the only

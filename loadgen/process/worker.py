@@ -62,6 +62,8 @@ class Worker:
             process=assignment.process,
             processes=assignment.processes,
             tag=assignment.tag,
+            bounds=assignments.bounds(assignment, plan.connections),
+            window=assignments.window(assignment),
         )
 
     async def perform(self, command: dict[str, Any]) -> None:

@@ -17,7 +17,8 @@ class Send(NamedTuple):
     ``topic``, ``seq``: the ``seq``-th message (from 1) of that topic number in this run; ``news_ns``: when any client
     is meant to send the message for the first time; ``first``: whether this is that publish. ``size``: the payload's
     least bytes; ``content``: its other text, the same in every publish of the message. ``causal``: it replies to a
-    message that its connection has received, and so has to arrive after that one everywhere.
+    message that its connection has received, and so has to arrive after that one everywhere. ``item``, ``weight``: as
+    a publish has them (SPEC section 2.8); the same in every publish of the message.
     """
 
     at_ns: int
@@ -29,6 +30,8 @@ class Send(NamedTuple):
     size: int
     content: str = ""
     causal: bool = False
+    item: str | None = None
+    weight: float | None = None
 
 
 class Plan(Protocol):

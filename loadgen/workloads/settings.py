@@ -7,15 +7,18 @@ never: know a system or a run. Every refusal is a ``WorkloadError`` that names t
 from __future__ import annotations
 
 import dataclasses
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from ingeborg.protocol.bounds import WEIGHT_MAX, WINDOW_MAX
 from ingeborg.protocol.options import converted, option, out_of_bounds, shown, spelling
 
-from . import sizes
+from . import bounded, sizes
+from .bounded import Group
 from .sizes import Sizes
 
 #: Thesis 6.2, 6.5; benchmarks above that are another workload.
@@ -60,6 +63,20 @@ class _Paced(_Common):
     stall_s: float = _option(
         10.0, "a system that delivers no due message for this long has failed", "S", most=3600, above=True
     )
+    bounds: str = _option(
+        "", "bounds of the clients: live, screen, wall, or a list of groups (docs/loadgen.md; ingeborg only)", "SPEC"
+    )
+    bounds_window: int = _option(0, "notifications that clients with bounds leave unconfirmed; 0: any", most=WINDOW_MAX)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of clients with bounds."""
+        return bounded.parse(self.bounds)
+
+    @property
+    def about(self) -> bool:
+        """Whether publishes say which item they are about, or what they weigh."""
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +102,10 @@ class Traffic(_Paced):
     step_s: float = _option(3.0, "length of a step of the search", "S", least=0.5, most=600)
     measure_s: float = _option(15.0, "length of each of the two measured phases", "S", least=1, most=DURATION_S_MAX)
     precision: float = _option(0.05, "how close the search gets", "SHARE", least=0.01, most=0.1)
+    items: int = _option(0, "items of a topic that publishes are about, drawn; 0: none (ingeborg only)", most=1 << 20)
+    weight: float = _option(
+        0.0, "the greatest weight of a publish, drawn from 0 up; 0: none (ingeborg only)", "X", most=WEIGHT_MAX
+    )
 
     def __post_init__(self) -> None:
         _check(self)
@@ -93,6 +114,11 @@ class Traffic(_Paced):
             raise WorkloadError(f"fanout: {self.fanout:g} subscribers of a topic need at least as many connections")
         if self.start_rate > self.most_rate:
             raise WorkloadError("start_rate must not be above most_rate")
+
+    @property
+    def about(self) -> bool:
+        """See ``_Paced``."""
+        return self.items > 0 or self.weight > 0
 
     @property
     def payload_sizes(self) -> Sizes:
@@ -277,6 +303,8 @@ def _typed(row: dataclasses.Field[Any], value: Any, where: str) -> Any:
     """Convert a command-line text, or a TOML value, to the row's type."""
     if row.name == "size" and type(value) is int:
         return str(value)  # the simplest spec is a number
+    if row.name == "bounds" and type(value) is list:
+        value = json.dumps(value, default=str)  # a table of a file; as an option it is this text
     try:
         return converted(row, value)
     except ValueError as error:
@@ -288,6 +316,24 @@ def _check(made: Any) -> None:
         value = getattr(made, row.name)
         if should := out_of_bounds(row, value):
             raise WorkloadError(f"{row.name} {should}, not {shown(value) if isinstance(value, int) else f'{value:g}'}")
+    if isinstance(made, _Paced):
+        _check_bounds(made)
+
+
+def _check_bounds(made: _Paced) -> None:
+    try:
+        held_s = max((group.held_s for group in made.groups), default=0.0)
+    except ValueError as error:
+        raise WorkloadError(f"bounds: {error}") from None
+    if made.bounds_window and not made.groups:
+        raise WorkloadError("bounds_window: only clients with bounds have a window: set bounds")
+    # Otherwise a held message counts as lost, or its endpoint as dead.
+    for name, limit_s in (("drain_s", made.drain_s), ("stall_s", made.stall_s)):
+        if limit_s <= held_s:
+            raise WorkloadError(
+                f"bounds: an endpoint may hold a message for {held_s:g} s (staleness_ms, 40960 if it is null), and "
+                f"{name} has to be longer: it is {limit_s:g} s"
+            )
 
 
 def _sizes(spec: str) -> None:

@@ -88,6 +88,9 @@ class TrafficPlan:
         random = Random(f"traffic {self._settings.seed} segment {self._segment}").random
         sizes = Random(f"sizes {self._settings.seed} segment {self._segment}")
         draw_size = self._settings.payload_sizes.draw
+        # A generator for them alone: with or without them, the same seed draws the same topics, sizes and repetitions.
+        about = Random(f"about {self._settings.seed} segment {self._segment}").random
+        items, weight = self._settings.items, self._settings.weight
         connections, topics, seqs = self.connections, len(self.topics), self._seqs
         duplicates, published = self._duplicates, self._published
         repeat_within_ns = int(self._settings.repeat_within_s * _NS)
@@ -101,11 +104,14 @@ class TrafficPlan:
                 if at_ns - again.at_ns <= repeat_within_ns:
                     self._repeated(again.topic, again.seq, at_ns)
                     other = (again.connection + 1 + int(random() * (connections - 1))) % connections
-                    yield Send(at_ns, other, again.topic, again.seq, again.at_ns, False, again.size)
+                    yield again._replace(at_ns=at_ns, connection=other, first=False)
                     continue
             topic = int(random() * topics) if published is None else bisect(published, random())
             seqs[topic] = seq = seqs[topic] + 1
             send = Send(at_ns, topic % connections, topic, seq, at_ns, True, draw_size(sizes))
+            if items or weight:
+                item = f"item {int(about() * items)}" if items else None
+                send = send._replace(item=item, weight=about() * weight if weight else None)
             if made < _REPEATABLE_MAX:
                 recent.append(send)
             else:

@@ -96,7 +96,9 @@ def phase(name: str, kind: str, start_s: float, end_s: float, p50_ns: float | No
         "detail": "",
         "amount_per_s": None,
         **{count: int(rate * duration_s) if busy else 0 for count, rate in counts.items()},
-        **dict.fromkeys(("lost", "duplicated", "reordered", "overtaken", "excess", "unannounced", "errors"), 0),
+        **dict.fromkeys(
+            ("lost", "conflated", "duplicated", "reordered", "overtaken", "excess", "unannounced", "errors"), 0
+        ),
         "error_codes": {},
         "latency_ns": latency(p50_ns) if p50_ns is not None else dict.fromkeys([*PERCENTILES, "mean"]),
         "curve": [[ppm, int(p50_ns * (1 + 3 * ppm / 1e6))] for ppm in (0, 500_000, 900_000, 990_000, 999_990)]
@@ -122,8 +124,8 @@ def run(about: Json, phases: list[Json], **changes: Any) -> Json:
     """Return a run of these phases: the last measured one's percentiles stand for all."""
     measured = [one for one in phases if one["measured"]]
     counts = (
-        *("news", "reports", "duplicates_offered", "expected", "delivered", "lost", "duplicated", "reordered"),
-        *("excess", "unannounced", "errors"),
+        *("news", "reports", "duplicates_offered", "expected", "delivered", "lost", "conflated", "duplicated"),
+        *("reordered", "excess", "unannounced", "errors"),
     )
     totals: Json = {count: sum(one[count] for one in measured) for count in counts}
     duration_s = sum(one["duration_s"] for one in measured)

@@ -32,6 +32,7 @@ def digest(run: Run) -> dict[str, Any]:
     by_second: dict[int, list[int]] = defaultdict(list)
     codes: dict[str, Counter[str]] = defaultdict(Counter)
     reached: dict[tuple[int, int], set[int]] = defaultdict(set)
+    skipped: Counter[tuple[int, str]] = Counter()
     arrivals = []
     for part, rows in enumerate(run.parts):
         for line, row in enumerate(rows):
@@ -54,6 +55,8 @@ def digest(run: Run) -> dict[str, Any]:
                 second["delivered"] += 1
                 by_second[(intended - START_NS) // S].append(value)
                 arrivals.append((at, part, line, connection, topic, seq, phase, value))
+                if (topic, seq) in news:
+                    skipped[topic, news[topic, seq][1]] += detail or 0
     meant: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for row in run.events:
         if row[0] == "sent":
@@ -78,9 +81,18 @@ def digest(run: Run) -> dict[str, Any]:
         )
         latencies[phase].append(latency)
         received[phase].append(at)
-    for (topic, seq), row in news.items():
+    absent: dict[int, dict[str, int]] = defaultdict(dict)  # by topic: the missing deliveries of each phase, in order
+    for (topic, seq), row in sorted(news.items()):
         missing = row[7] - len(reached[topic, seq])
-        phases[row[1]].update(lost=max(missing, 0), excess=max(-missing, 0))
+        phases[row[1]].update(excess=max(-missing, 0))
+        absent[topic][row[1]] = absent[topic].get(row[1], 0) + max(missing, 0)
+    for topic, of_phases in absent.items():
+        standing = 0
+        for phase in reversed(of_phases):  # a delivery stands for those of its phase, else for earlier ones
+            standing += skipped[topic, phase]
+            conflated = min(standing, of_phases[phase])
+            standing -= conflated
+            phases[phase].update(lost=of_phases[phase] - conflated, conflated=conflated)
     for name, made in phases.items():
         values = latencies[name]
         made["latency_ns"] = {point: nearest_rank(values, p) if values else None for point, p in POINTS.items()}

@@ -98,8 +98,9 @@ def sent(phase: str, connection: int, topic: int, seq: int, intended: int, at: i
     return ("sent", phase, connection, topic, seq, START_NS + intended, START_NS + at, first, None)
 
 
-def received(phase: str, connection: int, topic: int, seq: int, intended: int, at: int) -> Row:
-    return ("received", phase, connection, topic, seq, START_NS + intended, START_NS + at, at - intended, None)
+def received(phase: str, connection: int, topic: int, seq: int, intended: int, at: int, skipped: int = 0) -> Row:
+    detail = skipped or None
+    return ("received", phase, connection, topic, seq, START_NS + intended, START_NS + at, at - intended, detail)
 
 
 def error(phase: str, at: int, code: str) -> Row:
@@ -120,9 +121,9 @@ def sample(
 
 
 def random_run(run: str, rng: random.Random) -> Run:
-    """Draw a small run with everything that can go wrong: losses, repetitions, reorderings, stray deliveries, errors,
-    negative latencies, equal clock readings, deliveries in the phase after their news, and processes that restart, are
-    missing, or do not report everything."""
+    """Draw a small run with everything that can go wrong: losses, repetitions, reorderings, stray deliveries,
+    errors, deliveries that stand for others, missing or not, negative latencies, equal clock readings, deliveries
+    in the phase after their news, and processes that restart, are missing, or do not report everything."""
     processes = rng.randint(1, 3)
     parts: list[list[Row]] = [[] for _ in range(processes)]
     spans = [
@@ -153,7 +154,7 @@ def random_run(run: str, rng: random.Random) -> Run:
                 # Coarse times, so that two messages often have one clock reading; some before their intended time.
                 at = intended + rng.randrange(-5, 400) * 10 * MS
                 at -= at % (20 * MS)
-                row = received(phase_at(at), connection, topic, seq, intended, at)
+                row = received(phase_at(at), connection, topic, seq, intended, at, rng.choice((0, 0, 0, 0, 0, 1, 2)))
                 arrivals.append((at, connection % processes, row))
     for _ in range(rng.randint(0, 5)):
         at = rng.randrange(0, 9 * S)

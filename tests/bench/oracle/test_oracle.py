@@ -457,3 +457,17 @@ def test_a_list_has_what_was_confirmed_and_nothing_that_was_not() -> None:
     ended = Change("ann", "t", 1, False, 4, 5)
     assert listed(standing(changed=[ended]), "t") == [(Broken.SUBSCRIPTION_MADE, "2.2")]
     assert listed(standing(always(Kind.UNION), changed=[ended]), "t") == [Kind.UNION]
+
+
+def test_a_message_that_another_one_stands_for_is_not_lost_but_only_as_many_as_it_says() -> None:
+    facts = facts_of(
+        [Place("ann", 0, answered_at=-1)], [Change("ann", "t", 0, True, -2, -1)], skipped={("ann", "t"): 2}
+    )
+    report: list[Violation] = []
+    judge = Judge(facts, report.append)
+    messages = [Message("t", number, [Send(number, number + 1, Outcome.NEW)]) for number in range(4)]
+    found = [judge.message(message, {}) for message in messages[:3]]
+    assert [one.conflated for one in found] == [["ann"], ["ann"], []]
+    assert [(violation.broken, violation.payload) for violation in report] == [(Broken.LOST, 2)]
+    assert judge.message(messages[3], {"ann": [Copy("ann", 0, 5)]}).once == 1
+    assert len(report) == 1

@@ -84,7 +84,7 @@ def test_it_has_every_plot_and_figure(good: str) -> None:
         "99.9 %",
         "store_unavailable",
         "Subscribe: 12,400 in 2.00 s, 6,200/s.",
-        "0 in every phase: Lost, Twice, Reordered, Overtaken.",
+        "0 in every phase: Lost, Conflated, Twice, Reordered, Overtaken.",
     ):
         assert text in page.text, text
     for _, attributes in (element for element in page.elements if element[0] == "svg"):

@@ -38,6 +38,7 @@ COUNTS = (
     "expected",
     "delivered",
     "lost",
+    "conflated",
     "duplicated",
     "reordered",
     "overtaken",

@@ -93,7 +93,9 @@ def test_what_another_connection_had_published_as_well_is_overtaken_and_not_reor
     assert flags["overtaken"] == {(1, 1, 20, 1), (1, 1, 30, 2), (1, 3, 20, 1), (1, 4, 20, 2), (1, 5, 20, 1)}
 
 
-def test_loss_counts_distinct_connections(spark: SparkSession) -> None:
+def test_loss_counts_distinct_connections_and_not_what_a_later_message_stands_for(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
     from ingeborg.bench.spark import transforms as t
 
     rows = events(
@@ -106,9 +108,25 @@ def test_loss_counts_distinct_connections(spark: SparkSession) -> None:
         received(2, 2, at=8),  # nor does one more than expected
         ("news", None, 1, 3, 0, 0, 0),  # no connection had to get it
     )
+    standing = events(
+        spark,
+        *(("news", None, topic, seq, 0, seq, 1) for topic in (2, 3, 4) for seq in (1, 2, 3, 4)),
+        *(received(1, 3, at=30, topic=topic) for topic in (2, 3)),
+        *(received(1, 4, at=40, topic=topic) for topic in (2, 3, 4)),
+        received(1, 4, at=41, topic=3),
+    )
+    # Topic 2 loses one message; topic 3 loses none, and one of its deliveries stands for nothing. The only delivery of
+    # topic 4 stands for another one of its phase, and for two of the phase before.
+    stands_for = F.expr("CASE WHEN topic = 4 THEN '3' WHEN topic = 3 OR seq = 3 THEN '1' END")
+    standing = standing.withColumn("detail", F.when(F.col("kind") == "received", stands_for))
+    standing = standing.withColumn("phase", F.expr("CASE WHEN topic = 4 AND seq > 2 THEN 'r' ELSE 'q' END"))
+    rows = rows.unionByName(standing)
     news = t.news_of(rows)
-    [row] = t.outcomes(news, t.deliveries_of(rows, news)).collect()
-    assert (row.expected, row.lost, row.excess, row.rewritten) == (4, 2, 1, 0)
+    found = {row.phase: row for row in t.outcomes(news, t.deliveries_of(rows, news)).collect()}
+    counts = ("expected", "lost", "conflated", "skipped", "excess", "rewritten")
+    assert [found["p"][count] for count in counts] == [4, 2, 0, 0, 1, 0]
+    assert [found["q"][count] for count in counts] == [10, 1, 5, 4, 0, 0]
+    assert [found["r"][count] for count in counts] == [2, 0, 1, 3, 0, 0]
 
 
 PERCENTILES = [
@@ -219,6 +237,9 @@ LINES: list[tuple[str, str | None]] = [
     ("news,p,,1,1,0,0,3,", None),
     ("sent,p,1,1,1,0,5,0,", None),
     ("received,p,1,1,1,10,5,-5,", None),
+    ("received,p,1,1,1,10,5,-5,12", None),
+    ("received,p,1,1,1,10,5,-5,0", "no number of skipped messages"),
+    ("received,p,1,1,1,10,5,-5,causal", "no number of skipped messages"),
     ('error,p,,,,,5,0,"a, ""b"""', None),
     ("error,p,,,,,5,0,", None),
     ("news,p,,1,1,0,0", "9 columns"),

@@ -115,3 +115,18 @@ def test_markdown_has_percentiles_and_goals() -> None:
     text = summary.markdown(digests.document(digests.demo()))
     assert "| p50 | p90 | p95 | p99 | p99.9 | p99.99 | max | mean |" in text
     assert "| lost | ≤ 0 | 0 | met |" in text
+
+
+def test_what_was_conflated_stands_next_to_what_was_lost() -> None:
+    run = digests.demo()
+    run["measured"] |= {"lost": 2, "conflated": 1234}
+    assert "2 (1,234 conflated)" in summary.terminal(digests.document(run))
+    plain, bounded, old = (digests.traffic(name) for name in ("plain", "bounded", "old"))
+    bounded["facts"]["variant"] = "home, bounds"
+    bounded["measured"]["conflated"] = 1234
+    old["facts"]["variant"] = "lookup"
+    del old["measured"]["conflated"]
+    with_bounds = summary.markdown(digests.document(plain, bounded, old))
+    assert "| Lost | Conflated | Twice |" in with_bounds
+    assert "| 0 | 1,234 | 0 |" in with_bounds
+    assert "Conflated" not in summary.markdown(digests.document(plain, old))

@@ -398,6 +398,16 @@ async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker
         ("traffic --url ws://127.0.0.1:9 --dedup redis://127.0.0.1:9", 2, "already drops duplicates"),
         ("traffic --url nats://127.0.0.1:9 --system nats --lines", 2, "--lines: nats does not have it; only ingeborg"),
         (
+            "traffic --url nats://127.0.0.1:9 --system nats --bounds screen",
+            2,
+            "the workload sets bounds: nats does not have them; only ingeborg does",
+        ),
+        (
+            "traffic --url nats://127.0.0.1:9 --system nats --items 5",
+            2,
+            "the workload sets items and weights: nats does not have them; only ingeborg does",
+        ),
+        (
             "traffic --url nats://127.0.0.1:9 --system nats --metrics-url ws://127.0.0.1:9",
             2,
             "--metrics-url: nats does not have it; only ingeborg",

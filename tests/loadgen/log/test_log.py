@@ -28,12 +28,14 @@ def test_every_kind_has_the_columns_of_the_schema() -> None:
     record.news("run", 3, 1, 100, 5)
     record.sent("run", 7, 3, 1, 100, 110, True)
     record.received("run", 8, 3, 1, 100, 90)  # before it was meant to be sent: not clipped
+    record.received("run", 8, 3, 5, 100, 140, 4)
     record.error("drain", 9, 200, "a,b")
-    assert len(record) == 4
-    news, sent, received, error = rows_of(record.take())
+    assert len(record) == 5
+    news, sent, received, standing, error = rows_of(record.take())
     assert list(news.values()) == ["news", "run", "", "3", "1", "100", "100", "5", ""]
     assert list(sent.values()) == ["sent", "run", "7", "3", "1", "100", "110", "1", ""]
     assert list(received.values()) == ["received", "run", "8", "3", "1", "100", "90", "-10", ""]
+    assert list(standing.values()) == ["received", "run", "8", "3", "5", "100", "140", "40", "4"]
     assert list(error.values()) == ["error", "drain", "9", "", "", "", "200", "0", "a,b"]
     assert (len(record), record.take()) == (0, "")
 

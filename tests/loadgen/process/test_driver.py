@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from ingeborg.loadgen.backends.base import About, Bounded
 from ingeborg.loadgen.log.rundir import EventFiles
 from ingeborg.loadgen.process.driver import Driver
+from ingeborg.loadgen.workloads.bounded import Group
 from ingeborg.loadgen.workloads.causal import CausalPlan
 from ingeborg.loadgen.workloads.plan import Send, payload
 from ingeborg.loadgen.workloads.settings import Causal, Traffic
@@ -23,16 +25,24 @@ class Recording:
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, str]] = []
+        self.about: list[About] = []
+        self.bounded: dict[int, Bounded] = {}  # by connection
         self.hear: dict[int, Callable[[str, str], None]] = {}  # by connection, for received messages
         self._took = asyncio.Event()
 
-    async def connect(self, number: int, on_message: Any, on_error: Any) -> Any:
+    async def connect(self, number: int, on_message: Any, on_error: Any, bounded: Bounded | None = None) -> Any:
         self.hear[number] = on_message
+        if bounded is not None:
+            self.bounded[number] = bounded
         return self
 
     async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
         self.taken += messages
         self._took.set()
+
+    async def publish_about(self, messages: Sequence[About]) -> None:
+        self.about += messages
+        await self.publish([(message.topic, message.payload) for message in messages])
 
     async def has_taken(self, count: int) -> None:
         async with asyncio.timeout(30):
@@ -177,3 +187,38 @@ async def test_after_the_end_nobody_answers_any_more(tmp_path: Path, end: Callab
     assert driver.errors["unsent"] == (end is Driver.give_up)
     await driver.close()
     assert len(recording.taken) == 1
+
+
+async def test_a_message_that_stands_for_others_is_logged_with_their_number_and_they_are_not_missing(
+    tmp_path: Path,
+) -> None:
+    plan, recording = TrafficPlan(Traffic(connections=2, topics=1, fanout=2, items=2), duplicates=0.0), Recording()
+    group = Group(0.5, "screen")
+    driver = Driver(
+        plan,
+        recording,  # type: ignore[arg-type]
+        EventFiles(tmp_path, 0),
+        process=0,
+        processes=1,
+        tag="tag",
+        bounds=[None, group],
+        window=100,
+    )
+    await driver.connect()
+    assert list(recording.bounded) == [1]
+    assert recording.bounded[1][:2] == ("screen", 100)
+    driver.begin("run")
+    driver.prepare(1000, 0.005)
+    await driver.run(time.monotonic_ns() - 1_000_000_000, 0.005)
+    await recording.has_taken(5)
+    assert {message.item for message in recording.about} == {"item 0", "item 1"}
+    for topic, text in recording.taken:
+        recording.hear[0](topic, text)
+    first, *_, last = recording.taken
+    recording.bounded[1].on_message(*first, 0)
+    recording.bounded[1].on_message(*last, 3)
+    stats = driver.stats()
+    await driver.close()
+    assert [stats[name] for name in ("expected", "delivered", "skipped", "repeated")] == [10, 7, 3, 0]
+    rows = [line.split(",") for line in (tmp_path / "events-000-0000.csv").read_text().splitlines()[1:]]
+    assert [row[-1] for row in rows if row[0] == "received"] == [""] * 6 + ["3"]

@@ -77,3 +77,17 @@ def test_repetitions_and_reorderings_as_a_naive_model_finds_them(
             drawn_ns = 1000
     sequences.judge(publisher, math.inf)
     assert (sequences.repeated, sequences.reordered, sequences.overtaken) == (repeated, reordered, overtaken)
+
+
+def test_a_message_that_another_one_stands_for_is_not_missing_and_one_that_comes_late_is_no_repetition() -> None:
+    sequences = Sequences(1, 2)
+    for seq, skipped in ((1, 0), (4, 1), (6, 1), (9, 5)):
+        assert sequences.add(0, 0, seq, seq)
+        sequences.skip(0, 0, skipped)
+    assert sequences._missing == {}
+    # A message stands for the lowest missing number. So 3 can still come, after 4.
+    for seq, skipped in ((4, 1), (3, 0), (3, 0)):
+        sequences.add(0, 1, seq, seq)
+        sequences.skip(0, 1, skipped)
+    sequences.judge(lambda topic, seq, by_ns: 0, math.inf)
+    assert (sequences.repeated, sequences.reordered, sequences._missing) == (1, 1, {1: {2}})

@@ -147,3 +147,14 @@ def test_a_payload_says_which_message_it_is(topic: int, seq: int, at_ns: int, co
 def test_any_other_text_is_no_payload(text: str) -> None:
     assert heading("ab12", text) is None
     assert heading("ab12", "ab12 x " + text) is None
+
+
+def test_items_and_weights_are_drawn_apart_and_a_repetition_has_those_of_its_message() -> None:
+    plain, about = list(traffic().sends(2000, 2)), list(traffic(items=3, weight=10).sends(2000, 2))
+    assert [send._replace(item=None, weight=None) for send in about] == plain
+    assert {send.item for send in about} == {"item 0", "item 1", "item 2"}
+    weights = [send.weight for send in about if send.weight is not None]
+    assert len(weights) == len(about)
+    assert 0 <= min(weights) < 1 < 9 < max(weights) < 10
+    first = {(send.topic, send.seq): (send.item, send.weight) for send in about if send.first}
+    assert all(first[send.topic, send.seq] == (send.item, send.weight) for send in about)

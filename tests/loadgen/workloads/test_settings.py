@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ingeborg.loadgen.workloads import bounded
 from ingeborg.loadgen.workloads.settings import KINDS, Radio, Replay, Settings, Topics, Traffic, WorkloadError, settings
 from ingeborg.protocol.options import add_options, given
 
@@ -29,7 +30,7 @@ def test_an_option_overrides_the_file_and_the_file_the_default(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("conections = 3", "unknown key 'conections'; traffic has: connections,"),
+        ("conections = 3", "unknown key 'conections'; traffic has: bounds, bounds_window, connections,"),
         ('workload = "radio"', "is a workload of kind 'radio', not 'traffic'"),
         ("connections = 0", "connections has to be at least 1 and at most 1,000,000, not 0"),
         (f"connections = {10**400}", "connections has to be at least 1 and at most 1,000,000, not 1000"),
@@ -129,3 +130,38 @@ def test_the_even_radio_world_is_the_full_one_but_for_its_wish_lists() -> None:
     full = settings(Radio, workloads / "radio.toml", {})
     even = settings(Radio, workloads / "radio-even.toml", {})
     assert even == dataclasses.replace(full, wishes=100.0, wish_exponent=0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('bounds = "slow"', "bounds: has to be live, screen, wall, or a JSON list of groups"),
+        ("bounds = []", "or a JSON list of groups"),
+        ('bounds = [{ share = 0.5, rules = "wall" }]', "group 1 has to have bounds, and may have share, not"),
+        ('bounds = [{ share = 0, bounds = "wall" }]', "group 1: share has to be above 0 and at most 1, not 0"),
+        ('bounds = [{ share = 0.6, bounds = "wall" }, { share = 0.5, bounds = "live" }]', "add up to 1.1, above 1"),
+        ('bounds = [{ bounds = [{ prefix = "", stale = 1 }] }]', "group 1: Key 'bounds': rule 1 has no field 'stale'"),
+        ("bounds_window = 5", "bounds_window: only clients with bounds have a window"),
+        (
+            'bounds = [{ bounds = [{ prefix = "", interval_ms = 250 }] }]',
+            "hold a message for 40.96 s (staleness_ms, 40960 if it is null), and drain_s has to be longer: it is 10 s",
+        ),
+        ('bounds = "wall"\nstall_s = 5', "hold a message for 5 s (staleness_ms, 40960 if it is null), and stall_s"),
+    ],
+)
+def test_bounds_that_do_not_fit_are_refused_in_words(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        settings(Traffic, written(tmp_path, text), {})
+    assert complaint in str(caught.value)
+
+
+def test_groups_of_a_file_are_the_text_of_the_option_and_share_out_the_clients(tmp_path: Path) -> None:
+    rules = '[{ prefix = "t", staleness_ms = 500, deliver = "latest" }]'
+    text = f'bounds = [{{ share = 0.2, bounds = "live" }}, {{ share = 0.3, bounds = {rules} }}]\nbounds_window = 100'
+    made = settings(Traffic, written(tmp_path, text), {})
+    assert settings(Traffic, None, {"bounds": made.bounds, "bounds_window": "100"}) == made
+    live, latest = made.groups
+    found = bounded.assigned(made.groups, 20, seed=1)
+    assert [found.count(group) for group in (live, latest, None)] == [4, 6, 10]
+    assert found == bounded.assigned(made.groups, 20, seed=1) != bounded.assigned(made.groups, 20, seed=2)
+    assert bounded.assigned(bounded.parse("screen"), 3, seed=1) == [bounded.Group(1.0, "screen")] * 3
