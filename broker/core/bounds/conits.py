@@ -61,7 +61,7 @@ class Conit:
         self.since = 0.0  # when the first of all these came, in monotonic seconds
         self.floor = 0  # the greatest stamp that a position may have while messages are held
         self.next_at = 0.0  # when the interval has passed, in monotonic seconds
-        self.slot = 0  # its slot in the wheel; 0: none
+        self.slot = 0  # its slot in the agenda; 0: none
         self.is_late = False  # it came due while its client did not take
 
     @property
@@ -104,6 +104,13 @@ class Conit:
         held = self.held.pop(next(iter(self.held)))
         self.weight -= held.weight
         return held
+
+    def take_all(self) -> list[Held]:
+        """Take out all messages, in the order of release."""
+        leaving = list(self.held.values())
+        self.held.clear()
+        self.weight = 0.0
+        return leaving
 
     def partly_released(self) -> None:
         """Note that some messages have left, and others have not."""

@@ -1,6 +1,6 @@
 """Holds messages for clients with bounds: passes some at once, and releases the others in time. SPEC section 2.8.
 
-Owns: the receivers of these clients' connections, all held messages, and the wheel of their times. Must never: hold a
+Owns: the receivers of these clients' connections, all held messages, and the agenda of their times. Must never: hold a
 message beyond its bound while its client takes.
 
 A topic's messages leave at multiples of its pace, shifted by the connection's phase. So all topics of a connection
@@ -25,7 +25,6 @@ from ..outgoing.memory import Memory
 from ..outgoing.sending import Sending
 from ..part import Part
 from ..retained.watermarks import Watermarks
-from ..wheel import Wheel
 from .conits import Conit
 from .rules import BANDS, PACE_S, Bound, Rules, SharedRules
 from .steering import Steering
@@ -170,9 +169,10 @@ class Holding(Part):
         self.held = 0
         self.held_bytes = 0
         self.conits = 0  # conits of all clients; each has held messages, or waits for its interval to pass
-        self._wheel: Wheel[Conit] = Wheel(desk.now, PACE_S)
-        self._slots: list[int] = []  # a heap: the wheel's slots that have conits
-        self._slots_in_heap: set[int] = set()
+        #: The conits to look at in each slot of ``PACE_S``. One that has moved to another slot stays in its former one.
+        self._agenda: dict[int, list[Conit]] = {}
+        self._slots: list[int] = []  # a heap of its keys
+        self._looked = math.floor(desk.now / PACE_S)  # the last slot that has passed
         self._due: list[tuple[float, int, Conit]] = []  # a heap: conits to release now, the most urgent first
         self._number = 0  # the last number in it: equally urgent conits leave in their order
         self._releasing = False
@@ -278,25 +278,25 @@ class Holding(Part):
         """Take a message for a client with a bound for its topic: pass it on, or hold it."""
         now = self._desk.now
         conit = place.conits.get(message.topic)
-        if conit is None:
-            steered = bound.steered(self._steering.level)
-            passes = receiver.takes and steered <= bound.interval_s
-            is_full = self.conits >= self._held_max
+        if conit is None or (not conit.held and conit.next_at <= now):
+            passes = receiver.takes and bound.steered(self._steering.level) <= bound.interval_s
+            is_full = conit is None and self.conits >= self._held_max
             if passes or is_full:
                 receiver.send(message, named, 0)
                 if is_full or not bound.interval_s:
                     return
-            conit = place.conits[message.topic] = Conit(receiver.connection, client, message.topic, bound)
-            self.conits += 1
+            if conit is None:
+                conit = place.conits[message.topic] = Conit(receiver.connection, client, message.topic, bound)
+                self.conits += 1
             if passes:
                 self._rest(receiver, conit)
                 return
-        weight = message.about.weight if message.about is not None else 1.0
         self._hold(receiver, conit, message, named, now)
-        if bound.numerical is not None and conit.weight > bound.numerical:
+        numerical = bound.numerical
+        if numerical is not None and conit.weight > numerical:
             if receiver.takes:
                 self._release(receiver, conit, "numerical", True)
-            elif conit.weight - weight <= bound.numerical:
+            else:
                 self._is_late(receiver, conit)
         if conit.held and (self.held > self._held_max or self.held_bytes > self._held_bytes_max):
             self._release(receiver, conit, "limit", True)
@@ -305,14 +305,13 @@ class Holding(Part):
             self.release_all(receiver, None)
 
     def _hold(self, receiver: BoundedReceiver, conit: Conit, message: Message, named: bool, now: float) -> None:
-        is_first = not conit.held
         before = len(conit.held)
         size = conit.put(message, named, now)
         more = len(conit.held) - before
         if not more:
             self.conflated[conit.bound.band] += 1
         self._count(receiver, more, size)
-        if is_first:
+        if not before:
             conit.floor = self._watermarks.cluster_watermark
             receiver.conits[conit] = None
             self._await(conit, self._due_at(receiver, conit, now))
@@ -345,13 +344,17 @@ class Holding(Part):
         self._await(conit, conit.next_at)
 
     def _await(self, conit: Conit, at: float) -> None:
-        """Look at the conit at that time, or up to a slot of the wheel later."""
-        if conit.slot:
-            self._wheel.remove(conit, conit.slot)
-        conit.slot = slot = self._wheel.add(conit, at)
-        if slot not in self._slots_in_heap:
-            self._slots_in_heap.add(slot)
+        """Look at the conit at that time, or up to a slot later."""
+        slot = max(math.ceil(at / PACE_S), self._looked + 1)
+        if slot == conit.slot:
+            return
+        conit.slot = slot
+        conits = self._agenda.get(slot)
+        if conits is None:
+            self._agenda[slot] = [conit]
             heapq.heappush(self._slots, slot)
+        else:
+            conits.append(conit)
 
     def _take_away(self, receiver: BoundedReceiver, place: Place) -> None:
         """Take the client's rules and conits away. Nothing is held any more, or everything held has been dropped."""
@@ -359,9 +362,7 @@ class Holding(Part):
         self._memory.wait(receiver.connection, -len(place.rules.text))
         self.conits -= len(place.conits)
         for conit in place.conits.values():
-            if conit.slot:
-                self._wheel.remove(conit, conit.slot)
-                conit.slot = 0
+            conit.slot = 0
 
     @property
     def wake_at(self) -> float | None:
@@ -373,19 +374,31 @@ class Holding(Part):
         """Release what is due, the most urgent first: some now, the rest in the next turns."""
         slots = self._slots
         if slots:
-            now = self._desk.now
-            slot = math.floor(now / PACE_S)
-            if slots[0] <= slot:
-                while slots and slots[0] <= slot:
-                    self._slots_in_heap.remove(heapq.heappop(slots))
-                for conit in self._wheel.due(now):
-                    conit.slot = 0
-                    self._release_soon(conit)
+            looked = math.floor(self._desk.now / PACE_S)
+            if slots[0] <= looked:
+                self._looked = looked
+                due: list[Conit] = []
+                while slots and slots[0] <= looked:
+                    slot = heapq.heappop(slots)
+                    due += [conit for conit in self._agenda.pop(slot) if conit.slot == slot]
+                self._take_due(due)
         if self._due and not self._releasing:
             self._releasing = True
             releases = self._releases()
             if not next(releases, True):
                 self._desk.job(releases)
+
+    def _take_due(self, due: list[Conit]) -> None:
+        left = 0 if self._due or len(due) > MESSAGES_PER_SLICE else MESSAGES_PER_SLICE
+        for conit in due:
+            conit.slot = 0
+            receiver = self.receivers.get(conit.connection)
+            if receiver is None:
+                continue
+            if left > 0 and not receiver.window:  # all of them leave in this turn, so their order does not matter
+                left -= self._look(receiver, conit)
+            else:
+                self._release_soon(conit)
 
     def _release_soon(self, conit: Conit) -> None:
         self._number += 1
@@ -406,7 +419,7 @@ class Holding(Part):
     def _look(self, receiver: BoundedReceiver, conit: Conit) -> int:
         """Release a conit that is due, if its client takes. Returns the cost, in messages of a slice."""
         if not conit.held:
-            if conit.next_at <= self._desk.now:
+            if conit.next_at <= self._desk.now + PACE_S:
                 self._forget(receiver, conit)
             return 1
         if receiver.takes:
@@ -447,31 +460,31 @@ class Holding(Part):
         self.released[cause] += 1
         count = size = cost = 0
         while conit.held and (whole or receiver.takes):
-            held = conit.take()
-            count += 1
-            cost += 1 + held.size // BYTES_PER_MESSAGE
-            size += held.size
-            receiver.send(held.message, held.named, held.skipped)
+            leaving = [conit.take()] if receiver.window and not whole else conit.take_all()
+            for held in leaving:
+                count += 1
+                cost += 1 + held.size // BYTES_PER_MESSAGE
+                size += held.size
+                receiver.send(held.message, held.named, held.skipped)
         self._count(receiver, -count, -size)
         self._weights[band] += weight - conit.weight
         if conit.held:
             conit.partly_released()
             self._is_late(receiver, conit)
             return cost
-        conit.is_late = False
+        if conit.is_late:
+            conit.is_late = False
+            receiver.late.pop(conit, None)
         conit.weight = 0.0
         receiver.conits.pop(conit, None)
-        receiver.late.pop(conit, None)
         if conit.bound.interval_s:
             self._rest(receiver, conit)
-        else:
+        elif not conit.slot:  # else it goes when its slot comes, unless it holds messages again
             self._forget(receiver, conit)
         return cost
 
     def _forget(self, receiver: BoundedReceiver, conit: Conit) -> None:
-        if conit.slot:
-            self._wheel.remove(conit, conit.slot)
-            conit.slot = 0
+        conit.slot = 0
         place = receiver.places.get(conit.client)
         if place is not None and place.conits.get(conit.topic) is conit:
             del place.conits[conit.topic]
