@@ -12,7 +12,7 @@ from ingeborg.protocol.bounds import STALENESS_MS_MAX, Rule, parse_rules
 #: Different sets of rules that are shared. A client with one more gets an object of its own.
 SHARED_MAX: Final = 100_000
 
-#: The least pace that a level sets, in seconds: a slot of the wheel.
+#: The least pace that a level sets, in seconds: a slot of the agenda.
 PACE_S: Final = 0.01
 
 #: The longest staleness, in seconds: that of a bound which has none.
