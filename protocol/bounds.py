@@ -187,7 +187,10 @@ def _topics_of(number: int, rule: Mapping[str, Any]) -> dict[str, Any]:
     if "topic" in rule:
         if type(rule["topic"]) is not str:
             raise _bad(f"rule {number}: 'topic' has to be a string")
-        return {"topic": check_topic(rule["topic"], f"bounds, rule {number}, topic")}
+        try:
+            return {"topic": check_topic(rule["topic"])}
+        except ProtocolError as error:
+            raise ProtocolError(error.code, f"Key 'bounds': rule {number}: {error.info}") from None
     prefix = rule["prefix"]
     try:
         if type(prefix) is str and len(prefix.encode()) <= TOPIC_BYTES_MAX:

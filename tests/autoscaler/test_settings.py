@@ -84,7 +84,7 @@ def test_every_row_can_be_said(tmp_path: Path) -> None:
         ("group", {"name": None}, "[group] name is needed"),
         ("group", {"name": "a b"}, "[group] name is needed: letters, digits"),
         ("group", {"topics": []}, "[group] topics is needed"),
-        ("group", {"topics": ["a", "a"]}, "names one twice"),
+        ("group", {"topics": ["a", "a"]}, "names a topic twice"),
         ("group", {"topics": "orders"}, "must be a list of non-empty strings"),
         ("group", {"topics": ["billing.speeds"]}, "one of the group's own topics"),
         ("group", {"members_max": None}, "members_max is needed"),

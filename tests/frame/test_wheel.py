@@ -225,7 +225,7 @@ def test_without_an_extra_a_clients_commands_work_and_the_others_say_what_to_ins
     ):
         done = ran(*place, "ingeborg", *arguments)
         assert done.returncode == 1
-        assert "nobody listens there" in done.stderr
+        assert "nothing listens there" in done.stderr
     for command, argument, extra in (("ingeborg", "serve", "server"), ("loadgen", "--help", "bench")):
         done = ran(*place, command, argument)
         assert (done.returncode, done.stdout) == (2, "")

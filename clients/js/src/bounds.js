@@ -130,8 +130,15 @@ function checkTopics(number, topic, prefix) {
   if ((topic === undefined) === (prefix === undefined)) {
     throw bad(`rule ${number} has to have either 'topic' or 'prefix' ("": every topic)`);
   }
-  if (topic !== undefined) checkTopic(topic);
-  else if (prefix !== "" && !isTextOf(prefix, TOPIC_BYTES_MAX)) {
+  if (topic !== undefined) {
+    if (typeof topic !== "string") throw bad(`rule ${number}: 'topic' has to be a string`);
+    try {
+      checkTopic(topic);
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error;
+      throw new ProtocolError(error.code, `Key 'bounds': rule ${number}: ${error.info}`);
+    }
+  } else if (prefix !== "" && !isTextOf(prefix, TOPIC_BYTES_MAX)) {
     throw bad(`rule ${number}: 'prefix' has to be a string of at most ${TOPIC_BYTES_MAX} bytes of UTF-8`);
   }
 }

@@ -599,7 +599,7 @@ test("answers to the handshake that are none are refused, with their reason", as
     [({ request }) => accepted(request, { accept: "AAAA" }), /Sec-WebSocket-Accept/],
     [({ request }) => accepted(request, { extra: "Sec-WebSocket-Extensions: permessage-deflate\r\n" }), /extension/],
     [({ request }) => accepted(request, { extra: "Sec-WebSocket-Protocol: x\r\n" }), /subprotocol/],
-    [({ request }) => accepted(request).replace("websocket", "h2c"), /no WebSocket/],
+    [({ request }) => accepted(request).replace("websocket", "h2c"), /something other than a WebSocket/],
   ]) {
     endpoint.handshake = (connection) => connection.send(answer(connection));
     const timeoutMs = reason.source === "no answer within" ? 300 : 20_000;

@@ -278,5 +278,5 @@ def test_wrong_options_say_what_to_do(capsys: pytest.CaptureFixture[str], tmp_pa
             main(words)
         assert said in capsys.readouterr().err
     assert main(["--again", str(tmp_path / "none")]) == 2
-    assert "is not there" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
     assert os.listdir(tmp_path) == []

@@ -183,4 +183,4 @@ def test_asked_again_meanwhile_all_are_restarted_once_more_after_it(
             story.passes()
     story.passes()
     assert story.told == [["end"] * 2] * 3
-    assert "restarting them once more afterwards" in caplog.text
+    assert "restarting them again afterwards" in caplog.text

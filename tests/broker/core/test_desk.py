@@ -26,7 +26,7 @@ from .fake_desk import FakeDesk
 CLOCKS = {"now", "unix_s", "tick"}
 COUNTS = {"counts", "drops", "counted"}
 CALLS = {"store", "number", "ask", "cast", "answer", "decline"}
-MEMBERS = CLOCKS | COUNTS | CALLS | {"job", "emit"}
+MEMBERS = CLOCKS | COUNTS | CALLS | {"job", "emit", "load"}
 
 
 def members(owner: type) -> set[str]:
