@@ -60,7 +60,7 @@ def _replication(full: bool) -> list[Check]:
 
 
 def _bounds(full: bool) -> list[Check]:
-    return uvloop.run(bounds.measure(bounds.PARTS, bounds.ROUNDS if full else 1))
+    return uvloop.run(bounds.measure(bounds.ROUNDS if full else 1))
 
 
 def _rivals(full: bool) -> list[Check]:

@@ -157,7 +157,7 @@ def the_outbox_is_not_counted(patch: pytest.MonkeyPatch) -> None:
         fault(dropped_ones_fill_the_window, {"drop_oldest": True, "outbox_bytes": 1_500}, seed=0),
         fault(new_bounds_drop_what_is_held, {}, seed=0),
         fault(the_level_stays, {}, seed=0),
-        fault(the_outbox_is_not_counted, {}, seed=0),
+        fault(the_outbox_is_not_counted, {"outbox_bytes": 1_000}, seed=0),
     ],
 )
 def test_a_fault_of_bounds_is_found(

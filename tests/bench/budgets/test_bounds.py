@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from ingeborg.bench.budgets import bounds
-from ingeborg.bench.budgets.bounds import Floor, Overload, interval_checks, overload_checks
+from ingeborg.bench.budgets.bounds import Floor, interval_checks
 from ingeborg.bench.compare.matrix import System
 from ingeborg.bench.compare.servers import running
 
@@ -19,20 +17,10 @@ def test_the_saving_is_compared_round_by_round() -> None:
     assert of_all.measured == "40% (10% to 40%) of 10.00 (10.00 to 20.00) us per delivery due"
 
 
-@pytest.mark.parametrize(
-    ("steered", "high", "calm", "met"),
-    [(1_300, 49.0, 9.0, [True, True, True]), (1_200, 51.0, 10.5, [False, False, False])],
-)
-def test_each_goal_of_the_overload(steered: float, high: float, calm: float, met: list[bool]) -> None:
-    p99 = {"plain": 4_000.0, "high": high, "medium": 900.0, "low": 4_000.0}
-    rows = overload_checks([Overload(1_000, steered, p99, calm)])
-    assert [row.met for row in rows if row.goal != "reported"] == met
-
-
 async def test_a_load_gets_everything_or_notice_of_it(tmp_path: Path) -> None:
     with running(System("ingeborg", "ingeborg"), tmp_path, layer=False) as server:
         async with Floor(server.urls[0]) as floor:
             await floor.bind_all(bounds.KINDS["latest"])
             load = await floor.load(200, 1.0, 30.0)
     assert load.is_whole
-    assert sum(map(len, load.latencies_s)) < 200 * bounds.FANOUT
+    assert load.received < 200 * bounds.FANOUT
