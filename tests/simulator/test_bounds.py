@@ -31,16 +31,16 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "in peace": Kind({"faults": False, "outbox_bytes": 1 << 20}, 12, 1_500),
-    "small outboxes": Kind({}, 12, 500),
-    "small outboxes, drop oldest": Kind({"drop_oldest": True, "outbox_bytes": 1_500}, 8, 300),
-    "lookup": Kind({"faults": False, "routing": "lookup", "outbox_bytes": 1 << 20}, 4, 500),
+    "in peace": Kind({"faults": False, "outbox_bytes": 1 << 20}, 12, 7_000),
+    "small outboxes": Kind({}, 12, 2_800),
+    "small outboxes, drop oldest": Kind({"drop_oldest": True, "outbox_bytes": 1_500}, 12, 2_100),
+    "lookup": Kind({"faults": False, "routing": "lookup", "outbox_bytes": 1 << 20}, 4, 1_500),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_no_bound_passes_while_a_client_takes_and_nothing_is_missing_uncounted(kind: Kind) -> None:
-    drawn = seeds(510_000, kind.histories)
+    drawn = seeds(510_000, kind.histories, 4)
     skipped = 0
     for seed in drawn:
         history = BoundsHistory(seed, **kind.options)

@@ -8,6 +8,7 @@ message, or read a clock.
 
 from __future__ import annotations
 
+import heapq
 from typing import Final
 
 from ..connections.hub import Connection
@@ -16,6 +17,9 @@ from .rules import Bound
 
 #: Bytes that a held message takes in addition to its topic and payload.
 ENTRY_BYTES: Final = 64
+
+#: Entries of an ``Urgent`` below which it does not look for those left behind.
+STALE_MAX: Final = 128
 
 
 class Held:
@@ -39,6 +43,7 @@ class Conit:
         "bound",
         "client",
         "connection",
+        "entry",
         "floor",
         "held",
         "is_late",
@@ -63,6 +68,7 @@ class Conit:
         self.next_at = 0.0  # when the interval has passed, in monotonic seconds
         self.slot = 0  # its slot in the agenda; 0: none
         self.is_late = False  # it came due while its client did not take
+        self.entry = 0  # its number in an ``Urgent``; 0: it is in none
 
     @property
     def urgent_at(self) -> float:
@@ -115,3 +121,48 @@ class Conit:
     def partly_released(self) -> None:
         """Note that some messages have left, and others have not."""
         self.since = min(held.since for held in self.held.values())
+
+
+class Urgent:
+    """Conits in the order of their urgency; equally urgent ones in the order in which they came.
+
+    A conit is in one of these at a time. One that was discarded leaves an entry behind until it is popped, or until
+    such entries are the majority.
+    """
+
+    __slots__ = ("_entries", "_number", "_stale")
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[float, int, Conit]] = []  # a heap
+        self._number = 0  # the last one in an entry
+        self._stale = 0  # entries left behind
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def push(self, conit: Conit) -> None:
+        """Put the conit in, unless it is in one already."""
+        if not conit.entry:
+            self._number += 1
+            conit.entry = self._number
+            heapq.heappush(self._entries, (conit.urgent_at, self._number, conit))
+
+    def pop(self) -> Conit | None:
+        """Take out the most urgent conit; ``None``: there is none."""
+        while self._entries:
+            _, number, conit = heapq.heappop(self._entries)
+            if conit.entry == number:
+                conit.entry = 0
+                return conit
+        self._stale = 0
+        return None
+
+    def discard(self, conit: Conit) -> None:
+        """Take the conit out, if it is in."""
+        if conit.entry:
+            conit.entry = 0
+            self._stale += 1
+            if 2 * self._stale > max(len(self._entries), STALE_MAX):
+                self._entries = [entry for entry in self._entries if entry[2].entry == entry[1]]
+                heapq.heapify(self._entries)
+                self._stale = 0

@@ -25,7 +25,7 @@ from ..outgoing.memory import Memory
 from ..outgoing.sending import Sending
 from ..part import Part
 from ..retained.watermarks import Watermarks
-from .conits import Conit
+from .conits import Conit, Urgent
 from .rules import BANDS, PACE_S, Bound, Rules, SharedRules
 from .steering import Steering
 
@@ -76,7 +76,7 @@ class BoundedReceiver(Receiver):
         self.processed = 0  # notifications that the client has confirmed
         self.size = 0  # bytes held
         self.weighed = 0  # bytes that ``Memory`` knows of
-        self.late: dict[Conit, None] = {}  # conits that came due while the connection did not take
+        self.late = Urgent()  # conits that came due while the connection did not take
         #: The conits that hold messages, in the order in which they began to. The first has the lowest ``floor``.
         self.conits: dict[Conit, None] = {}
         self.phase = connection.number * _PHASE % 1.0
@@ -114,12 +114,17 @@ class BoundedReceiver(Receiver):
     def dropped(self, count: int) -> None:
         """See ``Receiver``."""
         self.sent -= count
+        self._holding.go_on(self)  # there is room in the window again
 
     def drained(self) -> None:
         """See ``Receiver``."""
         self._holding.go_on(self)
 
     def gone(self, client: str) -> None:
+        """See ``Receiver``."""
+        self._holding.set_rules(self, client, None)
+
+    def moved(self, client: str) -> None:
         """See ``Receiver``."""
         self._holding.set_rules(self, client, None)
 
@@ -173,8 +178,8 @@ class Holding(Part):
         self._agenda: dict[int, list[Conit]] = {}
         self._slots: list[int] = []  # a heap of its keys
         self._looked = math.floor(desk.now / PACE_S)  # the last slot that has passed
-        self._due: list[tuple[float, int, Conit]] = []  # a heap: conits to release now, the most urgent first
-        self._number = 0  # the last number in it: equally urgent conits leave in their order
+        self._due = Urgent()  # conits to release now
+        self._going: dict[BoundedReceiver, None] = {}  # receivers that take again, and have late conits
         self._releasing = False
         # The next three are by band.
         self.conflated = [0] * len(BANDS)
@@ -261,13 +266,13 @@ class Holding(Part):
             dropped += sum(len(conit.held) for conit in place.conits.values())
             self._take_away(receiver, place)
         if dropped:
-            reason = "connection_closed" if connection.closed else "slow_consumer"
+            reason = "slow_consumer" if connection.outbox.overflowed else "connection_closed"
             self._desk.drops["token_revoked" if connection.revoked else reason] += dropped
             self._count(receiver, -dropped, -receiver.size)
         self.clients -= len(receiver.places)
         receiver.places.clear()
         receiver.conits.clear()
-        receiver.late.clear()
+        self._going.pop(receiver, None)
         self._detach(receiver)
 
     # Messages
@@ -382,7 +387,7 @@ class Holding(Part):
                     slot = heapq.heappop(slots)
                     due += [conit for conit in self._agenda.pop(slot) if conit.slot == slot]
                 self._take_due(due)
-        if self._due and not self._releasing:
+        if (self._due or self._going) and not self._releasing:
             self._releasing = True
             releases = self._releases()
             if not next(releases, True):
@@ -395,26 +400,34 @@ class Holding(Part):
             receiver = self.receivers.get(conit.connection)
             if receiver is None:
                 continue
-            if left > 0 and not receiver.window:  # all of them leave in this turn, so their order does not matter
+            if left > 0 and not receiver.window:  # these leave in this turn, so their order does not matter
                 left -= self._look(receiver, conit)
             else:
-                self._release_soon(conit)
-
-    def _release_soon(self, conit: Conit) -> None:
-        self._number += 1
-        heapq.heappush(self._due, (conit.urgent_at, self._number, conit))
+                self._due.push(conit)
 
     def _releases(self) -> Iterator[bool]:
         left = MESSAGES_PER_SLICE
-        while self._due:
-            _, _, conit = heapq.heappop(self._due)
-            receiver = self.receivers.get(conit.connection)
-            if receiver is not None:
-                left -= self._look(receiver, conit)
+        while self._due or self._going:
+            left -= self._release_due() if self._due else self._release_late()
             if left <= 0:
                 yield False
                 left = MESSAGES_PER_SLICE
         self._releasing = False
+
+    def _release_due(self) -> int:
+        """Release the most urgent conit that is due. Returns the cost, in messages of a slice."""
+        conit = self._due.pop()
+        receiver = None if conit is None else self.receivers.get(conit.connection)
+        return 1 if conit is None or receiver is None else self._look(receiver, conit)
+
+    def _release_late(self) -> int:
+        """Release the most urgent late conit of a receiver, no more than its window has room for."""
+        receiver = next(iter(self._going))
+        conit = receiver.late.pop() if receiver.takes else None
+        if conit is None:
+            del self._going[receiver]
+            return 1
+        return self._look(receiver, conit)
 
     def _look(self, receiver: BoundedReceiver, conit: Conit) -> int:
         """Release a conit that is due, if its client takes. Returns the cost, in messages of a slice."""
@@ -432,14 +445,12 @@ class Holding(Part):
         if not conit.is_late:
             conit.is_late = True
             self.exceeded[conit.bound.band] += 1
-        receiver.late[conit] = None
+        receiver.late.push(conit)
 
     def go_on(self, receiver: BoundedReceiver) -> None:
         """Release the connection's late conits soon, if it takes again."""
         if receiver.late and receiver.takes:
-            for conit in receiver.late:
-                self._release_soon(conit)
-            receiver.late.clear()
+            self._going[receiver] = None
 
     # Releases
 
@@ -474,7 +485,7 @@ class Holding(Part):
             return cost
         if conit.is_late:
             conit.is_late = False
-            receiver.late.pop(conit, None)
+            receiver.late.discard(conit)
         conit.weight = 0.0
         receiver.conits.pop(conit, None)
         if conit.bound.interval_s:
@@ -512,7 +523,7 @@ class Holding(Part):
             for receiver in receivers[start : start + RECEIVERS_PER_SLICE]:
                 for conit in receiver.conits:
                     if conit.next_at <= now:
-                        self._release_soon(conit)
+                        self._due.push(conit)
             yield False
 
     def credit(self, receiver: BoundedReceiver, processed: int) -> None:

@@ -228,7 +228,7 @@ class Listening(Part):
                 if binding.location is None or binding.location.rank < location.rank:
                     binding.location = location
             if listen.former is not None:
-                self._replaced(listen.former.connection)
+                self._replaced(listen.client, listen.former.connection)
             news.append((listen.client, location.number, location.incarnation, binding is not None))
             place = self._concurrent_listens.take(listen.client)
             if place is not None:
@@ -359,8 +359,11 @@ class Listening(Part):
                 self._outlived(client, location)
         self._desk.answer(peer, number)
 
-    def _replaced(self, connection: Connection) -> None:
-        """Close a connection whose last client has moved elsewhere, once."""
+    def _replaced(self, client: str, connection: Connection) -> None:
+        """Tell the connection's receiver that the client has moved. Close the connection, once, if that was its last
+        client."""
+        if connection.receiver is not None and client not in connection.clients:
+            connection.receiver.moved(client)
         if not connection.clients and connection.ends_at is None:
             self._sending.close(connection, REPLACED)
 
@@ -376,7 +379,7 @@ class Listening(Part):
             self._hub.unbind(client, binding.connection)
             self._moved_away.add(client, self._desk.now)
             self._desk.counts["clients_replaced"] += 1
-            self._replaced(binding.connection)
+            self._replaced(client, binding.connection)
 
     def _outlived(self, client: str, location: Location) -> None:
         """Note a `listen` elsewhere that took effect when its connection was gone. The client is here. If that `listen`

@@ -68,6 +68,15 @@ class Receiver:
         if self.onward is not None:
             self.onward.gone(client)
 
+    def moved(self, client: str) -> None:
+        """Handle a client that listens on another connection now, while others may still listen on this one.
+
+        Args:
+            client: the client's id.
+        """
+        if self.onward is not None:
+            self.onward.moved(client)
+
     def restored(self) -> None:
         """Handle a client that listens on the connection again, since its ``listen`` elsewhere has failed."""
         if self.onward is not None:

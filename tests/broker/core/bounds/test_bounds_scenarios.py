@@ -192,6 +192,19 @@ def test_a_credit_waits_for_no_other_command() -> None:
     assert ann.payloads() == [2]
 
 
+def test_each_credit_lets_the_most_urgent_topic_go_on() -> None:
+    cluster = Cluster("a")
+    rules = [{"topic": "high", "staleness_ms": 1_000, "priority": 1}, {"prefix": "", "staleness_ms": 1_000}]
+    ann = reader(cluster, "ann", "t", "low", "high", bounds=rules, window=1)
+    for topic in ("t", "low", "high"):
+        publish(ann, topic, topic)
+        cluster.world.run(0.1)
+    for count in (1, 2, 3):
+        ann.send(command="credit", count=count)
+        cluster.world.run(0.1)
+    assert ann.payloads() == ["t", "high", "low"]
+
+
 def test_a_window_comes_with_the_first_listen() -> None:
     cluster = Cluster("a")
     ann = cluster.client("ann", "a")
@@ -236,7 +249,7 @@ def test_an_operators_rules_are_those_of_clients_that_say_nothing() -> None:
     assert "bounds" not in bert.replies[-1][1]
 
 
-HOLDING = {"bounds": bounds(interval_ms=10_000)}
+HOLDING: dict[str, Any] = {"bounds": bounds(interval_ms=10_000)}
 
 
 def holding(cluster: Cluster, **listen: Any) -> Reader:
@@ -310,6 +323,22 @@ def test_what_is_held_leaves_before_the_client_is_replaced() -> None:
     ann = holding(cluster)
     cluster.listener("ann", "b")
     assert ann.heard[-3:] == ["t: 1", "t: 2", "closed 4001"]
+
+
+@pytest.mark.parametrize("elsewhere", ["a", "b"])
+def test_a_connection_forgets_the_bounds_of_a_client_that_moved(elsewhere: str) -> None:
+    cluster = Cluster("a", "b")
+    holding_part = cluster.nodes["a"].router.layers.bounds.holding
+    gateway = reader(cluster, "ann", "t", **HOLDING)
+    assert gateway.say("listen", client_id="bert", **HOLDING) == ["ok"]
+    for payload in ("first", "held"):
+        publish(gateway, "t", payload)
+    cluster.world.run(0.1)
+    cluster.listener("ann", elsewhere)
+    assert gateway.payloads() == ["first", "held"]
+    assert (holding_part.clients, holding_part.conits, holding_part.held) == (1, 0, 0)
+    assert gateway.say("listen", client_id="ann", **HOLDING) == ["ok"]
+    assert holding_part.clients == 2
 
 
 def test_what_is_held_for_a_lost_connection_is_counted() -> None:

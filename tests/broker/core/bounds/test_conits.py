@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.core.bounds.conits import Conit
+from ingeborg.broker.core.bounds.conits import STALE_MAX, Conit, Urgent
 from ingeborg.broker.core.bounds.rules import Bound
 from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.connections.outbox import Outbox
@@ -57,6 +57,31 @@ def test_nothing_that_is_due_gets_lost_and_survivors_keep_their_order(
     if named:
         assert {one.number for one in put if one.is_kept} <= set(numbers), "no kept message is left out"
     assert abs(sum(one.weight for one in left) - sum(one.about.weight for one in put if one.about)) < 1e-6
+
+
+@given(st.lists(st.tuples(st.sampled_from(["push", "pop", "discard"]), st.integers(0, 9)), max_size=300))
+def test_urgent_conits_leave_in_their_order_and_discarded_ones_take_no_room(steps: list[tuple[str, int]]) -> None:
+    conits = [conit(False) for _ in range(10)]
+    for number, one in enumerate(conits):
+        one.since = float(number % 5)
+    urgent = Urgent()
+    there: list[Conit] = []  # in the order in which they came
+    for step, number in steps:
+        one = conits[number]
+        if step == "push":
+            if one not in there:
+                there.append(one)
+            urgent.push(one)
+        elif step == "discard":
+            if one in there:
+                there.remove(one)
+            urgent.discard(one)
+        else:
+            first = min(there, key=lambda one: one.urgent_at, default=None)
+            assert urgent.pop() is first
+            if first is not None:
+                there.remove(first)
+        assert len(there) <= len(urgent) <= len(there) + STALE_MAX
 
 
 def test_the_age_is_that_of_the_first_message_that_a_held_one_stands_for() -> None:
