@@ -85,8 +85,9 @@ class Turns:
         store = self.stores.take() if self.stores.made else []
         links = mesh.take() if self.calls.due or mesh.due else []
         acts, self._acts[:] = self._acts[:], []
-        more = bool(self._jobs or sessions.ready or sending.dirty or self._home.has_waited)
-        return Effects(store, links, write, acts, more, self._holding.wake_at)
+        holding = self._holding
+        more = bool(self._jobs or sessions.ready or sending.dirty or self._home.has_waited or holding.going)
+        return Effects(store, links, write, acts, more, holding.wake_at)
 
     def _bring_back(self) -> None:
         """Bring back the outcomes of messages since the last turn, from the last stage to the first."""

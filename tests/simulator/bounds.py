@@ -35,6 +35,9 @@ RULES: tuple[Any, ...] = (
     [],
 )
 
+#: Bytes written to a socket in one turn: a release often leaves in several pieces, without the socket being full.
+PIECE_BYTES = 300
+
 #: Seconds by which a message may be late: a slot of the wheel.
 SLOT_S = 0.011
 
@@ -93,7 +96,7 @@ class BoundsHistory:
         limits = Limits(outbox_bytes=outbox_bytes, drop_oldest=drop_oldest)
         self.world = World(seed, forgets=forgets, limits=limits, **options)
         self.random = self.world.random
-        self.world.socket_bytes = 1_000
+        self.world.socket_bytes, self.world.piece_bytes = 1_000, PIECE_BYTES
         self.world.on_effects = self._check_turn
         self.faults, self.drops = faults, drop_oldest
         self.lines: list[Line] = []
@@ -205,7 +208,7 @@ class BoundsHistory:
         self.held = max(self.held, holding.held)
         now = self.world.now
         for receiver in holding.receivers.values():
-            if not receiver.takes:
+            if not receiver.takes or receiver in holding.going:  # its last piece leaves in this turn
                 before = self.sizes.get(receiver.connection.number, receiver.size)  # it may have taken until just now
                 self.sizes[receiver.connection.number] = receiver.size
                 if receiver.size > max(before, receiver.connection.outbox.bytes_max):

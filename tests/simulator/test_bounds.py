@@ -11,7 +11,9 @@ import pytest
 from ingeborg.broker.core.bounds.conits import Conit
 from ingeborg.broker.core.bounds.holding import BoundedReceiver, Holding
 from ingeborg.broker.core.bounds.steering import Steering
+from ingeborg.broker.core.connections.hub import Connection
 from ingeborg.broker.core.message import Message
+from ingeborg.broker.core.outgoing.sending import Sending
 from tests import wants
 from tests.planted import fault, finds, search
 from tests.proof import seeds
@@ -104,6 +106,18 @@ def late_ones_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Holding, "go_on", lambda holding, receiver: None)
 
 
+def the_last_piece_goes_unnoticed(patch: pytest.MonkeyPatch) -> None:
+    """Conits that came due while pieces of a large release were leaving wait forever."""
+    true = Sending._write_on
+
+    def write_on(sending: Sending, connection: Connection) -> None:
+        with patch.context() as around:
+            around.setattr(BoundedReceiver, "drained", lambda receiver: None)
+            true(sending, connection)
+
+    patch.setattr(Sending, "_write_on", write_on)
+
+
 def dropped_ones_fill_the_window(patch: pytest.MonkeyPatch) -> None:
     """A notification that the outbox drops still counts as sent."""
     patch.setattr(BoundedReceiver, "dropped", lambda receiver, count: None)
@@ -154,7 +168,8 @@ def the_outbox_is_not_counted(patch: pytest.MonkeyPatch) -> None:
         fault(the_weight_of_the_replaced_is_forgotten, {}, seed=3),
         fault(each_message_postpones_the_release, {}, seed=0),
         fault(late_ones_are_forgotten, {}, seed=0),
-        fault(dropped_ones_fill_the_window, {"drop_oldest": True, "outbox_bytes": 1_500}, seed=0),
+        fault(the_last_piece_goes_unnoticed, {"faults": False, "outbox_bytes": 1 << 20}, seed=2),
+        fault(dropped_ones_fill_the_window, {"drop_oldest": True, "outbox_bytes": 1_500}, seed=3),
         fault(new_bounds_drop_what_is_held, {}, seed=0),
         fault(the_level_stays, {}, seed=0),
         fault(the_outbox_is_not_counted, {"outbox_bytes": 1_000}, seed=0),

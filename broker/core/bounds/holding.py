@@ -179,7 +179,7 @@ class Holding(Part):
         self._slots: list[int] = []  # a heap of its keys
         self._looked = math.floor(desk.now / PACE_S)  # the last slot that has passed
         self._due = Urgent()  # conits to release now
-        self._going: dict[BoundedReceiver, None] = {}  # receivers that take again, and have late conits
+        self.going: dict[BoundedReceiver, None] = {}  # receivers that take again, and have late conits
         self._releasing = False
         # The next three are by band.
         self.conflated = [0] * len(BANDS)
@@ -272,7 +272,7 @@ class Holding(Part):
         self.clients -= len(receiver.places)
         receiver.places.clear()
         receiver.conits.clear()
-        self._going.pop(receiver, None)
+        self.going.pop(receiver, None)
         self._detach(receiver)
 
     # Messages
@@ -387,7 +387,7 @@ class Holding(Part):
                     slot = heapq.heappop(slots)
                     due += [conit for conit in self._agenda.pop(slot) if conit.slot == slot]
                 self._take_due(due)
-        if (self._due or self._going) and not self._releasing:
+        if (self._due or self.going) and not self._releasing:
             self._releasing = True
             releases = self._releases()
             if not next(releases, True):
@@ -407,7 +407,7 @@ class Holding(Part):
 
     def _releases(self) -> Iterator[bool]:
         left = MESSAGES_PER_SLICE
-        while self._due or self._going:
+        while self._due or self.going:
             left -= self._release_due() if self._due else self._release_late()
             if left <= 0:
                 yield False
@@ -422,10 +422,10 @@ class Holding(Part):
 
     def _release_late(self) -> int:
         """Release the most urgent late conit of a receiver, no more than its window has room for."""
-        receiver = next(iter(self._going))
+        receiver = next(iter(self.going))
         conit = receiver.late.pop() if receiver.takes else None
         if conit is None:
-            del self._going[receiver]
+            del self.going[receiver]
             return 1
         return self._look(receiver, conit)
 
@@ -450,7 +450,7 @@ class Holding(Part):
     def go_on(self, receiver: BoundedReceiver) -> None:
         """Release the connection's late conits soon, if it takes again."""
         if receiver.late and receiver.takes:
-            self._going[receiver] = None
+            self.going[receiver] = None
 
     # Releases
 

@@ -114,6 +114,8 @@ class Sending:
         if outbox.more:
             connection.dirty = True
             self.dirty.append(connection)
+        if outbox.flowing and connection.receiver is not None:  # the last piece has left
+            connection.receiver.drained()
 
     # Held back
 
