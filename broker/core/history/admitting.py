@@ -1,9 +1,10 @@
-"""Admits commands that ask for retained messages: a `listen` that recovers, or that comes on a connection of a
-recovering client, and a `subscribe` that asks for the latest messages or those since a position. SPEC section 2.7.
+"""Admits or refuses the commands that involve retained messages (SPEC section 2.7). These are a `listen` with
+`recover`, any `listen` on the connection of a recovering client, and a `subscribe` with `last` or `since`.
 
-Owns: the decision on each of these commands, and the commands that wait: until the journal has said how far positions
-go, or until the previous `listen` has its reply. Must never: carry one out. The parts that own these commands do, and
-they call back the addition that a command asks for.
+Owns: the decision on each of these commands, and the list of commands that wait. A command waits until the journal has
+reported how far positions go, or until the previous `listen` has its reply. Must never: carry out a command. The parts
+that own the commands do this, and then they call ``Recovery`` or ``RetainedRead``, which add what the command requests
+beyond that.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ from ..topics.change import Change, OfChange
 from ..topics.subscribing import Subscribing
 from .replaying import Replaying
 
-#: How long a `listen` can wait to be admitted, in seconds.
+#: The longest time that a `listen` waits to be admitted, in seconds.
 WAIT_S: Final = 5.0
 
-#: Commands that can wait to be admitted.
+#: The largest number of commands that wait to be admitted.
 EARLY_MAX: Final = 10_000
 
 
 class Recovery(OfListen):
-    """The messages that a client has missed since ``position``; "": it has no position yet."""
+    """Replays the messages that a client has missed since ``position``. An empty ``position`` means that the client has
+    none yet."""
 
     def __init__(
         self, replaying: Replaying, connection: Connection, client: str, position: str, more: OfListen | None
@@ -58,7 +60,8 @@ class Recovery(OfListen):
 
 
 class RetainedRead(OfChange):
-    """Retained messages of the topics of a ``subscribe``: the ``latest`` of each, or those since a position."""
+    """Sends the retained messages of a ``subscribe``'s topics: the latest ones of each topic, or those since a
+    position."""
 
     def __init__(self, replaying: Replaying, subscribing: Subscribing, command: Command) -> None:
         self._replaying = replaying
@@ -94,7 +97,8 @@ class RetainedRead(OfChange):
 
 
 class Admitting(Part):
-    """One endpoint's part. It comes after ``listening`` and ``subscribing``, and takes their commands first."""
+    """One endpoint's part. It comes after ``listening`` and ``subscribing`` in the list of parts, so it replaces their
+    handlers and receives their commands first."""
 
     def __init__(
         self,
@@ -114,13 +118,13 @@ class Admitting(Part):
         self._early: list[tuple[float, Connection, Command, Reply, OfListen | None]] = []
 
     def commands(self) -> dict[str, CommandSpec]:
-        """See ``Part``: commands of other parts that can ask for retained messages."""
+        """See ``Part``. These are other parts' commands that can request retained messages."""
         listen = self._listening.commands()["listen"].taken_by(self.listen)
         return {"listen": listen, "subscribe": self._subscribing.commands()["subscribe"].taken_by(self.subscribe)}
 
     def listen(self, connection: Connection, command: Command, more: OfListen | None = None) -> None:
-        """Take a client's ``listen``: begin it now or a little later, or refuse it. ``more``: the addition that it
-        asks for."""
+        """Handle a client's ``listen``: begin it now, delay it a little, or refuse it. ``more`` is a further action to
+        take when the `listen` succeeds or fails."""
         if command.recover is None and connection.receiver is None:
             self._listening.listen(connection, command, more)
         else:
@@ -144,7 +148,7 @@ class Admitting(Part):
         self._replaying.listens(connection, command.client)
 
     def tick(self) -> None:
-        """Check the waiting commands again."""
+        """Try again to admit the waiting commands."""
         if self._early:
             early, self._early = self._early, []
             for until, connection, command, reply, more in early:
@@ -166,7 +170,8 @@ class Admitting(Part):
         return self._retention.refusal()
 
     def subscribe(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``subscribe``. The retained messages of its topics follow once the store has it."""
+        """Handle a client's ``subscribe``. If it requests retained messages, they follow when the store has written the
+        subscription."""
         if not command.last and command.since is None:
             self._subscribing.change(connection, command)
             return

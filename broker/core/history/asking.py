@@ -1,7 +1,7 @@
-"""The command `history`: a client that can subscribe to a topic asks for the topic's retained messages. SPEC section
-2.7.
+"""The command `history`, which returns a topic's retained messages to a client that may subscribe to the topic. SPEC
+section 2.7.
 
-Owns: the commands under way. Must never: send a notification.
+Owns: the `history` commands under way. Must never: send a notification.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .history_server import HistoryServer
 
 
 class Asked:
-    """A `history` under way."""
+    """A `history` command under way."""
 
     __slots__ = ("command", "connection", "question", "reply", "until")
 
@@ -60,7 +60,7 @@ class Asking(Part):
         return {"history": CommandSpec(self.history)}
 
     def history(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``history``."""
+        """Handle a client's ``history`` command."""
         reply = self._replies.expect(connection)
         refusal = self._retention.refusal()
         name = parse_mid(command.since) if command.since is not None else None
@@ -83,21 +83,21 @@ class Asking(Part):
             self._desk.ask(home, question, self, asked)
 
     def answered(self, call: Call, value: Any) -> None:
-        """Take the home's answer."""
+        """Handle the home's answer."""
         self._told(call.context, value)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Refuse the command: the home could not answer, or not in time."""
+        """Refuse the command, because the home reported an error or did not answer in time."""
         asked: Asked = call.context
         self._replies.refuse(asked.connection, asked.reply, asked.command.id, ProtocolError(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """Ask again later: the endpoint is gone, or no longer the home."""
+        """Ask again at the next tick, because that endpoint is gone or is no longer the home."""
         self._told(call.context, None)
         return None
 
     def tick(self) -> None:
-        """Ask again where the home has just changed."""
+        """Repeat the requests whose topic has just changed its home."""
         if self._again:
             again, self._again = self._again, []
             for asked in again:
@@ -115,7 +115,7 @@ class Asking(Part):
         self._desk.job(in_turn(self._reply, asked, answer))
 
     def _reply(self, asked: Asked, answer: HistoryPage) -> None:
-        """Reply in a turn of its own, since the reply can have a megabyte."""
+        """Send the reply in a separate turn, because it can be as large as a megabyte."""
         command = asked.command
         pattern = None if command.filter is None else conjunctions(command.filter)
         publications: list[dict[str, Any]] = []

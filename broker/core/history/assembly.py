@@ -1,6 +1,6 @@
-"""The assembly of history: the client's endpoint asks for missed messages, and the homes answer.
+"""The assembly of history: a client's endpoint requests missed messages from the homes, and the homes answer.
 
-Owns: the choice of parts, and what each one gets. Must never: do more than make them.
+Owns: the choice of parts and of their arguments. Must never: do more than make these parts.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class HistoryParts:
         )
         asking = Asking(desk, me, members, retention, history_server, outgoing.replies)
         self.admitting = Admitting(desk, retention, outgoing.replies, replaying, clients.listening, topics.subscribing)
-        #: The parts, in their order. ``watermarks`` and the journal learn of the cluster's changes after everything
-        #: that belongs to slots.
+        #: The parts, in the order in which they handle events. ``watermarks`` and the journal handle changes of the
+        #: cluster after all parts that keep state for slots.
         self.parts: list[Part] = [
             *(watermarks, history_server, attempts, replaying, positions, asking),
             *(self.admitting, retained.journal),

@@ -1,8 +1,8 @@
-"""An attempt under way: it asks the homes, and sends their answers in the order of the stamps. SPEC section 8.10, ADR
-36.
+"""Attempts at a recovery. An attempt asks the homes for retained messages and sends them to the client in the order of
+their stamps. SPEC section 8.10, ADR 36.
 
-Owns: the answers of each home, and how far it has sent them. Must never: know why a client recovers, or send
-messages that an earlier position covers.
+Owns: the answers of each home, and how much of them the attempt has sent. Must never: know why a client recovers, or
+send messages that an earlier position covers.
 
 If an endpoint dies or a slot moves, the attempt restarts where it stopped.
 """
@@ -34,27 +34,28 @@ from .replay_session import Attempt, Source
 #: For a client with more topics than this, homes search all retained messages instead of looking up its topics.
 TOPICS_MAX: Final = 2_000
 
-#: Rows to send for a recovery in one slice: some 1 ms.
+#: The largest number of rows that a recovery sends in one slice. They take about 1 ms.
 ROWS_PER_SLICE: Final = 200
 
-#: Bytes of payloads to send in one slice; one longer message can exceed them.
+#: The largest number of payload bytes that a recovery sends in one slice. A single longer message may exceed it.
 BYTES_PER_SLICE: Final = 128 << 10
 
-#: Attempts to begin in one tick: each costs a store call.
+#: The largest number of attempts that begin in one tick. Each attempt costs a call to the store.
 ATTEMPTS_PER_TICK: Final = 500
 
-#: Seconds until a failed attempt restarts, times the number of its restarts; and the longest wait.
+#: A failed attempt restarts after ``AGAIN_S`` seconds multiplied by the number of its restarts, but after at most
+#: ``AGAIN_MAX_S``.
 AGAIN_S: Final = 0.1
 AGAIN_MAX_S: Final = 2.0
 
-#: Topics in one frame of a gap.
+#: The largest number of topics in one frame that reports a gap.
 GAP_NAMES_MAX: Final = 1_000
 
 ALL_SLOTS: Final = b"\xff" * (SLOTS // 8)
 
 
 class Attempts(Part):
-    """One endpoint's attempts. ``history_server``: this endpoint's answers as a home."""
+    """One endpoint's attempts. ``history_server`` answers for the slots whose home is this endpoint."""
 
     def __init__(
         self,
@@ -70,8 +71,8 @@ class Attempts(Part):
         self._watermarks = watermarks
         self._history_server = history_server
         self._sending = sending
-        self._again: list[Attempt] = []  # attempts to start at a tick
-        #: Attempts that are over, and whether each is complete. ``Replaying`` takes them.
+        self._again: list[Attempt] = []  # attempts that a later tick starts
+        #: Attempts that have ended, each with whether it has completed. ``Replaying`` empties this list.
         self.over: list[tuple[Attempt, bool]] = []
 
     def metrics(self) -> list[Metric]:
@@ -89,16 +90,16 @@ class Attempts(Part):
         ]
 
     def start(self, attempt: Attempt) -> None:
-        """Find out the client's subscriptions, and ask the homes."""
+        """Read the client's subscriptions, and ask the homes."""
         session = attempt.session
         attempt.sources = {}
         attempt.covered = bytearray(SLOTS // 8)
-        # Read this before the client's subscriptions: this attempt does not cover later ones.
+        # Read the watermark before the client's subscriptions, because this attempt does not cover later subscriptions.
         attempt.watermark = self._watermarks.cluster_watermark
         attempt.names = []
         attempt.parked = False
         if not self._members.joined or (session.is_unknown and not self._watermarks.known):
-            self._retry(attempt)  # this endpoint does not act, or has no position to end the recovery with
+            self._retry(attempt)  # not admitted by the others, or no position is known to end the recovery with
             return
         if attempt.wanted is not None:
             attempt.topics = attempt.wanted
@@ -146,15 +147,15 @@ class Attempts(Part):
                 self._desk.ask(home, question, self, (attempt, home, retries))
 
     def answered(self, call: Call, value: Any) -> None:
-        """Take a home's answer."""
+        """Handle a home's answer."""
         self._told(call.context, value)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Restart the attempt: the home could not answer, or not in time."""
+        """Restart the attempt, because the home reported an error or did not answer in time."""
         self._told(call.context, None)
 
     def lost(self, call: Call) -> str | None:
-        """Restart the attempt: the endpoint is gone, or no longer the home."""
+        """Restart the attempt, because that endpoint is gone or is no longer the home."""
         self._told(call.context, None)
         return None
 
@@ -162,7 +163,7 @@ class Attempts(Part):
         attempt: Attempt = context[0]
         home: str = context[1]
         if attempt.is_over or context[2] != attempt.retries:
-            return  # from before a restart
+            return  # the question was sent before a restart
         if answer is None:
             self._retry(attempt)
             return
@@ -190,8 +191,8 @@ class Attempts(Part):
         self.wake(attempt)
 
     def begin_later(self, attempt: Attempt) -> None:
-        """Start the attempt in one of the next ticks, since many start at once, or this endpoint does not currently
-        act."""
+        """Start the attempt in one of the next ticks. Use this when many attempts start at once, or when this endpoint
+        does not currently act."""
         attempt.after = self._desk.now
         self._again.append(attempt)
 
@@ -208,7 +209,7 @@ class Attempts(Part):
         self._again.append(attempt)
 
     def _go_on(self, attempt: Attempt) -> None:
-        """Begin sending: all homes have answered."""
+        """Begin sending, because all homes have answered."""
         attempt.job = self._send(attempt, attempt.retries)
         self._desk.job(attempt.job)
 
@@ -252,7 +253,8 @@ class Attempts(Part):
         return outbox.blocked or outbox.size + connection.unsent > outbox.bytes_max // 4
 
     def _have_rows(self, attempt: Attempt) -> bool:
-        """Return whether the attempt knows the next row of each home. Requests more from a home with few rows left."""
+        """Return whether the attempt knows the next row of each home. Request the next page of a home with few rows
+        left."""
         ready = True
         for home, source in attempt.sources.items():
             while home == self._me and source.number > 0 and not source.rows:
@@ -270,8 +272,8 @@ class Attempts(Part):
         return ready
 
     def _know_patterns(self, attempt: Attempt, rows: list[KeptRow]) -> None:
-        """Ask the store for the client's filters at the topics of these rows, if unknown. ``names``: the topics asked
-        for."""
+        """Read the client's filters at the topics of these rows from the store, unless the attempt knows them.
+        ``attempt.names`` lists the topics of the call to the store."""
         if attempt.wanted is not None:
             return
         names = [topic for topic in dict.fromkeys(row[0] for row in rows) if topic not in attempt.patterns]
@@ -310,7 +312,7 @@ class Attempts(Part):
             name = (origin, number)
             if attempt.wanted is not None:
                 if name in attempt.pushed:
-                    continue  # sent before a restart
+                    continue  # it was sent before a restart
                 attempt.pushed.add(name)
             if attempt.wanted is not None or stamp > session.settled:
                 session.sent.add(name)
@@ -322,9 +324,10 @@ class Attempts(Part):
             connection.receiver.passed(pushed)
         if (
             attempt.wanted is None and len(session.attempts) == 1
-        ):  # else the messages that a `subscribe` has asked for wait after it
-            # Two homes can give the same stamp, so the last row's stamp counts only if no home can bring another row
-            # with it. Rows that a home accepts later have greater stamps than its watermark.
+        ):  # no other attempt waits behind this one
+            # Two homes can give the same stamp. The position may therefore include the last row's stamp only if no home
+            # can still send another row with that stamp. Messages that a home accepts later get stamps greater than its
+            # watermark.
             last = rows[-1][4]
             reached = min(last if attempt.brings_after(last) else last - 1, attempt.watermark)
             if reached > session.since:
@@ -350,7 +353,7 @@ class Attempts(Part):
         self._sending.push(connection, connection.codec.frame(encode(word)), True)
 
     def wake(self, attempt: Attempt) -> None:
-        """Continue the attempt: what it waits for may have arrived."""
+        """Continue the attempt, because the rows, filters or room that it waits for may be there now."""
         if attempt.parked and attempt.job is not None and not attempt.names:
             attempt.parked = False
             self._desk.job(attempt.job)

@@ -1,13 +1,13 @@
-"""Answers for clients' missed messages, at the home of the topics. The endpoints where those clients listen ask. SPEC
-section 8.10, ADR 36.
+"""Answers questions about missed messages, at the home of the topics. The questions come from the endpoints where the
+recovering clients listen. SPEC section 8.10, ADR 36.
 
-Owns: the answers under way, and the pages that have not been fetched yet. Must never: call an answer complete without
-knowing it, or answer for another home's slot.
+Owns: the answers under way, and the pages that nobody has fetched yet. Must never: call an answer complete without
+knowing that it is, or answer for another home's slot.
 
 An endpoint asks in one of two ways. If the client has few subscriptions, the endpoint names the topics, and the home
-looks them up in the log. If the client has a great many, the home goes through all messages retained since, and asks
-the store which of their topics the client has subscribed to. So an answer costs the smaller of the two: the client's
-topics, or the retained messages.
+looks them up in the log. If the client has a great many, the home goes through all messages retained since the client's
+position, and asks the store which of their topics the client has subscribed to. The cost of an answer therefore depends
+on the smaller of two numbers: the client's topics and the retained messages.
 """
 
 from __future__ import annotations
@@ -30,44 +30,46 @@ from ..retained.journal import Journal
 from ..retained.log import Log
 from ..topics.routes import Routes
 
-#: Bytes of payloads in one page of an answer, and messages.
+#: The largest numbers of payload bytes and of messages in one page of an answer.
 PAGE_BYTES: Final = 128 << 10
 PAGE_MESSAGES: Final = 1_000
 
-#: The answer to a single question (`history`) has no further pages.
+#: The largest number of payload bytes in the answer to a `history` command, which has a single page.
 ONCE_BYTES: Final = 1 << 20
 
-#: Topics in one question to the store, and topics to check in one slice.
+#: The largest numbers of topics in one question to the store, and of topics to check in one slice.
 TOPICS_PER_READ: Final = 256
 TOPICS_PER_SLICE: Final = 4_000
 
-#: Seconds after which an answer is dropped if nothing fetches its next page.
+#: The home drops an answer after this many seconds if nobody fetches its next page.
 FETCHED_S: Final = 15.0
 
-#: Answers with pages left to fetch.
+#: The largest number of answers that have pages left to fetch.
 OPEN_MAX: Final = 20_000
 
-#: Entries left in all these answers, some 60 bytes each.
+#: The largest number of entries left in all these answers together. Each entry takes about 60 bytes.
 LEFT_MAX: Final = 5_000_000
 
-#: If more topics have a gap, the answer names their slots.
+#: If more topics than this have a gap, the answer names their slots instead.
 GAPS_MAX: Final = 4_096
 
-#: Entries to look up in one slice: some 2 ms.
+#: The largest number of entries to look up in one slice. They take about 2 ms.
 ENTRIES_PER_SLICE: Final = 4_000
 
-#: Seconds between two notices to a peer that its question has to wait.
+#: While a peer's question has to wait, the home notifies the peer of this every so many seconds.
 TELL_S: Final = 2.0
 
 Found = deque[tuple[int, Entry]]
-"""Entries with the stamps that they had when they were found: an entry that is dispatched again gets another one."""
+"""Entries, each with the stamp that it had when it was found. If an entry is dispatched again, its stamp changes."""
 
 Told = Callable[[Any, HistoryPage | None], None]
-"""Gets (context, answer). ``None``: this endpoint is not the home, or currently cannot answer."""
+"""A callback that gets (context, answer). The answer is ``None`` if this endpoint is not the home or currently cannot
+answer."""
 
 
 class Open:
-    """An answer with pages left. ``log``: learns which of its entries have been sent; ``None``: not needed."""
+    """An answer with pages left. ``log`` records which of the answer's entries have been sent. It is ``None`` if nobody
+    needs this record."""
 
     __slots__ = ("entries", "expiry", "log")
 
@@ -78,8 +80,8 @@ class Open:
 
 
 class Search:
-    """A question that goes through the retained messages. ``read``: the store's answer about the topics of the last
-    question, once it is there."""
+    """A question from a client's endpoint, while this home searches the retained messages. ``read`` is the store's
+    answer to the latest question about topics, and is empty until the answer arrives."""
 
     __slots__ = ("asked", "context", "error", "job", "number", "parked", "peer", "question", "read", "tell_at", "told")
 
@@ -92,7 +94,7 @@ class Search:
         self.job: Job | None = None
         self.parked = False
         self.read: list[bool] = []
-        self.asked = 0  # topics
+        self.asked = 0  # the number of topics in the latest question to the store
         self.error = False
         self.tell_at = 0.0
 
@@ -110,7 +112,7 @@ class HistoryServer(Part):
         journal: Journal,
         routes: Routes,
     ) -> None:
-        """``routes``: cached sets of subscribers, which can save a question to the store."""
+        """``routes`` has cached sets of subscribers, which can save a question to the store."""
         self._desk = desk
         self._me = me
         self._homes = homes
@@ -119,16 +121,16 @@ class HistoryServer(Part):
         self._journal = journal
         self._open: dict[tuple[str, int], Open] = {}
         self._numbers = 0
-        self._left = 0  # entries left in all answers
-        self._acts = False  # the slots' state has arrived
+        self._left = 0  # the number of entries left in all answers
+        self._acts = False  # whether this endpoint acts and has the state of its slots
         self._routes = routes
 
     def joined(self) -> None:
-        """Start answering: this endpoint acts, and has its slots' state."""
+        """Start answering, because this endpoint now acts and has the state of its slots."""
         self._acts = True
 
     def lapsed(self) -> None:
-        """Stop answering: others can act for this endpoint's slots."""
+        """Stop answering, because other endpoints can now act for this endpoint's slots."""
         self._acts = False
 
     def requests(self) -> dict[type[Request], RequestHandler]:
@@ -136,11 +138,11 @@ class HistoryServer(Part):
         return {HistoryRequest: self.history_requested, FetchRequest: self.fetch_requested}
 
     def history_requested(self, peer: str, number: int, request: HistoryRequest) -> None:
-        """Handle a peer's question for one of its clients."""
+        """Handle a question that a peer asks for one of its clients."""
         self._ask(Search(request, peer, number, None, None))
 
     def fetch_requested(self, peer: str, number: int, request: FetchRequest) -> None:
-        """Handle a peer's request for the next page."""
+        """Handle a peer's request for the next page of an answer."""
         answer = self.fetch(peer, request.number)
         if answer is None:
             self._desk.decline(peer, number, "internal", "that answer has no further page")
@@ -148,11 +150,11 @@ class HistoryServer(Part):
             self._desk.answer(peer, number, answer)
 
     def ask(self, question: HistoryRequest, told: Told, context: Any) -> None:
-        """Answer this endpoint's own question."""
+        """Answer a question that this endpoint itself asks."""
         self._ask(Search(question, "", 0, told, context))
 
     def fetch(self, peer: str, number: int) -> HistoryPage | None:
-        """Return the next page; ``None``: it no longer exists."""
+        """Return the next page of an answer, or ``None`` if the answer no longer exists."""
         left = self._open.get((peer, number))
         if left is None:
             return None
@@ -166,7 +168,7 @@ class HistoryServer(Part):
         return None if page is None else HistoryPage(number if left.entries else 0, page[0], page[1], [], None, 0)
 
     def tick(self) -> None:
-        """Drop answers that nobody fetches."""
+        """Drop the answers whose next page nobody has fetched in time."""
         for key in [key for key, left in self._open.items() if left.expiry <= self._desk.now]:
             self._close(key)
 
@@ -192,7 +194,7 @@ class HistoryServer(Part):
         return self._homes.table[slot] == self._me and slot not in self._journal.loading
 
     def _look_up(self, search: Search, topics: Sequence[str]) -> Iterator[bool]:
-        """Look up a few topics."""
+        """Look up the named topics in the log."""
         log, now, question = self._log, self._desk.now, search.question
         found: list[Entry] = []
         gaps: list[str] = []
@@ -217,7 +219,8 @@ class HistoryServer(Part):
                 is_known = entry is not None
                 since = 0 if entry is None else entry.stamp
             if question.latest:
-                # Only up to the requested number: no client needs the earlier messages.
+                # The client requested only the latest messages and does not need earlier ones, so these cannot cause a
+                # gap.
                 found += [] if of_topic is None else log.latest(of_topic, question.latest, now)
                 whole = True
             elif of_topic is None:
@@ -232,10 +235,10 @@ class HistoryServer(Part):
         self._answer(search, found, gaps, [], None, watermark)
 
     def _go_through(self, search: Search) -> Iterator[bool]:
-        """Go through everything retained since, in all slots here."""
+        """Go through all messages retained since the question's stamp, in all slots whose home is this endpoint."""
         log, question = self._log, search.question
         since, now = question.since, self._desk.now
-        watermark = self._clock.watermark  # read this first: later messages go to where the client listens
+        watermark = self._clock.watermark  # read this first, because later messages reach the client directly
         slots = [slot for slot in range(SLOTS) if self._is_home(slot)]
         version, round = self._homes.version, self._homes.round
         changed: list[TopicLog] = []
@@ -274,9 +277,10 @@ class HistoryServer(Part):
             if unknown or start % TOPICS_PER_SLICE < TOPICS_PER_READ:
                 yield False
         if version != self._homes.version or round != self._homes.round or not self._acts:
-            self._tell(search, None)  # slots may have gone meanwhile, and their entries with them
+            self._tell(search, None)  # slots and their entries may have moved to other homes meanwhile
             return
-        # Read last: what a topic has forgotten may have moved to its slot's floor meanwhile.
+        # Read the floors last. The log may meanwhile have moved its record of a topic's forgotten messages to the floor
+        # of the topic's slot.
         floors = [slot for slot in slots if log.floor(slot) > since]
         found.sort(key=_stamp)
         self._answer(search, found, gaps, floors, pack_slots(slots), watermark)
@@ -305,7 +309,7 @@ class HistoryServer(Part):
     ) -> None:
         question = search.question
         entries = deque([(entry.stamp, entry) for entry in found])
-        log = None if question.limit or question.latest else self._log  # no client needed these
+        log = None if question.limit or question.latest else self._log  # not messages that the client missed
         page = _page(entries, question.limit or PAGE_MESSAGES, ONCE_BYTES if question.limit else PAGE_BYTES, log)
         if page is None:
             self._tell(search, None)
@@ -341,9 +345,9 @@ def _stamp(entry: Entry) -> int:
 
 
 def _page(entries: Found, messages: int, size: int, log: Log | None) -> tuple[list[KeptRow], list[str]] | None:
-    """Remove and return the first of these entries as rows to send, at least one if any exist. Also returns the topics
-    of entries that the log has forgotten meanwhile. ``None``: this endpoint is no longer their home. ``log``: learns
-    which entries are sent."""
+    """Remove the first of these entries and return them as rows to send, at least one if any exist. Also return the
+    topics of entries that the log has forgotten meanwhile. Return ``None`` if this endpoint is no longer their home.
+    ``log`` records which entries are sent."""
     rows: list[KeptRow] = []
     gaps: list[str] = []
     while entries and len(rows) < messages and size > 0:

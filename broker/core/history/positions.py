@@ -1,6 +1,7 @@
-"""Sends positions to clients that recover: soon after it has sent them messages, and periodically. SPEC section 2.7.
+"""Sends positions to clients that recover, both soon after messages were sent to them and periodically. SPEC section
+2.7.
 
-Owns: the sessions that still need a position. Must never: send one to a client for which a message is held.
+Owns: the sessions that still need a position. Must never: send a position to a client while a message for it is held.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from ..part import Part
 from ..retained.watermarks import Watermarks
 from .replay_session import ReplaySession
 
-#: Seconds between two positions on an idle connection.
+#: The time between two positions on an idle connection, in seconds.
 IDLE_S: Final = 20.0
 
-#: Sessions to send a position to in one slice.
+#: The largest number of sessions that get a position in one slice.
 SESSIONS_PER_SLICE: Final = 500
 
 
@@ -49,13 +50,14 @@ class Positions(Part):
         self._owed.pop(session, None)
 
     def owe(self, session: ReplaySession) -> None:
-        """Note that the session has been sent a message. It gets its position once that covers the message."""
+        """Record that a message was sent to the session. The session gets a position when the position covers this
+        message."""
         session.owed = 2
         self._owed[session] = None
 
     def advance(self) -> None:
-        """The cluster's watermark has grown: send positions to the sessions that have been sent messages since their
-        last one."""
+        """Send positions after the cluster's watermark has grown. The sessions that got messages since their last
+        position get one."""
         self._watermarks.advances = False
         if self._owed and not self._telling:
             self._telling = True
@@ -76,7 +78,7 @@ class Positions(Part):
                     self._owed.pop(session, None)
                 reached = min(watermark, session.floor)
                 if reached < watermark:
-                    self._owed[session] = None  # until what is held now is covered, too
+                    self._owed[session] = None  # it needs another position when the messages held now are covered
                 if reached > session.told:
                     session.told = reached
                     codec = session.connection.codec
@@ -86,7 +88,7 @@ class Positions(Part):
         self._telling = False
 
     def _frame(self, codec: Codec, frames: dict[Codec, bytes]) -> bytes:
-        """Return the present position's frame for this codec. ``frames``: those made so far."""
+        """Return the frame of the current position for this codec. ``frames`` caches the frames made so far."""
         frame = frames.get(codec)
         if frame is None:
             frame = frames[codec] = codec.frame(encode({"position": self._watermarks.position}))

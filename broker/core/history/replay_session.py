@@ -1,6 +1,7 @@
-"""A connection whose client recovers missed messages, and one such recovery. SPEC section 8.10, ADR 36.
+"""The state of a connection whose client recovers missed messages, and of each attempt to send these. SPEC section
+8.10, ADR 36.
 
-Owns: the state of each. Must never: act; ``replaying`` moves them along.
+Owns: the records of sessions and attempts. Must never: act. ``replaying`` and ``attempts`` change these records.
 """
 
 from __future__ import annotations
@@ -15,22 +16,24 @@ from ..links.requests import KeptRow
 
 
 class Source:
-    """One home's share of a recovery. ``number``: fetches the rest; 0: complete."""
+    """One home's share of a recovery. ``number`` identifies the home's answer in requests for its next page. It is 0 if
+    the answer is complete."""
 
     __slots__ = ("asked", "number", "page", "rows")
 
     def __init__(self, rows: deque[KeptRow], number: int) -> None:
         self.rows = rows
-        self.page = len(rows)  # rows in the last page
+        self.page = len(rows)  # the number of rows in the latest page
         self.number = number
-        self.asked = False  # the next page has been requested
+        self.asked = False  # whether the next page has been requested
 
 
 class Attempt:
-    """One attempt to replay retained messages: everything since a stamp. A failure restarts it (``retries``).
+    """One attempt to replay the messages retained since a stamp. After a failure it restarts (``retries``).
 
-    ``topics``: the topics to replay; ``None``: all of the client's. ``latest``: replay only this many of each topic.
-    ``done``: learns whether the attempt has completed, and whether there was a gap.
+    ``topics`` are the topics to replay, or ``None`` for all topics of the client. If ``latest`` is not 0, the attempt
+    replays only this many messages of each topic. ``done`` is a callback with two arguments: whether the attempt has
+    completed, and whether there was a gap.
     """
 
     __slots__ = (
@@ -71,34 +74,34 @@ class Attempt:
         self.wanted = topics
         self.latest = latest
         self.done = done
-        self.until = 0.0  # when it gives up; 0: as long as the connection lives
+        self.until = 0.0  # when the attempt gives up; 0: it continues as long as the connection lives
         self.retries = 0
-        self.after = 0.0  # when it restarts
+        self.after = 0.0  # when the attempt may start again
         self.is_over = False
-        self.pushed: set[tuple[str, int]] = set()  # for a command: what has been sent, before restarts as well
-        # Since the last start:
+        self.pushed: set[tuple[str, int]] = set()  # for a command: the messages sent, including those before restarts
+        # A restart resets the following attributes:
         self.topics: list[str] | None = None
-        self.asked = 0  # homes that have not answered
-        self.covered = bytearray()  # slots that the answers cover
+        self.asked = 0  # the number of homes that have not answered
+        self.covered = bytearray()  # a bit for each slot: the answers cover it
         self.sources: dict[str, Source] = {}
-        self.watermark = -1  # the least of the homes', and of all endpoints' at the start
+        self.watermark = -1  # the minimum of the homes' watermarks, and of the cluster's at the start
         self.gap_topics: list[str] = []
         self.gap_slots: list[int] = []
         self.has_gap = False
-        #: The client's filters, by topic; ``None``: it takes all messages.
+        #: The client's filters, by topic, or ``None`` for a topic of which the client gets all messages.
         self.patterns: dict[str, list[Conjunction] | None] = {}
-        self.names: list[str] = []  # topics whose question to the store is under way
+        self.names: list[str] = []  # the topics whose filters are being read from the store
         self.job: Job | None = None
         self.parked = False
 
     @property
     def stands_for_one(self) -> bool:
-        """Return whether it only holds the place of an attempt that begins once the subscription is stored."""
+        """Return whether this is only a placeholder for an attempt that begins when the subscription is stored."""
         return self.wanted == [] and self.done is None and self.since == 0
 
     def next_rows(self, rows_max: int, bytes_max: int) -> list[KeptRow]:
-        """Take the next rows by their stamps, up to ``rows_max`` rows or ``bytes_max`` bytes, but at least one. Stops
-        at a home whose next row is unknown."""
+        """Remove and return the next rows in the order of their stamps, until there are ``rows_max`` rows or
+        ``bytes_max`` bytes. Stop early at a home whose next row is unknown."""
         rows: list[KeptRow] = []
         size = 0
         sources = [source for source in self.sources.values() if source.rows]
@@ -117,21 +120,21 @@ class Attempt:
         return rows
 
     def brings_after(self, stamp: int) -> bool:
-        """Will every later row from any home have a greater stamp?"""
+        """Return whether every row that a home can still send has a greater stamp."""
         for source in self.sources.values():
             if source.rows:
                 if source.rows[0][4] <= stamp:
                     return False
             elif source.number > 0:
-                return False  # its next page is unknown
+                return False  # the next page of this home is unknown
         return True
 
 
 class ReplaySession:
-    """A connection of a client that recovers, or that is just getting the retained messages it asked for (not
-    ``stays``).
+    """A connection whose client recovers (``stays``), or only gets the retained messages that a `subscribe` requested
+    (not ``stays``).
 
-    While there are ``attempts``, new messages for its clients are *held* behind them.
+    While there are ``attempts``, the session holds back new messages for its clients and sends them after the attempts.
     """
 
     __slots__ = (
@@ -162,42 +165,43 @@ class ReplaySession:
         self.connection = connection
         self.stays = stays
         self.receiver: Receiver | None = None  # this session's receiver on the connection
-        self.waits = False  # its `listen` has not succeeded yet
-        self.missed = False  # it has missed messages while it waited
-        self.listened = False  # one `listen` has succeeded
-        self.since = 0  # everything up to this stamp has been sent, while there are attempts
+        self.waits = False  # whether its `listen` has not succeeded yet
+        self.missed = False  # whether it has missed messages while it waited
+        self.listened = False  # whether one of its `listen` commands has succeeded
+        self.since = 0  # while there are attempts: everything up to this stamp has been sent
         self.attempts: deque[Attempt] = deque()
         self.held: deque[tuple[str, int, bytes]] = deque()
         self.held_bytes = 0
-        self.overflowed = False  # some held messages have been dropped
-        self.sent: set[tuple[str, int]] = set()  # messages that attempts have sent, and that can also be among the held
-        self.settled = 0  # messages with stamps up to this one were finished before any message was held
-        self.owed = 0  # positions that it is still to get
+        self.overflowed = False  # whether held messages have been dropped
+        self.sent: set[tuple[str, int]] = set()  # messages that attempts have sent and that may also be in ``held``
+        self.settled = 0  # messages with stamps up to this one were dispatched before any was held
+        self.owed = 0  # the number of positions that it still has to get
         self.told = -1  # the stamp of the last position sent
         self.ended = False
         self.gap_any = False
-        self.is_unknown = False  # it recovers from a position of an earlier life of the cluster
-        self.ends_untold = False  # a recovery has completed, and its client is still to learn it
+        self.is_unknown = False  # whether this cluster does not know the client's position
+        self.ends_untold = False  # whether a recovery has completed, but the client was not notified yet
 
     @property
     def is_here(self) -> bool:
-        """Does its client still listen on its connection?"""
+        """Return whether the session's client still listens on its connection."""
         if self.ended or self.connection.closed:
             return False
         return not self.stays or self.client in self.connection.clients
 
     @property
     def onward(self) -> Receiver | None:
-        """Return the receiver that takes the messages passed by the session; ``None``: the outbox takes them."""
+        """Return the receiver to which the session passes messages, or ``None`` if it passes them to the outbox."""
         return None if self.receiver is None else self.receiver.onward
 
     @property
     def floor(self) -> int:
-        """Return the greatest stamp that its position may have: bounds may hold later messages."""
+        """Return the greatest stamp that the client's position may have. Messages with greater stamps may be held back
+        by the client's bounds (SPEC section 2.8)."""
         onward = self.onward
         return NO_FLOOR if onward is None else onward.floor()
 
     @property
     def holds(self) -> bool:
-        """Must new messages wait?"""
+        """Return whether new messages must wait."""
         return self.waits or bool(self.attempts)

@@ -1,13 +1,12 @@
-"""Recoveries: clients get the messages that they missed, then those that arrived meanwhile, and positions. SPEC
-section 8.10, ADR 36.
+"""Recoveries. A recovering client gets the messages that it missed, then those that arrived meanwhile, and positions.
+SPEC section 8.10, ADR 36.
 
-Owns: the connections of recovering clients here, and their recoveries. Must never: send a position before everything
-that it covers is in the connection's outbox, or drop a message silently.
+Owns: the connections of recovering clients here, and their recoveries. Must never: send a position before all messages
+that it covers are in the connection's outbox, or drop a message silently.
 
-A recovery asks all homes, and sends their answers in the order of the stamps, as fast as the socket takes them.
-Messages that arrive for the client meanwhile are held, up to half an outbox. Beyond that they are dropped, and the
-recovery makes one more attempt, since they are in the homes' logs by then. After a failure an attempt restarts where it
-stopped.
+A recovery asks all homes, and sends their answers in the order of the stamps, as fast as the socket accepts them.
+Meanwhile it holds back new messages for the client, up to half the size of an outbox. It drops further ones and makes
+one more attempt, which finds them in the homes' logs. After a failure, an attempt restarts where it stopped.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from .attempts import Attempts
 from .positions import Positions
 from .replay_session import Attempt, ReplaySession
 
-#: The longest time between retaining a message and dispatching it, in seconds.
+#: The longest time between the moment when a home retains a message and its dispatch, in seconds.
 LINGER_S: Final = 2 * TIMEOUT_S
 
-#: The longest time that a command waits for its retained messages, in seconds.
+#: The longest time that a `subscribe` command waits for its retained messages, in seconds.
 COMMAND_S: Final = 10.0
 
 
@@ -62,8 +61,8 @@ class Replaying(Part):
         self.replay_sessions = positions.replay_sessions
         self._lingering: deque[tuple[float, ReplaySession]] = (
             deque()
-        )  # (until when, session): sessions that were sent retained messages which can still arrive live as well
-        self._timed: deque[Attempt] = deque()  # commands' attempts, in the order of their time-outs
+        )  # (until when, session): their clients got retained messages that can still arrive live as well
+        self._timed: deque[Attempt] = deque()  # the attempts of commands, in the order of their time-outs
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
@@ -73,13 +72,13 @@ class Replaying(Part):
     # Messages
 
     def take(self, session: ReplaySession, client: str, message: Message) -> None:
-        """Handle a message for the client of a session's connection."""
+        """Handle a new message for the client of a session's connection."""
         codec = session.connection.codec
         if session.holds:
             self._hold(session, message, message.named_for(codec) if session.stays else message.frame_for(codec))
             return
         if not session.stays and (message.origin, message.number) in session.sent:
-            session.sent.discard((message.origin, message.number))  # it was retained first, and is only now dispatched
+            session.sent.discard((message.origin, message.number))  # an attempt has sent it before its dispatch
             return
         onward = session.onward
         if onward is not None:
@@ -100,7 +99,7 @@ class Replaying(Part):
         if session.held_bytes <= session.connection.outbox.bytes_max // 2:
             return
         if session.stays:
-            # The next attempt brings those that are retained. The others have no guarantee.
+            # The next attempt sends those that are retained. Messages that are not retained have no guarantee.
             self._desk.drops["behind_recovery"] += len(session.held)
             session.overflowed = True
             self._let_go(session)
@@ -118,7 +117,7 @@ class Replaying(Part):
         self._let_go(session)
         for origin, number, frame in held:
             if (origin, number) in sent:
-                sent.discard((origin, number))  # several clients of a connection can get the same message
+                sent.discard((origin, number))  # several clients of the connection can get this message
             else:
                 self._sending.push(session.connection, frame, True)
                 pushed += 1
@@ -134,17 +133,18 @@ class Replaying(Part):
         session.receiver = ReplayReceiver(self, session)
         put_first(connection, session.receiver)
         if session.onward is not None:
-            session.onward.release(None)  # messages that bounds hold leave before those of this session
+            session.onward.release(None)  # messages held back by bounds leave before those of this session
         return session
 
     def _before_holding(self, session: ReplaySession) -> None:
-        """Prepare to hold messages: those that bounds hold leave before them."""
+        """Prepare to hold back messages. First, the messages held back by bounds leave."""
         if session.onward is not None:
             session.onward.release(None)
         session.settled = session.since = max(session.since, self._watermarks.cluster_watermark)
 
     def listens(self, connection: Connection, client: str) -> None:
-        """Take a `listen` with `recover` that has begun: its client's messages wait until it has succeeded."""
+        """Handle the beginning of a `listen` with `recover`. New messages for its client wait until it has
+        succeeded."""
         session = self.replay_sessions.get(connection)
         if session is None or not session.stays:
             session = self._open_session(connection, client, True)
@@ -154,7 +154,7 @@ class Replaying(Part):
         session.waits, session.missed = True, False
 
     def listened(self, connection: Connection, client: str, position: str) -> dict[str, Any]:
-        """Start the recovery after its `listen` has succeeded. Returns further fields for the reply."""
+        """Start the recovery after its `listen` has succeeded. Return further fields for the reply."""
         session = self.replay_sessions.get(connection)
         if session is None or session.client != client or not session.waits:
             return {}
@@ -165,21 +165,22 @@ class Replaying(Part):
             if missed:
                 self._begin(Attempt(session, session.since))
                 return {"recovering": False}
-            # Messages that have arrived meanwhile go before the reply, whose position can cover them.
+            # Messages that have arrived meanwhile are sent before the reply, because the reply's position can cover
+            # them.
             self._next(session)
             is_known = self._watermarks.known and not session.holds
             return {"recovering": False, **({"position": self._positions.of(session)} if is_known else {})}
         stamp = self._watermarks.stamp_of(position)
         if stamp is None:
-            session.gap_any = session.is_unknown = True  # its client learns this, and gets all retained messages
+            session.gap_any = session.is_unknown = True  # the client gets a notice, and all retained messages
             stamp = 0
         session.since = stamp
         self._begin(Attempt(session, stamp))
         return {"recovering": True}
 
     def not_listened(self, connection: Connection, client: str) -> None:
-        """Undo ``listens`` after its `listen` has failed: send the held messages without a position, unless the client
-        was recovering here already."""
+        """Undo ``listens`` after the `listen` has failed. Send the held messages without a position, or recover again
+        if an earlier `listen` of the client on this connection had succeeded."""
         session = self.replay_sessions.get(connection)
         if session is None or session.client != client or not session.stays:
             return
@@ -191,7 +192,7 @@ class Replaying(Part):
         self._push_held(session)
 
     def restored(self, session: ReplaySession) -> None:
-        """Recover again: the client listens here again, since its `listen` elsewhere has failed."""
+        """Recover again, because the client listens here again after its `listen` elsewhere has failed."""
         if not session.stays:
             return
         if session.waits:
@@ -202,7 +203,7 @@ class Replaying(Part):
             session.settled = 0
             self._begin(Attempt(session, session.since))
         else:
-            # The homes may have answered before the messages arrived that the client missed.
+            # The homes may have answered before they had the messages that the client missed.
             self._once_more(session)
 
     def unlistens(self, session: ReplaySession, client: str) -> None:
@@ -239,7 +240,8 @@ class Replaying(Part):
     # Retained messages for a subscribe
 
     def hold_for(self, connection: Connection, client: str) -> None:
-        """Take a `subscribe` that asks for retained messages and has begun: new messages wait behind these."""
+        """Handle the beginning of a `subscribe` that requests retained messages. New messages wait until these have
+        been sent."""
         session = self.replay_sessions.get(connection)
         if session is None:
             session = self._open_session(connection, client, False)
@@ -256,8 +258,8 @@ class Replaying(Part):
         filter: str | None,
         done: Callable[[bool, bool], None],
     ) -> None:
-        """Send the retained messages of the topics of a `subscribe` that the store has written. ``done``: see
-        ``Attempt``."""
+        """Send the retained messages that a `subscribe` requested, after the store has written the subscription. For
+        ``done`` see ``Attempt``."""
         session = self.replay_sessions.get(connection)
         if session is None or not session.attempts:
             done(False, False)
@@ -270,16 +272,17 @@ class Replaying(Part):
             attempt.gap_topics = list(topics)
         self._timed.append(attempt)
         if not self._replace(session, attempt):
-            self._end(attempt, False)  # a `listen` in between has ended the request
+            self._end(attempt, False)  # a `listen` has removed the placeholder meanwhile
 
     def not_subscribed(self, connection: Connection) -> None:
-        """Release what waited for a `subscribe` that could not be written."""
+        """Send the messages that waited for a `subscribe`, because the store could not write the subscription."""
         session = self.replay_sessions.get(connection)
         if session is not None and session.attempts:
             self._replace(session, None)
 
     def _replace(self, session: ReplaySession, by: Attempt | None) -> bool:
-        """Replace the first attempt that only holds a place for a `subscribe`. False: there is none."""
+        """Replace the first placeholder of a `subscribe` among the attempts, or remove it if ``by`` is ``None``. Return
+        false if there is no placeholder."""
         index = next((index for index, attempt in enumerate(session.attempts) if attempt.stands_for_one), None)
         if index is None:
             return False
@@ -299,7 +302,7 @@ class Replaying(Part):
             self._next(session)
 
     def _next(self, session: ReplaySession) -> None:
-        """Start the next attempt, or go live after the last one."""
+        """Start the next attempt. If there is none, send the held messages and pass new ones directly."""
         if not session.attempts and session.overflowed:
             session.overflowed = False
             session.sent.clear()
@@ -311,15 +314,16 @@ class Replaying(Part):
 
     def _caught_up(self, session: ReplaySession) -> None:
         if session.stays and not session.is_here:
-            # Its client recovers where it listens now. Here these messages would arrive without the earlier ones.
+            # The client recovers on the connection where it listens now. Here it would get these messages without
+            # earlier ones.
             self._desk.drops["behind_recovery"] += len(session.held)
             self._let_go(session)
             return
         self._push_held(session)
         if not session.stays:
             if session.sent and len(session.connection.clients) == 1:
-                # Messages retained before their dispatch come live as well, and this client has no `mid` to recognise
-                # them by.
+                # A message that was sent as a retained one before its dispatch arrives live as well. This client gets
+                # no `mid` to recognise repeats, so the session stays for a while to remove them.
                 self._lingering.append((self._desk.now + LINGER_S, session))
             else:
                 self._forget(session)
@@ -327,14 +331,14 @@ class Replaying(Part):
         session.sent.clear()
         self._positions.owe(session)
         if session.ends_untold:
-            # The last of several attempts can be the one that a `subscribe` asked for.
+            # The last of several attempts can belong to a `subscribe`, so the recovery may have completed earlier.
             session.ends_untold = False
             connection = session.connection
             frame = connection.codec.frame(encode({"position": self._positions.of(session), "recovered": True}))
             self._sending.push(connection, frame, True)
 
     def _end(self, attempt: Attempt, is_whole: bool) -> None:
-        """End the attempt."""
+        """End the attempt, and start the next one."""
         session = attempt.session
         attempt.is_over = True
         if attempt.done is not None:
@@ -353,12 +357,13 @@ class Replaying(Part):
             self._next(session)
 
     def drained(self, session: ReplaySession) -> None:
-        """Continue: the connection accepts more again."""
+        """Continue sending, because the connection accepts more bytes again."""
         if session.attempts:
             self._attempts.wake(session.attempts[0])
 
     def flush(self) -> None:
-        """End the turn: handle clients that have missed messages, attempts that are over, and positions."""
+        """End the turn. Handle clients that have missed messages, attempts that have ended, and positions that are
+        due."""
         if self._watermarks.missing:
             missing, self._watermarks.missing = self._watermarks.missing, []
             for clients in missing:
@@ -367,13 +372,13 @@ class Replaying(Part):
         while self._attempts.over:
             over, self._attempts.over = self._attempts.over, []
             for attempt, is_whole in over:
-                if not attempt.is_over:  # another event of this turn may have ended it
+                if not attempt.is_over:  # an earlier event of this turn may have ended it
                     self._end(attempt, is_whole)
         if self._watermarks.advances:
             self._positions.advance()
 
     def tick(self) -> None:
-        """End attempts whose command has waited for too long."""
+        """End attempts whose command has waited too long."""
         now = self._desk.now
         while self._lingering and self._lingering[0][0] <= now:
             _, session = self._lingering.popleft()
@@ -386,8 +391,9 @@ class Replaying(Part):
                 self._end(attempt, False)
 
     def missed_some(self, clients: Sequence[str] | None) -> None:
-        """Recover these clients (``None``: all) from the last stamp that they have certainly received: a message for
-        them may not have arrived here."""
+        """Recover these clients, or all clients if ``clients`` is ``None``, because a message for them may not have
+        arrived here. Each recovery starts at the last stamp up to which its client has certainly received
+        everything."""
         sessions: list[ReplaySession] = []
         if clients is None:
             sessions = list(self.replay_sessions.values())
@@ -417,12 +423,13 @@ class Replaying(Part):
 
     @staticmethod
     def _once_more(session: ReplaySession) -> None:
-        """Add an attempt behind the present ones, unless one has not begun yet."""
+        """Add an attempt behind the present ones, unless an attempt for all topics already waits there."""
         if len(session.attempts) < 2 or session.attempts[-1].wanted is not None:
             session.attempts.append(Attempt(session, session.since))
 
     def lapsed(self) -> None:
-        """Recover all clients: others can act without this endpoint. New messages wait until nothing is missing."""
+        """Recover all clients, because other endpoints can now act without this one. New messages wait until no earlier
+        message is missing."""
         self._recover(list(self.replay_sessions.values()))
 
 
