@@ -1,10 +1,10 @@
-"""Sends requests to other endpoints over the link, repeats them elsewhere, or gives them up.
+"""Sends requests to other endpoints over their links. Repeats a request at another endpoint, or gives it up, if no
+answer can come.
 
-Owns: the requests under way, their time-outs, and the numbers that tell them apart. Must never: know a request's
-meaning.
+Owns: the requests under way, their time-outs, and the numbers that identify them. Must never: know a request's meaning.
 
-A request keeps its number when another endpoint gets it (the number identifies a publish). The part that asked
-(``Asker``) decides what an answer leads to.
+A request keeps its number when it is sent to another endpoint, because the number also identifies a publish. The part
+that made the request (``Asker``) handles the answer.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from .frames import Sent
 from .link import Link
 from .requests import Request
 
-#: How long an answer can take, in seconds. This is longer than a store's own time-out, so that the store's error
-#: arrives first.
+#: The longest time to wait for an answer, in seconds. It is longer than the time-out of store calls. If the peer's
+#: store is down, the store's error therefore arrives before this time-out.
 TIMEOUT_S: Final = 5.0
 
-#: The wait before repeating a request whose receiver was not the home, in seconds.
+#: The wait before a request is repeated because its receiver was not the home, in seconds.
 RETRY_S: Final = 0.05
 
 
-#: A home's answer to a publish that it dispatched and retains. It answers ``False`` if it does not retain the message,
-#: and ``True`` for a duplicate.
+#: A home's answer to a publish that it has dispatched and retains. The home answers ``False`` if it has dispatched the
+#: message without retaining it, and ``True`` if the message is a duplicate.
 RETAINED: Final = "kept"
 
-#: The answer of an endpoint that is not home of the topic: ask again, the views will agree.
+#: The answer of an endpoint that is not the topic's home. The asker retries, since the two endpoints' views of the
+#: cluster will agree soon.
 NOT_HOME: Final = "not_home"
 
 
-#: The answer of a leaving endpoint to requests for a home.
+#: The answer of an endpoint that is leaving to requests that only a home can carry out.
 LEAVING: Final = "leaving"
 
-#: A preliminary answer: the actual answer takes longer. A receiver can repeat it.
+#: A preliminary answer, which says that the actual answer takes longer. A receiver can send it several times.
 WAIT: Final = "wait"
 
-#: The extra time that each ``WAIT`` grants, in seconds.
+#: After each ``WAIT`` the asker waits for this long, in seconds.
 PATIENCE_S: Final = 10.0
 
 
@@ -52,13 +53,14 @@ class Asker:
         """Handle the answer to a request that succeeded."""
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Handle a refusal, or no answer in time. ``info`` is a text, or the refusing part's further fields."""
+        """Handle a refusal, or the lack of an answer in time. ``info`` is a text, or a text with further fields for the
+        client."""
 
     def lost(self, call: Call) -> str | None:
-        """Name another receiver, since this one is gone or no longer the home.
+        """Choose another receiver, because the present one is gone or is no longer the home.
 
         Returns:
-            The incarnation to ask instead; ``None``: the part needs no answer from now on.
+            The incarnation to ask instead, or ``None`` if the part no longer needs an answer.
         """
         return None
 
@@ -70,12 +72,12 @@ class Call:
 
     def __init__(self, number: int, target: str, request: Request, asker: Asker, context: Any, deadline: float) -> None:
         self.number = number
-        self.target = target  # incarnation
+        self.target = target  # the incarnation of the peer that should answer
         self.request: Any = request
         self.asker = asker
         self.context = context
         self.deadline = deadline
-        self.waits = False  # its receiver asked for more time
+        self.waits = False  # whether its receiver has answered ``WAIT``
 
 
 class Calls:
@@ -86,11 +88,12 @@ class Calls:
         self.due: dict[str, None] = {}  # peers whose links may have items to send at the end of the turn
         self._number = 0
         self._calls: dict[int, Call] = {}
-        # Every call has the same time-out from its start, so calls start in the order of their deadlines. A repeated
-        # call keeps its deadline, and so its place.
+        # All calls have the same time-out, so the order of their starts is the order of their deadlines. A repeated
+        # call keeps its deadline and its place.
         self._by_deadline: deque[Call] = deque()
         self._again: deque[tuple[float, Call]] = deque()
-        # New deadlines of calls whose receivers need longer, in order; only a call's last one counts.
+        # The later deadlines of calls whose receivers have answered ``WAIT``, in order. If a call has several, only its
+        # last one counts.
         self._patient: deque[tuple[float, Call]] = deque()
 
     def __len__(self) -> int:
@@ -111,17 +114,17 @@ class Calls:
         number: int = 0,
         linked: Request | None = None,
     ) -> None:
-        """Ask the peer. Without a link to it, the request waits for one.
+        """Send a request to the peer. If there is no link to the peer, the request waits until one exists.
 
         Args:
             target: The peer's incarnation.
-            request: The request, as any link can carry it.
+            request: The request, in a form that is valid on every link.
             asker: The part that gets the answer.
-            context: Comes back to the asker with the answer.
+            context: An object that the asker gets back with the answer.
             now: Monotonic seconds.
-            number: One drawn before; 0: draw a new one.
-            linked: Goes over the present link instead of ``request``, since it has the same meaning there, and only
-                there.
+            number: A number that ``number()`` has returned, or 0 to draw a new one.
+            linked: The record to send instead of ``request`` over the present link, or ``None``. It has the same
+                meaning as ``request`` on this link, and no meaning on any other link.
         """
         if not number:
             number = self.number()
@@ -131,26 +134,28 @@ class Calls:
         self.put(target, (number, request if linked is None else linked))
 
     def put(self, peer: str, item: Sent) -> None:
-        """Put the item into the peer's link, if one exists. A peer that is gone has asked another by now."""
+        """Put the item into the peer's link. If there is no link, drop the item, because a peer that is gone needs no
+        answer, and requests under way are sent again over the next link."""
         link = self.links.get(peer)
         if link is not None:
             link.send(item)
             self.due[peer] = None
 
     def linked(self, peer: str, link: Link) -> None:
-        """Take the peer's first or fresh link, and send all its requests under way over it."""
+        """Use a new link to the peer, and send all requests to the peer that are under way over it."""
         self.links[peer] = link
         for call in self._calls.values():
             if call.target == peer:
                 self.put(peer, (call.number, call.request))
 
     def asked(self, peer: str, number: int) -> Request | None:
-        """Return the peer's request with this number; ``None``: it is no longer under way."""
+        """Return the request with this number if it is under way at the peer, else ``None``."""
         call = self._calls.get(number)
         return call.request if call is not None and call.target == peer else None
 
     def answer(self, peer: str, number: int, code: str, value: Any, now: float) -> None:
-        """Handle an answer. Ignore it if the request was sent elsewhere since, or given up."""
+        """Handle a peer's answer. Ignore it if the request has been given up, or has meanwhile been sent to another
+        endpoint."""
         call = self._calls.get(number)
         if call is None or call.target != peer:
             return
@@ -168,11 +173,11 @@ class Calls:
             call.asker.failed(call, code, value)
         else:
             call.asker.answered(call, value)
-        call.request = None  # the call stays queued until its deadline, without its content
+        call.request = None  # the call itself stays in the queue until its deadline
         call.context = None
 
     def _lost(self, call: Call) -> None:
-        """Send the request to the endpoint that the asker names, since its receiver will not answer."""
+        """Send the request to the endpoint that the asker chooses, because the present receiver will not answer."""
         target = call.asker.lost(call)
         if target is not None:
             call.target = target
@@ -181,26 +186,26 @@ class Calls:
             del self._calls[call.number]
 
     def ask_again(self) -> None:
-        """Repeat the requests at once that wait for new homes of their slots."""
+        """Repeat at once all requests whose receiver was not the home."""
         again, self._again = self._again, deque()
         for _, call in again:
             if self._calls.get(call.number) is call and not call.target:
                 self._lost(call)
 
     def unlink(self, peer: str) -> None:
-        """Drop a link that has been down for longer than any request on it can take. The requests under way go over the
-        next link."""
+        """Drop a link that has been down for longer than the time-out of any request. Requests to this peer that are
+        under way will use the next link."""
         self.links.pop(peer, None)
 
     def gone(self, peer: str) -> None:
-        """Handle a peer that died or left: its requests go to other endpoints."""
+        """Handle a peer that died or left. Requests to it go to other endpoints."""
         self.links.pop(peer, None)
         for call in [call for call in self._calls.values() if call.target == peer]:
             call.target = ""
             self._lost(call)
 
     def tick(self, now: float) -> None:
-        """Repeat the due requests, and give up the overdue ones."""
+        """Repeat the requests that are due, and give up those whose deadline has passed."""
         while self._again and self._again[0][0] <= now:
             _, call = self._again.popleft()
             if self._calls.get(call.number) is call and not call.target:
@@ -213,12 +218,13 @@ class Calls:
             deadline, call = self._patient.popleft()
             if call.deadline == deadline:
                 self._give_up(call)
-        # Answered calls leave the deque only when their deadline comes: skip those in front early to free them.
+        # An answered call would stay in the deque until its deadline. Remove those at the front earlier, to free
+        # memory.
         while self._by_deadline and self._calls.get(self._by_deadline[0].number) is not self._by_deadline[0]:
             self._by_deadline.popleft()
 
     def _give_up(self, call: Call) -> None:
-        # The number alone does not suffice: a part can repeat a settled request under it.
+        # Comparing numbers would not suffice, because a part can repeat a settled request under the same number.
         if self._calls.get(call.number) is call:
             del self._calls[call.number]
             call.asker.failed(call, "peer_unavailable", "Another endpoint did not answer in time")

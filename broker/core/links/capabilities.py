@@ -1,10 +1,11 @@
-"""Capabilities: what two endpoints need from each other on a link beyond the version of the peer protocol. ADR 22.
+"""Capabilities: the features that two linked endpoints require from each other, beyond the version of the peer
+protocol. ADR 22.
 
 Owns: this version's capabilities. Must never: know the purpose of a capability.
 
-Each endpoint names in its handshake the capabilities that its peers must know. A peer that does not know one refuses
-the link and says why. If a version adds a request, a field or an effect that an earlier version would refuse, it adds a
-name here.
+Each endpoint lists in its handshake the capabilities that its peers must know. If a peer does not know one of these, it
+refuses the link and gives the reason. If a version adds a request, a field or an effect that an earlier version would
+refuse, it adds a name here.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-#: The capabilities that this version knows and needs from its peers: none yet.
+#: The capabilities that this version knows and requires from its peers. There are none yet.
 CAPABILITIES: Final[frozenset[str]] = frozenset()
 
-#: Maximum number of capabilities that a peer can name, since a handshake is bounded.
+#: The largest number of capabilities that a peer may list. It bounds the size of a handshake.
 CAPABILITIES_MAX: Final = 64
 
 

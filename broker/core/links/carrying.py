@@ -1,8 +1,9 @@
-"""Converts a message to its form between endpoints, and back.
+"""Converts a message to the form in which endpoints send it to each other, and back.
 
-Owns: the fields that a message takes along. Must never: know the request or the replica that carries it.
+Owns: the choice of the message's fields that travel. Must never: know which request or replica carries the message.
 
-If receivers use a new field of ``publish``, it goes into ``Message``, ``Carried``, ``carried`` and ``arrived``.
+A new field of ``publish`` that its receivers use must be added to ``Message``, ``Carried``, ``carried`` and
+``arrived``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def carried(message: Message) -> Carried:
 
 
 def arrived(said: Carried, now: float) -> Message:
-    """Rebuild the message at the endpoint that received it. ``now``: monotonic seconds there."""
+    """Rebuild the message at the endpoint that received it. ``now`` is that endpoint's monotonic time in seconds."""
     message = Message(said.topic, said.payload, said.origin, said.number, now)
     message.travelled = True
     if (for_bounds := said.said) is not None:

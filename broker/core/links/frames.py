@@ -1,12 +1,13 @@
-"""Decodes and encodes the frames of a link. It checks everything that arrives over a link, in one pass.
+"""Decodes and encodes the frames of a link. Decoding also validates everything that arrives over the link, in one pass.
 
-Owns: the form of a frame, and the handling of malformed items. Must never: raise anything but ``ValueError``, or keep
-anything.
+Owns: the format of a frame, and the handling of malformed items. Must never: raise any error except ``ValueError``, or
+keep any state.
 
-A peer has the secret, and its link the same version of the protocol. A malformed frame is the peer's fault, and must
-not become a fault of ours half-way through a change. Compiled code would notice a wrong type only on use.
+A peer has proved that it knows the cluster's secret and uses the same version of the protocol. A malformed frame is
+therefore a bug in the peer. It must not cause an error here in the middle of a change of state. Without this check,
+compiled code would notice a wrong type only when it uses the value.
 
-mypyc compiles no ``msgspec`` record, so this module is not compiled (``ingeborg.form``).
+This module is not compiled, because mypyc cannot compile a ``msgspec`` record (``ingeborg.form``).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Value = TypeVar("Value")
 
 
 class Answer(Struct, Generic[Value], array_like=True, gc=False, tag=0):
-    """An answer. With ``code`` "", ``value`` is the request's answer. Otherwise it is the reason for a refusal."""
+    """An answer. If ``code`` is empty, ``value`` is the answer to the request. Otherwise ``value`` is the reason for a
+    refusal."""
 
     code: str
     value: Value
@@ -35,20 +37,20 @@ Sent = tuple[int, Request | Answer[Any]]
 """An outgoing item: a request with its number, or the answer to the peer's request with that number."""
 
 Received = tuple[Number, Answer[Raw] | AnyRequest | None]
-"""An incoming item. The value of an answer is not decoded yet, because its form depends on the request. ``None``: a
-malformed request."""
+"""An incoming item, with ``None`` in place of a malformed request. The value of an answer is not decoded yet, because
+its type depends on the request."""
 
 
 class Open(Struct, array_like=True, tag="open"):
     """The first frame on every connection."""
 
     mine: str  # the sender's session
-    yours: str | None  # the receiver's session, as the sender knows it
-    last: int  # number of the last batch that the sender processed
+    yours: str | None  # the receiver's session; None: the sender does not know it yet
+    last: int  # the number of the last batch that the sender has processed
 
 
 class Batch(Struct, array_like=True, tag="batch"):
-    """A batch of items. ``items`` ``None``: the batch is malformed."""
+    """A batch of items. ``items`` is ``None`` if the batch is malformed."""
 
     number: int
     last: int
@@ -56,16 +58,16 @@ class Batch(Struct, array_like=True, tag="batch"):
 
 
 class Done(Struct, array_like=True, tag="done"):
-    """A bare confirmation."""
+    """A frame without items, which only confirms processed batches."""
 
     last: int
 
 
 class Ping(Struct, array_like=True, tag="ping"):
-    """A sign of life."""
+    """A heartbeat, from which the receiver sees that the sender is alive."""
 
     sent: float  # by the sender's clock
-    echo: float | None  # the latest ``sent`` from the receiver
+    echo: float | None  # the ``sent`` of the latest ping that came from the receiver
     last: int
 
 
@@ -90,7 +92,7 @@ _ITEM: Final[Decoder[Received]] = Decoder(Received)
 _NUMBERED: Final = Decoder(tuple[Number, Raw])
 _HEAD: Final = Decoder(_Head)
 
-#: A decoder's exceptions. ``RecursionError``: a thousand nested lists.
+#: The exceptions of a decoder. Deeply nested lists, about a thousand, raise ``RecursionError``.
 _UNSOUND: Final = (ValueError, RecursionError)
 
 encoded = _ENCODER.encode
@@ -98,7 +100,7 @@ encode_into = _ENCODER.encode_into
 
 
 def decoded(data: bytes) -> Frame:
-    """Decode a frame. Raise ``ValueError`` if it is malformed. A batch with malformed items is still a frame."""
+    """Decode a frame. Raise ``ValueError`` if it is malformed. A batch with malformed items raises no error."""
     try:
         return _FRAME.decode(data)
     except _UNSOUND:
@@ -111,7 +113,8 @@ def decoded(data: bytes) -> Frame:
 
 
 def _one_by_one(items: Raw) -> list[Received] | None:
-    """Decode items of which at least one is malformed, and keep the others."""
+    """Decode the items one by one, because at least one of them is malformed. Return ``None`` if not even their numbers
+    can be decoded."""
     try:
         return [_received(item) for item in _ITEMS.decode(items)]
     except _UNSOUND:
@@ -119,7 +122,7 @@ def _one_by_one(items: Raw) -> list[Received] | None:
 
 
 def _received(item: Raw) -> Received:
-    """Decode one item. Raise a decoder's exceptions if it has not even a number."""
+    """Decode one item. If it has no valid number either, raise the decoder's exception."""
     try:
         return _ITEM.decode(item)
     except _UNSOUND:
@@ -131,12 +134,13 @@ def _received(item: Raw) -> Received:
     return number, Answer("", Raw(_NO_VALUE)) if is_answer else None
 
 
-#: MessagePack's one unused code: no answer has this value.
+#: The one code that MessagePack does not use, so no valid answer has this value.
 _NO_VALUE: Final = b"\xc1"
 
 
 def value_of(request: Request, answer: Answer[Raw]) -> tuple[str, Any]:
-    """Return the code and value of an answer to this request. Raise ``ValueError`` if the answer does not fit it."""
+    """Return the code and value of an answer to this request. Raise ``ValueError`` if the value is malformed for the
+    request."""
     try:
         return answer.code, (REFUSAL if answer.code else request.answer).decode(answer.value)
     except _UNSOUND as error:

@@ -1,10 +1,10 @@
-"""A link to one peer: numbered batches, kept until the peer confirms that it processed them.
+"""A link to one peer. It sends numbered batches and keeps each until the peer confirms that it has processed the batch.
 
-Owns: the items on their way to one incarnation of one peer, over any number of connections. Must never: open or read a
-connection, or know an item's meaning.
+Owns: the items on their way to one incarnation of one peer, across any number of successive connections. Must never:
+open or read a connection, or know an item's meaning.
 
-Each connection begins with an ``Open`` from either side. If the sessions do not match, one side has given up the other
-since. Then both start over, and repeat the calls (``calls``) under way.
+On each connection both sides first send an ``Open``. If the sessions in these do not match, one side has given up the
+other meanwhile. Then both sides start over with new sessions and repeat the requests (``calls``) under way.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from ..limits import SIZES
 from .frames import Batch, Done, Open, Ping, Received, Sent, decoded, encode_into, encoded
 from .lists import Lists
 
-#: Items in one frame: one turn of the loop builds or parses a frame, and should stay below some 10 ms.
+#: The largest number of items in one frame. The event loop builds or parses a frame in one turn, which should take less
+#: than about 10 ms.
 BATCH_ITEMS_MAX: Final = 1_000
 
-#: Approximate maximum of bytes in one frame, unless a single item has more. It is far below the frame limit of a
-#: receiver.
+#: The approximate maximum of bytes in one frame. A single item may have more. The maximum is far below the receivers'
+#: limit for a frame.
 BATCH_BYTES_MAX: Final = 4 << 20
 
-#: Processed bytes that a link confirms at once. Fewer wait for the next batch, or for the next tick: otherwise every
-#: third frame under a light load would be a bare confirmation.
+#: A link confirms at once after it has processed this many bytes. With fewer bytes, the confirmation waits for the next
+#: batch or the next tick. Otherwise every third frame under a light load would be only a confirmation.
 CONFIRM_BYTES: Final = 1 << 20
 
 
 def _batch(number: int, last: int, items: list[Sent]) -> tuple[bytes, int]:
-    """Encode a ``Batch`` of the first items: as many as the limits allow, and at least one. Return its bytes, and the
-    number of items."""
+    """Encode a ``Batch`` with the first items, at least one, up to the limits. Return its bytes and the number of its
+    items."""
     said = bytearray()
     count = size = 0
     for item in items[:BATCH_ITEMS_MAX]:
@@ -41,7 +42,7 @@ def _batch(number: int, last: int, items: list[Sent]) -> tuple[bytes, int]:
             break
         size = len(said)
         count += 1
-    head = encoded(("batch", number, last, ()))[:-1]  # without the empty array of items, which has one byte
+    head = encoded(("batch", number, last, ()))[:-1]  # without its last byte, the empty array of items
     return b"".join((head, _array_head(count), said)), count
 
 
@@ -51,18 +52,19 @@ def _array_head(count: int) -> bytes:
 
 
 class LinkError(Exception):
-    """The peer's frame breaks this protocol; close the connection."""
+    """The peer's frame violates this protocol. The caller must close the connection."""
 
 
 class SessionMismatch(LinkError):
-    """One side has started over. The other must take back its unconfirmed items, and then do the same."""
+    """One side has started over. The other side must discard its unconfirmed items and start over as well."""
 
 
 class Link:
-    """One peer's link. ``session`` tells this life of the link from any other; the caller makes it unique.
+    """The link to one peer. ``session`` is a unique string that identifies this life of the link. The caller chooses
+    it.
 
-    ``sent``: the lists that this side sent and that the peer keeps once it has processed them. ``kept``: the peer's
-    lists that this side keeps. Within one life of the link each side processes every item once, and in order.
+    ``sent`` has the lists of recipients that this side has sent, which the peer keeps too. ``kept`` has the lists that
+    the peer has sent. During one life of the link each side processes every item exactly once and in order.
     """
 
     __slots__ = (
@@ -89,16 +91,16 @@ class Link:
         self.kept = Lists(list_ids_max)
         self._peer_session: str | None = None
         self._out: list[Sent] = []
-        self._number = 0  # number of the last batch sent
-        self._processed = 0  # number of the peer's last processed batch
-        self._confirm = False  # the peer does not know the last processed batch yet,
-        self._confirm_bytes = 0  # in frames of this many bytes
+        self._number = 0  # the number of the last batch sent
+        self._processed = 0  # the number of the last processed batch from the peer
+        self._confirm = False  # whether this side has to confirm processed batches
+        self._confirm_bytes = 0  # the bytes of the frames to confirm
         self._unconfirmed: deque[tuple[int, bytes]] = deque()
         self.unconfirmed_bytes = 0
         self._open = False
         self.down_since: float | None = None  # when the last connection broke; None while one is up
         self._echo: float | None = None
-        self.confirmed_sent_at: float | None = None  # by our clock: the latest of our pings that the peer echoed
+        self.confirmed_sent_at: float | None = None  # this side's time of sending the latest ping that the peer echoed
 
     @property
     def queued(self) -> int:
@@ -107,21 +109,21 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Have both sides exchanged their ``open`` on the present connection?"""
+        """Whether both sides have sent their ``Open`` on the present connection."""
         return self._open
 
     def send(self, item: Sent) -> None:
-        """Queue an item. It reaches the peer once, in order, if both stay alive."""
+        """Queue an item. It reaches the peer exactly once and in order if both endpoints stay alive."""
         self._out.append(item)
 
     def connected(self) -> bytes:
-        """Begin a new connection; return the first frame to send on it."""
+        """Begin a new connection, and return the first frame to send on it."""
         self._open = False
         self.down_since = None
         return encoded(Open(self.session, self._peer_session, self._processed))
 
     def disconnected(self, now: float) -> None:
-        """Handle the end of the connection; unconfirmed batches stay while they are useful."""
+        """Handle the end of the connection. Unconfirmed batches stay, because the next connection repeats them."""
         self._open = False
         self.down_since = now
 
@@ -129,7 +131,7 @@ class Link:
         """Handle a frame.
 
         Returns:
-            The items to process now (``None``: the frame's items are malformed), and the frames to send again.
+            The items to process now, or ``None`` if they are malformed, and the frames to send again.
 
         Raises:
             LinkError: The caller must close the connection. After a ``SessionMismatch`` it must also replace this link.
@@ -164,8 +166,8 @@ class Link:
         return [], []
 
     def flush(self, confirm: bool = True) -> Iterator[bytes]:
-        """Yield the due frames on the open connection: batches, or a bare confirmation of processed ones. Without
-        ``confirm`` the confirmation waits, unless it covers ``CONFIRM_BYTES``."""
+        """Yield the frames to send on the open connection: batches, or a confirmation of processed batches. If
+        ``confirm`` is false, a confirmation waits until it covers ``CONFIRM_BYTES``."""
         if not self._open:
             return
         while self._out:
@@ -181,7 +183,7 @@ class Link:
             yield encoded(Done(self._processed))
 
     def ping(self, now: float) -> Iterator[bytes]:
-        """Yield the sign of life to send at ``now``; none while the connection is not open."""
+        """Yield the ``Ping`` to send at ``now``, or nothing while the connection is not open."""
         if self._open:
             self._told()
             yield encoded(Ping(now, self._echo, self._processed))

@@ -1,7 +1,8 @@
-"""Lists of recipients that one endpoint sends another once for each version, instead of with every message.
+"""Lists of recipients. A home sends a list to another endpoint only when the list has changed, instead of with every
+message.
 
-Owns: the lists that one side of a link sent and the other kept. These are the same, because both see the same lists in
-the same order. Must never: outlive its link, or know which side sends.
+Owns: the lists that one side of a link has sent and the other side keeps. Both sides have the same lists, because they
+process the same changes in the same order. Must never: outlive its link, or know which side sends.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections import OrderedDict
 
 
 class Lists:
-    """Topic, or another name from the sender -> its latest list, in the order of delivery. It holds at most ``ids_max``
-    ids; the lists unused for longest go first."""
+    """Maps a topic, or another name that the sender chose, to its latest list, in the order of delivery. All lists
+    together hold at most ``ids_max`` ids. If there are more, the least recently used lists are dropped."""
 
     def __init__(self, ids_max: int) -> None:
         self.ids = 0
@@ -20,21 +21,22 @@ class Lists:
         self._sets: dict[str, frozenset[str]] = {}
 
     def holds(self, topic: str, clients: list[str]) -> bool:
-        """Is this the topic's list? If so, this counts as a use."""
+        """Return whether this is the topic's list. If it is, this call counts as a use."""
         if self._lists.get(topic) != clients:
             return False
         self._lists.move_to_end(topic)
         return True
 
     def use(self, topic: str) -> list[str] | None:
-        """Return the topic's list; ``None``: it has none."""
+        """Return the topic's list, or ``None`` if it has none."""
         clients = self._lists.get(topic)
         if clients is not None:
             self._lists.move_to_end(topic)
         return clients
 
     def as_set(self, topic: str) -> frozenset[str]:
-        """Return the list as a set, made once for all messages to this list. Empty: the list is gone."""
+        """Return the list as a set, which is built once and used for all messages to this list. It is empty if the list
+        was dropped."""
         found = self._sets.get(topic)
         if found is None:
             found = frozenset(self._lists.get(topic, ()))
@@ -43,7 +45,7 @@ class Lists:
         return found
 
     def keep(self, topic: str, clients: list[str]) -> None:
-        """Keep the topic's new list."""
+        """Store the topic's new list."""
         self.ids += len(clients) - len(self._lists.pop(topic, ()))
         self._lists[topic] = clients
         self._sets.pop(topic, None)

@@ -1,12 +1,13 @@
-"""The requests between endpoints: a record for each kind, and the form of its answer.
+"""The requests that endpoints send each other. Each kind has a record, which also defines the type of its answer.
 
-Owns: the fields, their limits, and their meaning. Must never: act, or know how a record travels.
+Owns: the fields, their limits, and their meaning. Must never: act, or know how a link transports a record.
 
-Each field's type is its rule, and ``msgspec`` enforces it for everything that arrives over a link (``frames``). A
-record is the array of its tag and its fields. A receiver ignores unknown fields at the end. A sender can leave out
-fields at the end that have a default. So a new field goes to the end, with a default.
+A field's type defines its valid values, and ``msgspec`` checks every record that arrives over a link against these
+types (``frames``). A record is encoded as an array of its tag and its fields. A receiver ignores unknown fields at the
+end. A sender may omit fields at the end that have a default. A new field must therefore be the last one and have a
+default.
 
-mypyc compiles no ``msgspec`` record, so this module is not compiled (``ingeborg.form``).
+This module is not compiled, because mypyc cannot compile a ``msgspec`` record (``ingeborg.form``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ingeborg.protocol.hashes import HASH_BYTES, SLOTS
 
 from ..model import JTI, SUB
 
-#: Limits how deeply lists and objects nest in figures.
+#: The greatest depth of nested lists and objects in figures.
 FIGURES_DEEP: Final = 8
 
 NotNegative = Annotated[int, Meta(ge=0)]
@@ -33,27 +34,28 @@ Slot = Annotated[int, Meta(ge=0, lt=SLOTS)]
 """A topic's slot."""
 
 Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
-"""A key without its slot (``dedup.hash_of_key``)."""
+"""A key of the table of duplicates, without the slot that is a part of the key (``dedup.hash_of_key``)."""
 
 SlotBits = Annotated[bytes, Meta(min_length=SLOTS // 8, max_length=SLOTS // 8)]
-"""A set of slots, a bit for each (``cluster.slots.pack_slots``)."""
+"""A set of slots, with one bit for each slot of the cluster (``cluster.slots.pack_slots``)."""
 
 Claim = Annotated[str, Meta(pattern=rf"^({JTI}|{SUB})\Z")]
-"""The name of a token in a revocation."""
+"""The identifier, in a revocation, of the tokens that it revokes."""
 
 Name = tuple[str, int]
-"""A message's name in the cluster: its origin's incarnation, and a number that the origin gave it."""
+"""The unique name of a message in the cluster: the incarnation of its origin, and a number that the origin chose."""
 
 Known = float | str
-"""An endpoint's knowledge of a key: the remaining seconds of its time (0: forget it), or the incarnation of the home
-that is still dispatching its message."""
+"""An endpoint's knowledge of a key in the table of duplicates. A number is the time in seconds until the key expires; 0
+tells the receiver to forget the key. A string is the incarnation of a home that is still dispatching the key's
+message."""
 
 KeptRow = tuple[str, bytes, str, int, Stamp]
-"""A retained message: topic, payload, origin's incarnation and number, stamp."""
+"""A retained message: its topic, payload, origin's incarnation, number at the origin, and stamp."""
 
 
 def _json() -> Any:
-    """Return the type of the values in a reply to a client, with a bounded depth."""
+    """Return the type of the JSON values in a reply to a client, nested to a bounded depth."""
     scalar = None | bool | int | float | str
     deeper: Any = scalar
     for _ in range(FIGURES_DEEP - 1):
@@ -65,13 +67,15 @@ _FIGURES: Final[Any] = dict[str, _json()]  # type: ignore[misc]
 
 
 class Request(Struct, array_like=True, gc=False):
-    """A request. ``answer`` decodes the value of an answer; most answers have none."""
+    """A request. ``answer`` decodes the value of the request's answer. Most kinds of requests have answers without a
+    value."""
 
     answer: ClassVar[Decoder[Any]] = Decoder(None)
 
 
 class ForBounds(Struct, array_like=True, gc=False):
-    """A message's item, weight and retention, for subscribers with bounds. ``None`` stands for the defaults."""
+    """A message's item and weight, for subscribers with bounds, and whether it is retained. Where a record has ``None``
+    instead, all three have their defaults."""
 
     item: Annotated[str, Meta(min_length=1, max_length=ITEM_BYTES_MAX)] | None = None
     weight: Annotated[float, Meta(ge=0, le=WEIGHT_MAX)] = 1.0
@@ -79,43 +83,45 @@ class ForBounds(Struct, array_like=True, gc=False):
 
 
 class Carried(Struct, array_like=True, gc=False):
-    """A message, as requests carry it (``carrying``)."""
+    """A message, in the form in which requests contain it (``carrying``)."""
 
-    topic: str  # "": a broadcast
+    topic: str  # empty for a broadcast
     payload: bytes
-    origin: str  # incarnation of its publisher's endpoint
-    number: int  # the origin's number for it
+    origin: str  # the incarnation of the publisher's endpoint
+    number: int  # the number that the origin gave the message
     said: ForBounds | None = None
 
 
 class PublishRequest(Request, tag=1):
-    """An origin asks the home of a topic to dispatch a message. A home asks a former home that is still dispatching a
-    message with the same key.
+    """An origin asks the home of a topic to dispatch a message. A home also sends this request to a former home that is
+    still dispatching a message with the same key.
 
-    The home answers whether the message was a duplicate, or ``RETAINED``: it dispatched the message, and retains it.
+    The receiver answers whether the message was a duplicate. The answer ``RETAINED`` means that it has dispatched the
+    message and retains it.
     """
 
     answer = Decoder(bool | Literal["kept"])
 
     message: Carried
-    hashed: Hash | None  # forms the message's key, with the topic's slot; None: do not check for duplicates
+    hashed: Hash | None  # with the topic's slot, it is the message's key; None: no check for duplicates
     again: bool = False  # the sender has sent this request to another endpoint before
-    keep_s: NotNegative = 0  # how long to retain the message, in seconds; 0: it is not retained
+    keep_s: NotNegative = 0  # the time to retain the message, in seconds; 0: do not retain it
 
 
 class ChangeRequest(Request, tag=2):
     """An endpoint asks the home of some topics to change the subscriptions of one of its clients.
 
-    A removal can name a filter. An addition can also say when it ends, and whether it replaces everything else.
+    A removal can be limited to one filter. An addition can also specify when the subscription ends, and whether it
+    replaces the client's other subscriptions.
     """
 
     client: str
     topics: list[str]
     added: bool
-    filter: str | None = None  # in canonical text
-    until_disconnect: bool = False  # it ends when the client disconnects
-    ttl_s: NotNegative = 0  # it ends after these seconds; 0: it does not
-    replace: bool = False  # it replaces all subscriptions of the client at these topics
+    filter: str | None = None  # the filter's canonical text
+    until_disconnect: bool = False  # the subscription ends when the client disconnects
+    ttl_s: NotNegative = 0  # the subscription ends after this time, in seconds; 0: it does not end
+    replace: bool = False  # the subscription replaces all subscriptions of the client to these topics
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if a removal has fields that only an addition can have."""
@@ -124,8 +130,8 @@ class ChangeRequest(Request, tag=2):
 
 
 class DeliverRequest(Request, tag=3):
-    """A home dispatches a message to an endpoint, for clients there. The endpoint answers which clients it does not
-    hold."""
+    """A home sends a message to an endpoint, for clients that listen there. The endpoint answers with those of the
+    clients that do not listen there."""
 
     answer = Decoder(list[str])
 
@@ -134,19 +140,20 @@ class DeliverRequest(Request, tag=3):
 
 
 class DeliverToListRequest(Request, tag=4):
-    """A ``DeliverRequest`` for many clients, which a home lists once for many messages. A list is valid on one link
-    only, so for any other link a home turns it into a ``DeliverRequest`` (``Desk.ask``)."""
+    """A ``DeliverRequest`` for many clients. The home sends the list of clients once and then refers to it in many
+    messages. A list is valid on one link only. If the message has to go over another link, ``Desk.ask`` sends a
+    ``DeliverRequest``."""
 
     answer = DeliverRequest.answer
 
     message: Carried
     list_name: str
-    clients: list[str] | None  # keep them under that name; None: use those kept under it
+    clients: list[str] | None  # store this list under that name; None: use the list stored under that name
 
 
 class BroadcastRequest(Request, tag=5):
-    """The home of broadcasts asks every endpoint to deliver one to all its clients. The endpoint answers which clients
-    moved away lately, and how many seconds ago."""
+    """The home of broadcasts asks every endpoint to deliver a broadcast to all its clients. The endpoint answers with
+    the clients that moved away recently, and how many seconds ago each one moved."""
 
     answer = Decoder(list[tuple[str, float]])
 
@@ -156,75 +163,76 @@ class BroadcastRequest(Request, tag=5):
 class ListenRequest(Request, tag=6):
     """An endpoint tells every peer where clients listen now, or that they stopped."""
 
-    news: list[tuple[str, int, str, bool]]  # the client, and the fields of its ``Location``
+    news: list[tuple[str, int, str, bool]]  # for each client, its id and the fields of its ``Location``
 
 
 class JoinRequest(Request, tag=7):
     """An endpoint asks every peer to let it in.
 
-    A peer answers 0. If the peer has acted without the newcomer since it last let it in, it answers the number of its
-    first replica to the newcomer since then.
+    A peer answers 0, unless it has acted without the newcomer after it last let the newcomer in. In that case it
+    answers with the number of the first replica that it sent to the newcomer afterwards.
     """
 
     answer = Decoder(int)
 
-    round: int  # the join round
+    round: int  # the number of the newcomer's attempt to join
 
 
 class LeaveRequest(Request, tag=8):
-    """An endpoint tells every peer that it leaves."""
+    """An endpoint tells every peer that it is leaving."""
 
 
 class SeenRequest(Request, tag=9):
-    """A former home, or an origin, tells a home about payloads."""
+    """A former home or an origin tells a home which keys of payloads it knows."""
 
     keys: list[tuple[Slot, Hash, Known]]
 
 
 class FiguresRequest(Request, tag=10):
-    """An endpoint asks a peer for its figures when an operator wants to see them. The peer answers with its own."""
+    """An endpoint asks a peer for the peer's figures, because an operator has requested them."""
 
     answer = Decoder(_FIGURES)
 
 
 class PrepareRequest(Request, tag=11):
-    """A newcomer asks every peer for replicas of its future slots. The peer answers whether it has replicated them."""
+    """A newcomer asks every peer to replicate to it the slots that it will be home of. The peer answers whether it has
+    done so."""
 
     answer = Decoder(bool)
 
 
 class ReplicaBeginsRequest(Request, tag=12):
-    """A home tells the next home that it begins a replica, or that the replica has fewer slots from now on."""
+    """A home tells the next home that it begins a replica, or that the replica contains fewer slots from now on."""
 
-    replica: int  # its number among the sender's replicas
-    slots: SlotBits | None  # None: the replica has ended
-    at: float = 0.0  # when it began, by the sender's clock, in Unix seconds
-    for_failover: bool = False  # the sender makes it in case it crashes
-    fewer: bool = False  # the replica began before
-    lapsed: bool = False  # the sender has not acted for a while
-    giver: str = ""  # the incarnation that gave these slots to the sender, which passes them on
+    replica: int  # the replica's number among the sender's replicas
+    slots: SlotBits | None  # the replica's slots; None: the replica has ended
+    at: float = 0.0  # when the replica began, by the sender's clock, in Unix seconds
+    for_failover: bool = False  # the replica serves in case the sender crashes
+    fewer: bool = False  # the replica exists already, and loses slots
+    lapsed: bool = False  # the sender does not act at present, so its state may be outdated
+    giver: str = ""  # the incarnation from which the sender got these slots, which it passes on
 
 
 class ReplicaChunkRequest(Request, tag=13):
-    """A home sends the next home a part of a replica."""
+    """A home sends the next home a part of a replica's data."""
 
     replica: int
-    state: str  # the state's name
-    data: bytes  # packed by the state
+    state: str  # the name of the kind of state
+    data: bytes  # encoded by the state
 
 
 class ReplicaSentRequest(Request, tag=14):
-    """A home asks the next home whether all of a replica has arrived."""
+    """A home asks the next home whether all data of a replica sent so far has arrived."""
 
     answer = Decoder(bool)
 
     replica: int
-    keys: int  # keys sent in all
-    final: bool  # the slots have gone, and nothing follows
+    keys: int  # the number of keys sent in total
+    final: bool  # the sender has given up the slots, and sends nothing more
 
 
 class RevokedRequest(Request, tag=15):
-    """An endpoint tells every peer which revocations of tokens it has recorded."""
+    """An endpoint tells every peer which revocations of tokens it has stored."""
 
     revocations: list[tuple[Claim, str, int, int]]  # the fields of ``Revocation``
 
@@ -232,11 +240,11 @@ class RevokedRequest(Request, tag=15):
 class WatermarkRequest(Request, tag=16):
     """An endpoint tells every peer its watermark once a second."""
 
-    watermark: Annotated[int, Meta(ge=-1)]  # -1: it does not act yet
+    watermark: Annotated[int, Meta(ge=-1)]  # -1: the sender does not act yet
     clock: Stamp
     epochs: list[str]
-    missed: list[str] | None  # the receiver's clients that missed messages; None: any client can have
-    count: int  # participating endpoints in the sender's view
+    missed: list[str] | None  # the receiver's clients that missed messages; None: any of them may have missed some
+    count: int  # the number of endpoints in the sender's view, including the sender
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if the watermark is ahead of the clock."""
@@ -245,35 +253,35 @@ class WatermarkRequest(Request, tag=16):
 
 
 class HistoryPage(Struct, array_like=True, gc=False):
-    """A page of the messages that a client missed at a home; a ``FetchRequest`` brings the next page."""
+    """One page of the messages that a client missed at a home. A ``FetchRequest`` returns the next page."""
 
-    number: int  # fetches the rest; 0: the page is the last; -1: the home cut the rest
+    number: int  # identifies the answer in a ``FetchRequest``; 0: this is the last page; -1: the home left out the rest
     rows: list[KeptRow]
-    gap_topics: list[str]  # topics with a gap
-    gap_slots: list[Slot]  # slots with a gap
-    covered: SlotBits | None  # the page's slots; None: those of the requested topics
-    watermark: int  # the home's, at the time of the look-up
+    gap_topics: list[str]  # topics from which messages may be missing
+    gap_slots: list[Slot]  # slots from whose topics messages may be missing
+    covered: SlotBits | None  # the slots that the home has searched; None: those of the requested topics
+    watermark: int  # the home's watermark at the time of the search
 
 
 class HistoryRequest(Request, tag=17):
-    """An endpoint asks a home for the messages that one of its clients missed."""
+    """An endpoint asks a home for the messages that a client has missed."""
 
     answer = Decoder(HistoryPage)
 
     client: str
-    since: int  # stamp
-    topics: list[str] | None  # the client's topics; None: too many to name
-    latest: NotNegative = 0  # this many latest messages of each topic instead; 0: all since
-    name: Name | None = None  # start after this message instead
-    limit: NotNegative = 0  # the most messages, in one page; 0: all, in pages
+    since: int  # the stamp after which the messages are missing
+    topics: list[str] | None  # the topics; None: all topics of the client, because they are too many to list
+    latest: NotNegative = 0  # if not 0: return this many latest messages of each topic instead
+    name: Name | None = None  # if not None: return the messages after this one instead
+    limit: NotNegative = 0  # if not 0: return a single page with at most this many messages
 
 
 class FetchRequest(Request, tag=18):
-    """An endpoint asks a home for the next page of the messages that a client missed."""
+    """An endpoint asks a home for the next page of the messages that a client has missed."""
 
     answer = HistoryRequest.answer
 
-    number: int  # the previous page's number
+    number: int  # the number in the previous page
 
 
 AnyRequest = (
@@ -298,4 +306,4 @@ AnyRequest = (
 )
 
 REFUSAL: Final[Decoder[str | tuple[str, dict[str, Any]]]] = Decoder(str | tuple[str, _FIGURES])
-"""The value of a refusal: a text, and possibly further fields of the reply to the client."""
+"""The value of a refusal: a text, or a text with further fields for the reply to the client."""

@@ -1,4 +1,5 @@
-"""Routing by lookup, the thesis's algorithm: the baseline for measurements of routing by homes.
+"""Routing by lookup, the thesis's algorithm. It serves as the baseline for measurements of routing by homes.
 
-Owns: the stages and the assembly that differ. Must never: change an endpoint that is home of slots.
+Owns: the stages and the assembly that differ from routing by homes. Must never: affect an endpoint that routes by
+homes.
 """

@@ -1,10 +1,10 @@
-"""The layers of an endpoint that routes by lookup: the baseline for measurements of routing by homes.
+"""The layers of an endpoint that routes by lookup, the baseline for measurements of routing by homes.
 
-Owns: the differences between these layers and those of routing by homes. Must never: change an endpoint that is home of
-slots.
+Owns: the differences between these layers and those of routing by homes. Must never: affect an endpoint that routes by
+homes.
 
-Every endpoint takes itself for the home of everything, and asks the store for each message. So nothing belongs to
-slots, no location is cached, no subscription expires or has a filter, and no message is retained.
+Every endpoint acts as the home of all topics, and queries the store for each message. There is no state that belongs to
+slots, and no cache of locations. No subscription expires or has a filter, and no message is retained.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .refusing import Refusing
 
 
 def by_lookup(base: Base, options: Options) -> Layers:
-    """Build the layers of an endpoint that owns no slots and acts as the home of everything.
+    """Build the layers of an endpoint that owns no slots and acts as the home of all topics.
 
     Args:
         base: the desk and the bounds.

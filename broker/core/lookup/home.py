@@ -1,8 +1,8 @@
-"""Routing by lookup, the thesis's algorithm (listing 5.1). Every endpoint is home of everything. It asks the store for
-each message whether it was seen, which clients subscribe, and where they are.
+"""Routing by lookup, the thesis's algorithm (listing 5.1). Every endpoint acts as the home of all topics. For each
+message it asks the store whether the message was seen before, which clients subscribe, and where they listen.
 
-Owns: the stages that differ from ``home``. Must never: keep anything of a topic beyond its messages under way. It stays
-as the baseline for measurements of routing by homes.
+Owns: the stages that differ from ``home``. Must never: keep any state of a topic except its messages under way. This
+algorithm remains as the baseline for measurements of routing by homes.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ..topics.routes import Route
 
 
 class LookupHome(Home):
-    """A home that shares the table of duplicates with all others, because the table is in the store.
+    """A home that shares the table of duplicates with all other endpoints, because the table is in the store.
 
-    ``homes``: names this endpoint as home of all slots, and as joined. ``locations``: a cache without room.
+    ``homes`` says that this endpoint is the home of all slots and has joined. ``locations`` is a cache of size 0.
     """
 
     keeps_lists: ClassVar[bool] = False
 
-    _see: list[Dispatch] | None = None  # asked about at the end of the turn
+    _see: list[Dispatch] | None = None  # messages about which ``ask`` asks the store at the end of the turn
 
     def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
-        """Decline: no endpoint needs to ask another."""
+        """Decline, because with this routing no endpoint needs to ask another."""
         self._desk.decline(peer, number, NOT_HOME)
 
     def take(self, dispatch: Dispatch) -> None:
-        """Handle a message of a client here."""
+        """Handle a message that a client of this endpoint has published."""
         self._queue(dispatch)
 
     def _advance(self, topic: str, route: Route) -> None:
-        """Advance one message after the other, each with its own answers from the store."""
+        """Advance the topic's messages one after the other. The store answers separately for each message."""
         while (dispatch := route.first) is not None:
             if dispatch.key is not None and dispatch.seen is None:
                 if self._see is None:
@@ -54,7 +54,7 @@ class LookupHome(Home):
         self._routes.drop(topic)
 
     def ask(self) -> None:
-        """Ask the store, also whether it has seen the payloads."""
+        """Send the turn's questions to the store, including whether it has seen the payloads."""
         super().ask()
         see, self._see = self._see, None
         if see is not None:
@@ -74,4 +74,4 @@ class LookupHome(Home):
                 self._advance(topic, route)
 
     def lapsed(self) -> None:
-        """Do nothing: a lease is for homes that others rely on."""
+        """Do nothing, because a lease only matters for homes on which other endpoints rely."""

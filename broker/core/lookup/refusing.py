@@ -1,6 +1,6 @@
-"""Refuses what routing by lookup does not offer: subscriptions that expire, or have a filter.
+"""Refuses the commands that routing by lookup does not support: those for subscriptions that expire or have a filter.
 
-Owns: the refusal. Must never: carry a command out.
+Owns: the refusal. Must never: carry out a command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from ..part import CommandSpec, Part
 
 
 class Refusing(Part):
-    """One endpoint's part. It takes these commands first, and passes on those that it does not refuse."""
+    """One endpoint's part. It receives these commands before the part that carries them out, and passes on those that
+    it does not refuse."""
 
     def __init__(self, replies: Replies, subscribe: CommandSpec, unsubscribe: CommandSpec) -> None:
         self._replies = replies
@@ -22,18 +23,18 @@ class Refusing(Part):
         self._unsubscribe = unsubscribe
 
     def commands(self) -> dict[str, CommandSpec]:
-        """See ``Part``: the two commands that change subscriptions."""
+        """See ``Part``. These are the two commands that change subscriptions."""
         return {
             "subscribe": self._subscribe.taken_by(self.subscribe),
             "unsubscribe": self._unsubscribe.taken_by(self.unsubscribe),
         }
 
     def subscribe(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``subscribe``."""
+        """Refuse or pass on a client's ``subscribe``."""
         self._take(connection, command, self._subscribe)
 
     def unsubscribe(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``unsubscribe``."""
+        """Refuse or pass on a client's ``unsubscribe``."""
         self._take(connection, command, self._unsubscribe)
 
     def _take(self, connection: Connection, command: Command, spec: CommandSpec) -> None:

@@ -1,6 +1,6 @@
 """The assembly of the parts that write to clients.
 
-Owns: which parts exist. Must never: do more than make them.
+Owns: the choice of these parts. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .sending import Sending
 
 
 class Outgoing:
-    """One endpoint's outgoing side. ``resident``: returns the memory of this process in bytes; ``None``: unknown, so
-    the counted bytes of connections decide."""
+    """One endpoint's outgoing side. ``resident`` returns the memory of this process in bytes. It is ``None`` if nothing
+    can measure this memory; then only the counted bytes of the connections are compared with the bound."""
 
     def __init__(self, base: Base, resident: Callable[[], int] | None) -> None:
         held_bytes = base.limits.held_bytes
@@ -27,7 +27,7 @@ class Outgoing:
         self.replies = Replies(self.sending, self.memory, base.counters)
 
     def metrics(self) -> list[Metric]:
-        """The metrics of these parts."""
+        """Return the metrics of these parts."""
         held = "Bytes that clients' connections hold: incomplete messages, waiting commands, and unsent data"
         return [
             gauge("clients", "Clients that listen at this endpoint", len(self.hub.bindings)),

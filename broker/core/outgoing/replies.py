@@ -1,6 +1,6 @@
-"""Sends replies in the order of their commands, even if their results arrive in another. SPEC section 1.
+"""Sends replies in the order of their commands, even if the results arrive in another order. SPEC section 1.
 
-Owns: each connection's row of replies, and the count of commands by result. Must never: begin a command.
+Owns: each connection's queue of replies, and the count of commands by result. Must never: begin a command.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ..counters import Counters
 from .memory import Memory
 from .sending import Sending
 
-#: Commands of one connection under way; the endpoint reads no further ones until half of these are done.
+#: The largest number of commands of one connection under way. Beyond it the endpoint stops reading the connection until
+#: only half as many are under way.
 REPLIES_MAX: Final = 2_000
 
 #: Replies up to this size do not count as held bytes of a connection while they wait for earlier ones.
@@ -32,17 +33,18 @@ class Replies:
         self._memory = memory
         self._commands = counters.commands
         self._errors = counters.errors
-        #: Called for every refusal: connection's number, request id, kind of command, error.
+        #: A callback for every refusal. Its arguments are the connection's number, the command's id, the kind of
+        #: command, and the error.
         self.on_refusal: Callable[[int, Any, str, ProtocolError], None] | None = None
-        #: Connections with so few commands under way that their waiting ones can begin.
+        #: Connections whose waiting commands can begin, because enough of their earlier commands have ended.
         self.ready: deque[Connection] = deque()
 
     def tally(self, kind: str) -> dict[str, int]:
-        """Return the results of the commands of this kind: result -> count."""
+        """Return how many commands of this kind have had each result."""
         return self._commands[kind]
 
     def expect(self, connection: Connection) -> Reply:
-        """Keep a place in the connection's row of replies."""
+        """Reserve the next place in the connection's queue of replies."""
         reply = Reply()
         connection.replies.append(reply)
         return reply
@@ -55,10 +57,11 @@ class Replies:
         result: str = "success",
         kind: str | None = None,
     ) -> None:
-        """Give a command its reply; ``None``: it gets none. ``reply``: its place; without one it takes the next now.
+        """Complete a command with the reply ``data``, or with no reply if ``data`` is ``None``. ``reply`` is the
+        command's place in the queue. If it is ``None``, the command gets the next place now.
 
-        The reply counts as ``result``. Without ``kind`` it counts for the kind of the commands under way on the
-        connection.
+        The metrics count the command by ``kind`` and ``result``. Without ``kind``, it counts for the kind of the
+        commands under way on the connection.
         """
         tally = self._commands[kind] if kind is not None else connection.tally
         tally[result] = tally.get(result, 0) + 1
@@ -81,7 +84,7 @@ class Replies:
                 self._memory.wait(connection, -first.held)
             if first.data is not None:
                 self._sending.push(connection, connection.codec.frame(first.data), True)
-        # Many replies can leave at once, behind the one that they waited for.
+        # One reply can release many later ones, so this checks whether the number has fallen to half the maximum.
         if connection.backlog and (not replies or len(replies) <= REPLIES_MAX // 2 < before):
             self.ready.append(connection)
 
@@ -101,7 +104,8 @@ class Replies:
         kind: str,
         counted_as: str | None,
     ) -> None:
-        """``refuse`` a command of this ``kind``. ``counted_as``: the ``kind`` of ``reply``."""
+        """Give a command of this ``kind`` an error reply. The metrics count it for ``counted_as``, or as ``reply`` does
+        if this is ``None``."""
         self._errors[error.code] += 1
         if self.on_refusal is not None:
             self.on_refusal(connection.number, number, kind, error)

@@ -1,6 +1,6 @@
-"""Moves frames into the outboxes and from there to the sockets, and closes a connection behind its last frame.
+"""Moves frames into the outboxes and from there to the sockets, and closes a connection after its last frame.
 
-Owns: which connections have frames to write, which are held back, and which are closing. Must never: know a frame's
+Owns: the lists of connections that have frames to write, are held back, or are closing. Must never: know a frame's
 content.
 """
 
@@ -18,11 +18,13 @@ from ..desk import Desk
 from ..effects import Close
 from .memory import Memory
 
-#: Connections to resume in one slice after they were held back: some 1 ms, plus the time for their frames.
+#: The largest number of held-back connections that resume in one slice. This takes about 1 ms, plus the time for their
+#: frames.
 SENT_AGAIN_PER_SLICE: Final = 500
 
 
-#: Before a close with one of these, what receivers hold of the connection's messages leaves (SPEC section 2.8).
+#: Before the endpoint closes a connection with one of these codes, it sends the messages that the connection's
+#: receivers hold (SPEC section 2.8).
 LETS_OUT: Final = (GOING_AWAY, REPLACED, TOKEN_EXPIRED)
 
 
@@ -33,13 +35,14 @@ class Sending:
         self._desk = desk
         self._memory = memory
         self.dirty: list[Connection] = []  # connections with frames to write
-        self.closing: list[Connection] = []  # closed in this turn; their clients are still bound
-        #: Connections with a grant whose frames have to wait; ``None``: no connection has to.
+        self.closing: list[Connection] = []  # connections closed in this turn; their clients are still bound
+        #: Connections with a grant whose frames have to wait, or ``None`` while no connection is held back.
         self._held_back: dict[Connection, None] | None = None
-        self._going_on: dict[Connection, None] = {}  # released connections that wait for their turn
+        self._going_on: dict[Connection, None] = {}  # released connections that have not resumed yet
 
     def push(self, connection: Connection, frame: bytes, reply: bool = False) -> None:
-        """Put a transport frame into the connection's outbox. ``reply``: a command waits for it."""
+        """Put a transport frame into the connection's outbox. If ``reply`` is false, a full outbox may drop the frame
+        and keep the connection (``--drop-oldest``)."""
         if connection.closed:
             self._desk.drops["connection_closed"] += 1
             return
@@ -59,15 +62,15 @@ class Sending:
             self.dirty.append(connection)
 
     def blocked(self, connection: Connection, unsent: int) -> None:
-        """Stop writing, because the socket is full: the client has not taken ``unsent`` bytes."""
+        """Stop writing, because the socket is full. ``unsent`` bytes wait to be written to the socket."""
         outbox = connection.outbox
         outbox.block()
-        self._let_pass(connection)  # its socket reports when it can continue
+        self._let_pass(connection)  # the socket reports when it accepts more
         connection.unsent = unsent + outbox.leaving_bytes
         self._memory.weigh(connection)
 
     def drained(self, connection: Connection) -> None:
-        """Continue writing, because the socket accepts more again."""
+        """Continue writing, because the socket accepts more bytes again."""
         outbox = connection.outbox
         outbox.unblock()
         connection.unsent = outbox.leaving_bytes
@@ -79,7 +82,8 @@ class Sending:
             connection.receiver.drained()
 
     def rest(self, connection: Connection) -> list[bytes]:
-        """Return the frames to write before one that bypasses the outbox."""
+        """Return the frames that the outbox was writing in pieces. The caller writes them before a frame that bypasses
+        the outbox."""
         if self._held_back is not None and connection.grant is not None:
             self.drop(connection, "connection_closed")
             return []
@@ -105,7 +109,7 @@ class Sending:
         return writes
 
     def _write_on(self, connection: Connection) -> None:
-        """Leave the rest for the next turns, or until the socket takes more."""
+        """Leave the remaining frames for the next turns, or until the socket accepts more."""
         outbox = connection.outbox
         if outbox.blocked:
             return
@@ -120,9 +124,9 @@ class Sending:
     # Held back
 
     def hold_back(self) -> None:
-        """Write nothing to connections with a grant from now on. Their outboxes fill as those of slow readers."""
+        """Write nothing to connections with a grant from now on. Their outboxes fill like those of slow readers."""
         if self._held_back is None:
-            self._held_back = {}  # connections in ``_going_on`` join it on their next write
+            self._held_back = {}  # a connection in ``_going_on`` is added on its next write
 
     def _hold_some(self, dirty: list[Connection], held: dict[Connection, None]) -> list[Connection]:
         """Hold back connections with a grant, and return the others."""
@@ -132,7 +136,7 @@ class Sending:
                 others.append(connection)
                 continue
             connection.dirty = False
-            if not connection.outbox.blocked:  # otherwise its full socket reports when it takes more
+            if not connection.outbox.blocked:  # else the socket is full and reports when it accepts more
                 connection.outbox.block()
                 held[connection] = None
             self._memory.weigh(connection)
@@ -141,7 +145,7 @@ class Sending:
     def send_again(self) -> Iterator[bool]:
         """Stop holding back. Return a job that resumes the connections whose frames wait."""
         if self._held_back is not None:
-            self._going_on.update(self._held_back)  # in addition to those of an earlier time
+            self._going_on.update(self._held_back)  # an earlier release may not have finished
             self._held_back = None
         return self._send_some()
 
@@ -153,15 +157,15 @@ class Sending:
             yield False
 
     def _let_pass(self, connection: Connection) -> None:
-        """Remove the connection from those held back."""
+        """Remove the connection from those that are held back."""
         if self._held_back:
             self._held_back.pop(connection, None)
         if self._going_on:
             self._going_on.pop(connection, None)
 
     def close(self, connection: Connection, code: CloseCode) -> None:
-        """Close the connection behind the frames in its outbox. Messages to its clients in later turns are dropped: the
-        clients are unbound."""
+        """Close the connection after the frames in its outbox. The connection's clients are unbound at the end of the
+        turn, so messages to them in later turns are dropped."""
         if connection.receiver is not None and code in LETS_OUT:
             connection.receiver.release(None)
         self._desk.emit(Close(connection, code))
@@ -177,7 +181,7 @@ class Sending:
             self._desk.drops[reason] += dropped
 
     def shut(self, connection: Connection) -> None:
-        """Send the connection nothing more, since its token was revoked."""
+        """Send nothing more to the connection, because its token was revoked."""
         self._let_pass(connection)
         self._desk.drops["token_revoked"] += connection.outbox.shut()
         connection.unsent = 0
