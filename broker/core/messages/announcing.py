@@ -1,11 +1,11 @@
 """Announces joins and leaves as messages to the subscribers of ``presence:`` and a topic's name. SPEC section 2.5.
 
-Owns: the announcements under way. Must never: find out which clients join or leave (``topics.presence`` does).
+Owns: the announcements under way. Must never: determine which clients join or leave (``topics.presence`` does this).
 
-The home of a topic announces, since it alone writes the topic's subscriptions. An announcement is a message like any
-other, but no client publishes it, and nothing repeats it: lost announcements are counted. One announcement of a topic
-is under way at a time, and later changes go into the next one. This keeps the order even if a message has to go to
-another home.
+The home of a topic makes the announcements, because only the home writes the topic's subscriptions. An announcement is
+a message like any other, except that no client publishes it. Nothing repeats a lost announcement, but a metric counts
+it. Only one announcement of a topic is under way at a time, and later changes go into the next one. This keeps
+announcements in order even if one has to go to another home.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from .home import Home
 from .origin import Origin
 from .outcomes import Outcomes
 
-#: Maximum number of announcements under way at once: a home can handle that many in addition to clients' messages.
+#: The largest number of announcements under way at once. A home can handle this many in addition to clients' messages.
 UNDER_WAY_MAX: Final = 1_000
 
 
 class Announcing(Part):
-    """One endpoint's part. It runs after ``origin``, whose command it takes first. It comes before the home, which
-    asks the store at the end of a turn for what its messages need."""
+    """One endpoint's part. In the list of parts it comes after ``origin``, so that it can replace the handler of
+    ``publish``, and before the home. At the end of a turn the home reads from the store the data that its messages
+    need."""
 
     def __init__(
         self,
@@ -62,15 +63,15 @@ class Announcing(Part):
         self._outcomes = outcomes
         self._replies = replies
         self._origin = origin
-        self._messages = 0  # under way
+        self._messages = 0  # the number of announcements under way
 
     def commands(self) -> dict[str, CommandSpec]:
-        """See ``Part``: takes the origin's command first."""
+        """See ``Part``. This part receives ``publish`` before the origin does."""
         return {"publish": self._origin.commands()["publish"].taken_by(self.publish)}
 
     def publish(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``publish``. Refuse it on topics of announcements, with any token: only homes publish
-        there."""
+        """Handle a client's ``publish``. Refuse it on topics of announcements, regardless of the client's token,
+        because only homes publish there."""
         if command.topics[0].startswith(self._presence.told_of):
             text = f"No client publishes to {command.topics[0][:128]!r}: the endpoints announce joins and leaves there"
             self._replies.refuse(connection, None, command.id, ProtocolError("forbidden", text), "publish")
@@ -78,8 +79,8 @@ class Announcing(Part):
             self._origin.publish(connection, command)
 
     def flush(self) -> None:
-        """End the turn: send the announcements that can go. This comes before the homes' own flush, which reads the
-        sets of subscribers for them."""
+        """End the turn by sending the announcements that can be sent now. This runs before ``Home.flush``, which reads
+        the sets of subscribers of these announcements."""
         told = self._outcomes.told
         while told:
             telling = told.popleft()
@@ -119,24 +120,25 @@ class Announcing(Part):
             self._settle(news, isinstance(outcome, ProtocolError))
 
     def _settle(self, news: News, is_lost: bool) -> None:
-        """End an announcement; the topic's next one can go."""
+        """End an announcement, so that the topic's next one can be sent."""
         self._messages -= 1
         self._presence.told(news, is_lost)
 
     # Answers from another home
 
     def answered(self, call: Call, value: Any) -> None:
-        """Settle the announcement: the home has dispatched it."""
+        """End the announcement, because the home has dispatched it."""
         self._settle(call.context[0], False)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Settle or repeat the announcement: the home could not take it, or not for all, or did not answer in time."""
+        """End or repeat the announcement, because the home could not dispatch it to all subscribers or did not answer
+        in time."""
         news, message = call.context
         self._take_outcome(news, message, refusal(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """Send the announcement to the next home, marked as a repetition: the endpoint is gone, or no longer the
-        home."""
+        """Send the announcement to the next home, marked as a repetition, because the endpoint is gone or is no longer
+        the home."""
         news, message = call.context
         home = self._homes.table[slot_of(message.topic)]
         if home != self._me:

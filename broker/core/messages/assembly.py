@@ -1,6 +1,7 @@
-"""The assembly of the stages of a message, the last stage first, since each one gets the next.
+"""The assembly of the stages of a message. It makes the last stage first, because each stage needs the next one as an
+argument.
 
-Owns: the choice of parts, and what each one gets. Must never: do more than make them.
+Owns: the choice of parts and of their arguments. Must never: do more than make these parts.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ class Messages:
 
     Args:
         base: the desk and the bounds.
-        cluster: the layers below, as are ``outgoing``, ``replication``, ``topics`` and ``retained``.
+        cluster: the assembly of one of the layers below this one, like the next four arguments.
         outgoing: see ``cluster``.
         replication: see ``cluster``.
         topics: see ``cluster``.
         retained: see ``cluster``.
-        homes: the cluster's members if routing is by homes, otherwise this endpoint as home of everything.
-        kind: the home's class.
+        homes: the cluster's members if routing is by homes, otherwise an object that names this endpoint as the home of
+            all slots.
+        kind: the class of the home.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The destination: puts messages for clients of this endpoint into their outboxes, each message once.
+"""The destination of messages. It puts each message into the outboxes of the clients of this endpoint, exactly once.
 
 Owns: the record of recent deliveries. The same message can arrive again from a home that took over, or for clients that
-have moved here. Must never: look for a client elsewhere; a home learns which clients are not here.
+have moved here. Must never: look for a client at other endpoints. It reports absent clients to the home.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from ..outgoing.sending import Sending
 from ..part import Part, RequestHandler
 from ..topics.moved import MovedAway
 
-#: How long to remember a delivered message's id: longer than any origin resends (``TIMEOUT_S``).
+#: The time to remember that a message was delivered, in seconds. No origin resends a message for that long
+#: (``TIMEOUT_S``).
 RECENT_S: Final = 30.0
 
 #: Messages longer than this are written to fewer connections per slice.
@@ -32,15 +33,16 @@ LONG_BYTES: Final = 4096
 SLICE_BYTES: Final = 2 << 20
 
 Delivered = deque[tuple[Any, list[str]]]
-"""Where deliveries in later turns are reported: (ticket of the message, those of its clients that are not here)."""
+"""The tray for the results of deliveries that end in later turns: (ticket of the message, its clients that are not
+here)."""
 
 Moved = list[tuple[str, float]]
-"""Clients that have moved elsewhere, and how many seconds ago."""
+"""Clients that have moved to another endpoint, and how many seconds ago each one moved."""
 
 
 class DeliveryRecord(NamedTuple):
-    """A record that a message was delivered here. ``clients``: the clients that got it. ``bound``: for a broadcast,
-    every binding up to this number got it as well."""
+    """A record of a message that was delivered here. ``clients`` are the clients that got it. For a broadcast, all
+    bindings with numbers up to ``bound`` also got it."""
 
     expiry: float
     clients: frozenset[str]
@@ -48,7 +50,7 @@ class DeliveryRecord(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """A message for many clients that goes out in slices, or waits for an earlier one of its topic."""
+    """A message for many clients that is being sent in slices, or that waits for an earlier message of its topic."""
 
     message: Message
     clients: list[str]
@@ -78,10 +80,11 @@ class Delivery(Part):
         self._links = links
         self._counters = counters
         self._recent: OrderedDict[tuple[str, int], DeliveryRecord] = OrderedDict()
-        self._recent_clients = 0  # recipients in it
-        # By topic: messages for many clients, in order; the first is going out.
+        self._recent_clients = 0  # the number of recipients in ``_recent``
+        # For each topic, its messages for many clients, in order. The first one is being sent.
         self._queues: dict[str, deque[Queued]] = {}
-        #: Deliveries for peers that took more than a turn. The tickets: (peer, number of its request).
+        #: Completed deliveries of peers' messages that took more than one turn. Their tickets are (peer, number of its
+        #: request).
         self.delivered: Delivered = deque()
         self.broadcasts: deque[tuple[tuple[str, int], Moved]] = deque()
 
@@ -106,8 +109,8 @@ class Delivery(Part):
         self._deliver_requested(peer, number, request, request.clients, None)
 
     def deliver_to_list_requested(self, peer: str, number: int, request: DeliverToListRequest) -> None:
-        """Handle a home's message for many clients of this endpoint. The home sends their list once for each life of
-        the link."""
+        """Handle a home's message for many clients of this endpoint. On each link, the home sends the list of clients
+        only with the first of these messages, or when the list has changed."""
         kept, clients = self._links[peer].kept, request.clients
         if clients is not None:
             kept.keep(request.list_name, clients)
@@ -135,7 +138,7 @@ class Delivery(Part):
             self._hub.missed += absent
 
     def take_delivered(self) -> None:
-        """Answer the homes whose messages took more than a turn. Called at the end of each turn."""
+        """Answer the homes whose messages took more than one turn to deliver. Called at the end of each turn."""
         delivered = self.delivered
         while delivered:
             (peer, number), absent = delivered.popleft()
@@ -147,15 +150,15 @@ class Delivery(Part):
     def deliver(
         self, message: Message, clients: list[str], ticket: Any, told: Delivered, ids: frozenset[str] | None = None
     ) -> list[str] | None:
-        """Put the message into its clients' outboxes, except those that have received it. Returns the clients that are
-        not here.
+        """Put the message into the outboxes of those clients that have not received it. Return the clients that are not
+        here.
 
-        Returns ``None`` if there are many clients, or if an earlier message to many is still going out. Then the
-        message goes out in slices, and afterwards ``told`` gets the ticket and the clients that are not here. ``ids``:
-        the clients as a set, if the caller has one.
+        Return ``None`` if there are many clients, or if an earlier message of the topic is still being sent to many. In
+        this case the message is sent in slices, and afterwards ``told`` gets the ticket and the clients that are not
+        here. ``ids`` is the set of the clients, if the caller has one.
 
-        The same message can arrive more than once: from a home for clients that have moved here, from another home that
-        took over, or from the same home if its origin was out of reach and asks again.
+        The same message can arrive more than once. A home sends it again for clients that have moved here, another home
+        may have taken over, or the origin may have lost contact with its home and asked again.
         """
         travelled = message.travelled or not message.topic
         if travelled:
@@ -199,11 +202,11 @@ class Delivery(Part):
         del self._queues[topic]
 
     def _push(self, message: Message, clients: list[str]) -> list[str]:
-        """Push the message to the clients. Returns the clients that are not here."""
+        """Push the message to the clients. Return the clients that are not here."""
         bindings = self._hub.bindings
         push = self._sending.push
         absent = []
-        codec: Codec | None = None  # the last connection's codec, and the message's frame in it
+        codec: Codec | None = None  # the last connection's codec; ``frame`` is the message's frame in it
         frame = b""
         for client in clients:
             binding = bindings.get(client)
@@ -226,7 +229,7 @@ class Delivery(Part):
         return absent
 
     def _fresh(self, message: Message, clients: list[str]) -> list[str]:
-        """Return the clients that have not had the message."""
+        """Return the clients that have not got the message yet."""
         had = self._recent.get((message.origin, message.number))
         if had is None:
             return clients
@@ -235,7 +238,8 @@ class Delivery(Part):
         return [client for client in clients if client not in had.clients]
 
     def _had_here(self, client: str, bound: int | None) -> bool:
-        """Was the client here when the broadcast was sent, if it has been sent?"""
+        """Return whether the client was here when the broadcast was sent. ``bound`` is ``None`` if the broadcast was
+        not sent here."""
         binding = self._hub.bindings.get(client)
         return binding is not None and bound is not None and binding.number <= bound
 
@@ -257,7 +261,8 @@ class Delivery(Part):
             self._desk.drops["recent_evicted"] += 1
 
     def _have_not_had(self, message: Message, clients: list[str]) -> None:
-        """Remove clients from the message's record, which has named them since it began to go out."""
+        """Remove absent clients from the message's record. The record has listed them as recipients since the sending
+        began."""
         key = (message.origin, message.number)
         had = self._recent.get(key)
         if had is not None:
@@ -272,26 +277,26 @@ class Delivery(Part):
     # Broadcasts
 
     def broadcast_requested(self, peer: str, number: int, request: BroadcastRequest) -> None:
-        """Handle a broadcast for all clients of this endpoint. The answer is ``Moved``."""
+        """Handle a peer's broadcast for all clients of this endpoint. The answer has the type ``Moved``."""
         self.broadcast(arrived(request.message, self._desk.now), (peer, number), self.broadcasts)
 
     def broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> None:
         """Send a broadcast to all clients here. Afterwards ``told`` gets the ticket and the clients that have moved
-        away lately, perhaps to an endpoint that had the broadcast before they came."""
+        away recently. Their new endpoint may have sent the broadcast before they arrived there."""
         self._desk.job(self._broadcast(message, ticket, told))
 
     def _broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> Iterator[bool]:
-        """Send it in slices, so that a hundred thousand clients do not delay other work."""
+        """Send the broadcast in slices, so that a hundred thousand clients do not delay other work."""
         key = (message.origin, message.number)
         had = self._recent.get(key)
         self._remember(message, [])
         bindings = self._hub.bindings
         bound = self._hub.bound
         if not self._moved_away.complete(self._desk.now):
-            self._desk.drops["moved_evicted"] += 1  # these can miss the broadcast at both places
+            self._desk.drops["moved_evicted"] += 1  # further clients can miss the broadcast
         moved = [(client, since) for client, since in self._moved_away.since(self._desk.now) if client not in bindings]
         clients: list[str] = []
-        if had is None or had.bound is None:  # otherwise another home had it sent before
+        if had is None or had.bound is None:  # else another home has had it sent here before
             clients = [client for client in bindings if had is None or client not in had.clients]
             self._recent[key] = self._recent[key]._replace(bound=bound)
         many = self.per_slice(message.payload)
@@ -307,7 +312,7 @@ class Delivery(Part):
         told.append((ticket, moved))
 
     def tick(self) -> None:
-        """Forget deliveries that no endpoint resends any longer."""
+        """Forget deliveries that are so old that no endpoint can resend them."""
         now = self._desk.now
         while self._recent and next(iter(self._recent.values())).expiry <= now:
             self._forget_oldest()

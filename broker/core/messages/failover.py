@@ -1,10 +1,11 @@
-"""Messages that a home was dispatching when it crashed: its replica, which is the home now, dispatches them. ADR 23.
+"""Messages that a home was dispatching when it crashed. The endpoint with its replica becomes the home and dispatches
+them. ADR 23.
 
-Owns: these messages, until their outcome is known. Must never: turn one of them into a new message. Each keeps its
-identity, so that no client gets it twice.
+Owns: these messages, until their outcome is known. Must never: give such a message a new identity. Each keeps its old
+one, so that no client gets the message twice.
 
-Nobody waits for the outcome of such a message. Its publisher's origin can ask again (``Origin.lost``) and shares the
-outcome, as any repetition does.
+Nobody waits for the outcome of such a message. Its origin can ask again (``Origin.lost``), and then shares the outcome
+like any repetition.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from .delivery import RECENT_S
 from .home import Home
 from .outcomes import Outcomes
 
-#: Seconds between two attempts to dispatch such a message.
+#: The time between two attempts to dispatch such a message, in seconds.
 AGAIN_S: Final = 1.0
 
-#: How long to try, in seconds: half as long as destinations remember. Destinations count from the delivery, some
-#: seconds before this endpoint noticed the crash.
+#: The time for which to retry, in seconds. It is half the time for which destinations remember a delivery, because the
+#: delivery can have happened some seconds before this endpoint noticed the crash.
 TRY_S: Final = RECENT_S / 2
 
-#: Messages to begin in one slice: 1 ms.
+#: The largest number of messages that begin in one slice. They take about 1 ms.
 PER_SLICE: Final = 50
 
 
 class Orphan:
-    """One such message, until it has been dispatched. ``until``: after this time destinations may have forgotten that
-    they received it."""
+    """One message of a crashed home, until it has been dispatched. After ``until`` the destinations may have forgotten
+    that they received it."""
 
     __slots__ = ("key", "known", "slot", "until")
 
@@ -54,7 +55,8 @@ class Orphan:
 
 
 class Failover(Part):
-    """One endpoint's part. It comes after ``incoming``, which tells ``replicated`` what a crashed home has left."""
+    """One endpoint's part. It comes after ``incoming``, which adds the messages of a crashed home to
+    ``replicated.left``."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class Failover(Part):
         self._outcomes = outcomes
         self._retention = retention
         self._home = home
-        self._open: dict[int, Orphan] = {}  # by key
+        self._open: dict[int, Orphan] = {}  # by the message's key
         self._again: deque[tuple[float, Orphan]] = deque()
 
     def metrics(self) -> list[Metric]:
@@ -100,13 +102,13 @@ class Failover(Part):
             self.begin(left)
 
     def begin(self, left: list[tuple[int, Carried]]) -> None:
-        """Take over messages that another home was dispatching."""
+        """Take over the messages that another home was dispatching when it crashed."""
         now = self._desk.now
         begun: list[Orphan] = []
         for key, known in left:
             self._dedup.forget_elsewhere(key)
             if self._dedup.pending(key) is None and key not in self._open:
-                self._dedup.begin(key)  # repetitions wait for it
+                self._dedup.begin(key)  # from now on, repetitions wait for this message
                 self._open[key] = one = Orphan(key, slot_of_key(key), known, now + TRY_S)
                 self._replicated.identities[key] = (known.origin, known.number)
                 begun.append(one)
@@ -126,7 +128,7 @@ class Failover(Part):
         self._home.fail_over(dispatch)
 
     def tick(self) -> None:
-        """Collect the outcomes, and repeat what could not be dispatched."""
+        """Collect the outcomes, and retry the messages that could not be dispatched."""
         failed_over = self._outcomes.failed_over
         while failed_over:
             dispatch, outcome = failed_over.popleft()
@@ -155,7 +157,7 @@ class Failover(Part):
         dedup = self._dedup
         if home == self._me:
             if dedup.pending(one.key) is not None or dedup.left([one.key], self._desk.now)[0] > 0:
-                self._ended(one.key, True)  # its publisher has asked again
+                self._ended(one.key, True)  # its origin has asked again
             else:
                 dedup.begin(one.key)
                 self._dispatch_one(one)
@@ -164,14 +166,15 @@ class Failover(Part):
             self._desk.ask(home, request, self, one.key)
 
     def answered(self, call: Call, value: Any) -> None:
-        """End the message: its present home has dispatched it."""
+        """End the message, because its present home has dispatched it."""
         self._ended(call.context, True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Try again, unless the message reached some: the home could not dispatch it, or did not answer in time."""
+        """Try again, because the home could not dispatch the message or did not answer in time. If the message has
+        reached some recipients (``partial``), end it instead."""
         self._ended(call.context, code == "partial")
 
     def lost(self, call: Call) -> str | None:
-        """Try again: the endpoint is gone, or no longer the home."""
+        """Try again, because the endpoint is gone or is no longer the home."""
         self._ended(call.context, False)
         return None

@@ -1,8 +1,8 @@
-"""A message on its way from its home: to each endpoint for its clients, again for clients that have moved, until all
-endpoints confirm.
+"""The fanout of a message from its home. It sends the message to each endpoint with recipients, and again for clients
+that have moved, until all endpoints have confirmed.
 
-Owns: the requests that carry it, and the confirmations. Must never: know why it goes to a client (``home`` does), or
-hold it for longer than the time-outs of what it waits for.
+Owns: the requests that carry the message, and their confirmations. Must never: know why a client gets the message
+(``home`` does), or keep the message for longer than the time-outs of the requests and store calls that it waits for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .delivery import Delivered, Delivery, Moved
 
 
 class Fanout(Part):
-    """One endpoint's part as the home of messages, once their recipients are known."""
+    """One endpoint's part as the home of messages whose recipients are known."""
 
     def __init__(
         self,
@@ -45,8 +45,9 @@ class Fanout(Part):
         keeps_lists: bool,
         sizes: Sizes = SIZES,
     ) -> None:
-        """``links``: by the peer's incarnation. ``retention`` learns of retained messages that a peer may not have got.
-        ``keeps_lists``: send a peer a list of recipients once while it stays the same."""
+        """``links`` has the links by the peer's incarnation. ``retention`` records which retained messages a peer may
+        not have received. If ``keeps_lists`` is true, a peer gets a list of recipients only when the list has
+        changed."""
         self._desk = desk
         self._members = members
         self._name = members.me.name
@@ -57,10 +58,11 @@ class Fanout(Part):
         self._retention = retention
         self._keeps_lists = keeps_lists
         self._many = sizes.delivery_slice
-        #: Messages that did not end at once, and that every endpoint has now confirmed or failed. The home takes them.
+        #: Messages that could not end at once, for which every endpoint has now confirmed or failed. The home empties
+        #: this tray.
         self.dispatched: deque[tuple[Dispatch, ProtocolError | None]] = deque()
-        #: Deliveries here that took more than a turn. The tickets: dispatch, number of clients, where they had been
-        #: found.
+        #: Deliveries at this endpoint that took more than one turn. Their tickets have the dispatch, the number of
+        #: clients, and the locations where these had been found.
         self.delivered: Delivered = deque()
         self.broadcasts: deque[tuple[Dispatch, Moved]] = deque()
 
@@ -86,12 +88,13 @@ class Fanout(Part):
         places: Found | None = None,
         name: str = "",
     ) -> bool:
-        """Send each endpoint the message for its clients. Returns true if they are all here and have it. Otherwise
-        ``dispatched`` gets it once the last endpoint has confirmed or failed.
+        """Send the message to each endpoint for its clients. Return true if all clients are at this endpoint and have
+        the message. Otherwise ``dispatched`` gets the message after the last endpoint has confirmed or failed.
 
-        ``places``: where the clients were found, if they were not where the caches had them. A publish has this second
-        attempt. A broadcast has one for each later place within ``MOVED_S``, since a client that moves on from place to
-        place listens all the time. ``name``: the name of the lists of recipients, if not the topic's.
+        ``places`` has the clients' locations from the store, if this is another attempt because the cached locations
+        were wrong. A publish has one such second attempt. A broadcast has one for each later location within
+        ``MOVED_S``, because it must also reach a client that keeps moving. ``name`` is the name of the lists of
+        recipients if it differs from the topic.
         """
         absent: list[str] | None
         if local:
@@ -100,7 +103,7 @@ class Fanout(Part):
             absent = []
         if absent is not None and not absent and not remote and not dispatch.open:
             return True
-        dispatch.open += 1  # until all requests are on their way
+        dispatch.open += 1  # this one is confirmed below, when all requests have been sent
         if local:
             dispatch.open += 1
             if absent is not None:
@@ -112,15 +115,16 @@ class Fanout(Part):
         return False
 
     def send_both(self, dispatch: Dispatch, plain: Places, matched: Places, name: str) -> bool:
-        """Send to the plain subscribers, and to those whose filters have matched. Many go in separate requests, because
-        the plain lists stay the same while the matching ones change with each message. ``name``: of the matching lists.
-        Returns as ``send`` does."""
-        self._location_groups.leave_out_the_gone(plain[1])  # possibly found a while ago
+        """Send the message to the plain subscribers, and to those whose filters have matched. If there are many, the
+        two groups get separate requests, because the list of plain subscribers stays the same while the list of
+        matching ones changes with each message. ``name`` is the name of the lists of matching subscribers. Return the
+        same as ``send``."""
+        self._location_groups.leave_out_the_gone(plain[1])  # their locations may be old
         many = self._many
         if all(len(clients) <= many for places in (plain, matched) for clients in places[1].values()):
             add(plain, matched)
             return self.send(dispatch, plain[0], plain[1])
-        dispatch.open += 1  # until both messages are on their way
+        dispatch.open += 1  # this one is confirmed below, when both groups have been sent
         self.send(dispatch, plain[0], plain[1])
         self.send(dispatch, matched[0], matched[1], None, name)
         self._confirmed_by_one(dispatch)
@@ -148,7 +152,7 @@ class Fanout(Part):
         self._confirmed(dispatch, absent, places)
 
     def take_delivered(self) -> None:
-        """Collect the deliveries at this endpoint that took more than a turn. Called at the end of each turn."""
+        """Collect the deliveries at this endpoint that took more than one turn. Called at the end of each turn."""
         delivered = self.delivered
         while delivered:
             (dispatch, clients, places), absent = delivered.popleft()
@@ -160,7 +164,7 @@ class Fanout(Part):
             self._confirmed_by_one(dispatch)
 
     def _all_confirmed(self, dispatch: Dispatch) -> None:
-        """Pass the message on: every endpoint has confirmed or failed."""
+        """Pass the message to the tray ``dispatched``, because every endpoint has confirmed or failed."""
         error = None
         if dispatch.failed and dispatch.confirmed:
             extra = {"delivered": sorted(set(dispatch.confirmed)), "failed": sorted(set(dispatch.failed))}
@@ -183,7 +187,7 @@ class Fanout(Part):
             self._confirmed_by_one(dispatch)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Note an endpoint's failure: it could not take the message, or did not answer in time."""
+        """Record that an endpoint could not deliver the message, or did not answer in time."""
         dispatch: Dispatch = call.context[0] if isinstance(call.request, DeliverRequest) else call.context
         if dispatch.entry is not None:
             self._retention.delivery_failed(call.target, call.context[1])
@@ -191,12 +195,12 @@ class Fanout(Part):
         self._confirmed_by_one(dispatch)
 
     def lost(self, call: Call) -> str | None:
-        """Look for the clients of an endpoint that is gone: they can listen elsewhere by now."""
+        """Look for the clients of an endpoint that is gone, because they may listen at another endpoint now."""
         if isinstance(call.request, DeliverRequest):
             dispatch, clients, places = call.context
             self._confirmed(dispatch, clients, places, gone=True)
         else:
-            # Its clients are now connected nowhere. Only that endpoint knew their number.
+            # The clients of that endpoint are now connected nowhere. Only the endpoint knew their number.
             self._desk.drops["broadcast_endpoint_gone"] += 1
             self._confirmed_by_one(call.context)
         return None
@@ -211,11 +215,11 @@ class Fanout(Part):
         return peer.endpoint.name if peer is not None else incarnation
 
     def _confirmed(self, dispatch: Dispatch, absent: list[str], places: Found | None, gone: bool = False) -> None:
-        """Note that an endpoint has confirmed or is ``gone``. ``absent``: the clients that are not there."""
+        """Handle an endpoint that has confirmed or is ``gone``. ``absent`` has the clients that are not there."""
         if absent and (places is None or not dispatch.message.topic):
-            # They have moved, or it is gone: ask the store where they are, and resend, perhaps to the same endpoint, if
-            # a client has returned. Until then nothing is certain: that endpoint may have learned a client's new place
-            # before this one.
+            # These clients have moved, or their endpoint is gone. Ask the store for their locations and resend the
+            # message, perhaps to the same endpoint if a client has returned there. The caches cannot decide this,
+            # because that endpoint may have learned a client's new location before this one.
             self._desk.counts["relocations"] += 1
             self._desk.store("locations", (absent,), self._relocated, (dispatch, absent, places, gone))
             return
@@ -236,7 +240,7 @@ class Fanout(Part):
         found: Found = dict(zip(clients, result, strict=True))
         for client, location in found.items():
             self._locations.learn(client, location or NEVER_LISTENED)
-            found[client] = self._locations.get(client) or location  # the caches can know a later one by now
+            found[client] = self._locations.get(client) or location  # the caches may have a later one
         if tried is not None:
             late = self._desk.now >= dispatch.message.received + MOVED_S
             last = {client for client in clients if late or not _later(found[client], tried[client])}
@@ -245,14 +249,14 @@ class Fanout(Part):
         local, remote, _ = self._location_groups.places(clients, found)
         if dispatch.entry is not None:
             dispatch.entry.pending_readers += len(clients) - placed(local, remote)
-        # The dispatch stays open until everything resent is on its way.
+        # This keeps the dispatch open until all requests have been sent again.
         self.send(dispatch, local, remote, found)
         self._confirmed_by_one(dispatch)
 
     def _not_listening(self, clients: Collection[str], places: Found, gone: bool) -> None:
-        """Note that clients do not listen at the places that the store has: they have left, or their endpoint failed to
-        clear them. ``gone``: the endpoint itself is gone; if it was only taken for dead and returns, they do listen
-        there."""
+        """Record that clients do not listen at the locations that the store has. They have left, or their endpoint
+        could not clear their locations. If the endpoint itself is ``gone``, do not cache this, because the endpoint may
+        be alive and return, and then the clients still listen there."""
         if gone:
             self._desk.drops["endpoint_gone"] += len(clients)
             return
@@ -262,7 +266,7 @@ class Fanout(Part):
                 self._locations.learn_offline(client, location)
 
     def broadcast(self, dispatch: Dispatch) -> None:
-        """Send a broadcast to every endpoint, this one included, and then to clients that have moved meanwhile."""
+        """Send a broadcast to every endpoint, including this one, and then to clients that have moved meanwhile."""
         dispatch.open = 1
         message = dispatch.message
         self._delivery.broadcast(message, dispatch, self.broadcasts)
@@ -272,9 +276,9 @@ class Fanout(Part):
         self._desk.cast(endpoints, request, self, dispatch)
 
     def _follow(self, dispatch: Dispatch, moved: Moved) -> None:
-        """Send a broadcast to clients that left an endpoint before it arrived there. It may have reached their new
-        endpoint before they did, if they have moved since it began. The new endpoint knows, and delivers it to those
-        that lack it."""
+        """Send a broadcast to clients that left an endpoint before the broadcast arrived there. If they moved after the
+        broadcast began, it may have reached their new endpoint before they did. The new endpoint knows which clients
+        have got the broadcast, and delivers it to the others."""
         elapsed = self._desk.now - dispatch.begun
         clients = [client for client, since in moved if since <= elapsed]
         if not clients:
@@ -303,5 +307,5 @@ def _note_failure(dispatch: Dispatch, name: str) -> None:
 
 
 def _later(place: Location | None, than: Location | None) -> bool:
-    """Is the place from a later ``listen``?"""
+    """Return whether ``place`` comes from a later ``listen`` than ``than``."""
     return place is not None and (than is None or place.rank > than.rank)

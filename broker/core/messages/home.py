@@ -1,12 +1,11 @@
-"""The home: a topic's messages, from their arrival to their outcome. Is it a duplicate? Which clients subscribe? Where
-are they?
+"""The home of topics. It handles each message from its arrival to its outcome. It decides whether the message is a
+duplicate, which clients subscribe, and where they listen.
 
-Owns: the messages of the slots that this endpoint is home of, in the order of their topic, and the questions to the
-store about them. Must never: write a subscription, or hold a message for longer than the time-outs of what it waits
-for.
+Owns: the messages of the slots that this endpoint is home of, in order within each topic, and the store calls about
+them. Must never: write a subscription, or keep a message for longer than the time-outs of the calls that it waits for.
 
-A message goes through stages (``routes``), and later messages of its topic follow it. Cached subscribers and locations,
-which most messages need, take no turn of their own. ``lookup`` is the other strategy.
+A message goes through stages (``routes``), and later messages of its topic follow it. If the subscribers and their
+locations are cached, as for most messages, the message passes all stages in one turn. ``lookup`` is the other strategy.
 """
 
 from __future__ import annotations
@@ -39,16 +38,18 @@ from .in_flight_dedup import InFlightDedup
 from .location_resolver import FEW, NOBODY, LocationResolver
 from .outcomes import Outcomes
 
-#: Maximum number of messages to compare with filters in one turn, 5 us each.
+#: The largest number of messages to compare with filters in one turn. Each takes about 5 µs.
 MATCHING_PER_TURN: Final = 1_000
-#: A message costs one more for each of these filters at its topic: with a million filters some ten messages fit, 3 ms.
+#: For every so many filters at its topic, a message counts as one more message. With a million filters at a topic,
+#: about ten messages fit into a turn, and take 3 ms.
 FILTERS_MORE: Final = 10_000
 
 
 class Home(Part):
-    """One endpoint's part as the home of messages, until their recipients are known."""
+    """One endpoint's part as the home of messages whose recipients are not known yet."""
 
-    #: A topic's recipients stay the same for a while, so a peer gets a long list once.
+    #: Whether a peer gets a long list of recipients only once. This pays, because a topic's recipients stay the same
+    #: for a while.
     keeps_lists: ClassVar[bool] = True
 
     def __init__(
@@ -80,9 +81,9 @@ class Home(Part):
         self._in_flight_dedup = in_flight_dedup
         self._barrier = barrier
         self._filtering = filtering
-        # Until this endpoint has joined: when to give up, the message, and the link that it came over.
+        # Messages that wait until this endpoint has joined: (when to give up, the message, the link that it came over).
         self._parked: list[tuple[float, Dispatch, Link | None]] = []
-        self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
+        self._read: list[tuple[str, Route]] = []  # sets of subscribers to read at the end of the turn
         self._resolver = LocationResolver(desk, routes, locations, location_groups, sizes)
 
     def requests(self) -> dict[type[Request], RequestHandler]:
@@ -90,8 +91,8 @@ class Home(Part):
         return {PublishRequest: self.publish_requested}
 
     def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
-        """Take a peer's message. If the topic was this endpoint's, the peer asks for the outcome of a message that is
-        still being dispatched here."""
+        """Handle a peer's message. If this endpoint is only a former home of the topic, the peer asks for the outcome
+        of a message that this endpoint is still dispatching."""
         hashed, keep_s = request.hashed, request.keep_s
         slot = slot_of(request.message.topic)
         key = None if hashed is None else key_of_hash(slot, hashed)
@@ -114,8 +115,8 @@ class Home(Part):
             self.take(dispatch)
 
     def take(self, dispatch: Dispatch) -> None:
-        """Handle a message of a slot of this endpoint. ``outcome`` is set at once, or ``Outcomes.due`` gets the message
-        later if a client here published it."""
+        """Handle a message of a slot of this endpoint. Either ``dispatch.outcome`` is set at once, or ``Outcomes``
+        reports the outcome later."""
         if not self._homes.joined:
             self._outcomes.wait(dispatch)
             self._parked.append((self._desk.now + TIMEOUT_S, dispatch, self._fanout.links.get(dispatch.peer)))
@@ -125,7 +126,7 @@ class Home(Part):
             self._queue(dispatch)
 
     def take_back(self) -> None:
-        """Continue with messages that need not wait any longer. Called at the end of each turn."""
+        """Continue with messages that no longer have to wait. Called at the end of each turn."""
         if self._barrier.replicated.confirmed:
             for dispatch in self._barrier.take_replicated():
                 self._go_on(dispatch)
@@ -144,7 +145,7 @@ class Home(Part):
 
     @property
     def has_waited(self) -> bool:
-        """Is there something for ``take_back``?"""
+        """Return whether ``take_back`` has messages to continue with."""
         if self._routes.ready or self._in_flight_dedup.over:
             return True
         return len(self._retention.journal.written) > 0 or len(self._barrier.replicated.confirmed) > 0
@@ -154,14 +155,14 @@ class Home(Part):
         ready, self._routes.ready = self._routes.ready, []
         for topic, route, error in ready:
             if self._routes.get(topic) is not route:
-                continue  # dropped meanwhile, with the messages that waited in it
+                continue  # the route was dropped meanwhile, with its waiting messages
             if error is not None:
                 self._give_up(topic, error)
             else:
                 self._advance(topic, route)
 
     def _have_wait(self) -> None:
-        """Tell the asking peers, and those that asked with a repetition, that they have to wait longer than usual."""
+        """Tell the peers that sent these messages, or repetitions of them, that they have to wait longer than usual."""
         slow, self._routes.slow = self._routes.slow, []
         for route in slow:
             for dispatch in route.waiting():
@@ -171,7 +172,7 @@ class Home(Part):
                         self._desk.decline(waiting.peer, waiting.number, WAIT)
 
     def _go_on(self, dispatch: Dispatch) -> None:
-        """Continue with a message that waits for a replica or the journal no longer."""
+        """Continue with a message that no longer waits for a replica or the journal."""
         topic = dispatch.message.topic
         route = self._routes.get(topic)
         if route is not None and route.stage == BARRIER and route.first is dispatch:
@@ -179,7 +180,8 @@ class Home(Part):
             self._advance(topic, route)
 
     def fail_over(self, dispatch: Dispatch) -> None:
-        """Dispatch a message that an earlier home was dispatching when it crashed; its key is pending."""
+        """Dispatch a message that an earlier home was dispatching when it crashed. The message's key is already
+        pending."""
         assert dispatch.key is not None
         self._outcomes.wait(dispatch)
         self._in_flight_dedup.begin(dispatch, dispatch.key)
@@ -189,7 +191,7 @@ class Home(Part):
             self._move_on(dispatch)
 
     def _queue(self, dispatch: Dispatch) -> None:
-        """Queue a message behind its topic's others."""
+        """Queue a message behind the others of its topic."""
         topic = dispatch.message.topic
         routes = self._routes
         route = routes.use(topic)
@@ -209,7 +211,7 @@ class Home(Part):
     # The stages
 
     def _advance(self, topic: str, route: Route) -> None:
-        """Move the topic's messages on, in order, as far as they get without the store."""
+        """Advance the topic's messages, in order, until one has to wait."""
         while route.first is not None:
             if not self._step(topic, route):
                 return
@@ -217,7 +219,7 @@ class Home(Part):
             self._routes.drop(topic)
 
     def _step(self, topic: str, route: Route) -> bool:
-        """Dispatch the topic's first message. False: it waits, for the reason in the route's stage."""
+        """Dispatch the topic's first message. Return false if it has to wait. The route's stage gives the reason."""
         first = route.first
         if first is not None and first.barriers and (not topic or route.subscribers is not None):
             if first.not_retained is not None:
@@ -251,8 +253,8 @@ class Home(Part):
         return self._step_of_others(topic, route, subscribers)
 
     def _step_of_others(self, topic: str, route: Route, subscribers: Subscribers) -> bool:
-        """Dispatch the first message of a topic with many subscribers, with filters, or with clients that had to be
-        looked for."""
+        """Dispatch the first message of a topic that has many subscribers or filters, or whose clients the store had to
+        locate."""
         clients: Subscribers | list[str] = subscribers
         matched = None
         if route.filters is not None:
@@ -265,7 +267,7 @@ class Home(Part):
             assert route.first is not None
             matched = self._filtering.matched(route, route.filters, route.first)
             if matched.plain is not None:
-                clients = matched.clients  # the second set of clients to be placed
+                clients = matched.clients  # the plain subscribers have their places
         places = self._resolver.places(topic, route, clients)
         if places is None:
             return False
@@ -293,8 +295,8 @@ class Home(Part):
         return True
 
     def _send_matched(self, route: Route, dispatch: Dispatch, matched: Matched, places: Places) -> bool:
-        """Send a message with filters. ``places``: of the clients whose filters have matched, if any; otherwise of the
-        plain subscribers."""
+        """Send a message of a topic with filters. ``places`` has the places of the clients whose filters have matched.
+        If none has matched, it has the places of the plain subscribers."""
         if route.filters is not None:
             route.filters.matched = None
         if matched.plain is None:
@@ -312,7 +314,7 @@ class Home(Part):
             self._ended(dispatch, error)
 
     def _ended(self, dispatch: Dispatch, error: ProtocolError | None) -> None:
-        """End the message; its duplicates share the outcome."""
+        """End the message. The duplicates that wait for it share its outcome."""
         if dispatch.recipients:
             self._resolver.end(dispatch)
         if dispatch.entry is not None and not self._retention.ended(dispatch, error):
@@ -327,7 +329,7 @@ class Home(Part):
     # The store
 
     def ask(self) -> None:
-        """Ask the store for everything that this turn's messages need, in few calls for many messages together."""
+        """Ask the store for all data that this turn's messages need. A call serves many messages."""
         read = self._read
         if read:
             self._read = []
@@ -348,7 +350,7 @@ class Home(Part):
         filtered: list[tuple[str, Route, FilterPage]] = []
         for index, (topic, route) in enumerate(read):
             if self._routes.get(topic) is not route:
-                continue  # dropped meanwhile, with the messages that waited in it
+                continue  # the route was dropped meanwhile, with its waiting messages
             if error is not None:
                 self._give_up(topic, error)
                 continue
@@ -362,7 +364,7 @@ class Home(Part):
             self._take_ready()
 
     def _give_up(self, topic: str, error: Exception) -> None:
-        """Fail the topic's messages: the store could not answer, and no client has got them."""
+        """Fail the topic's waiting messages, because the store could not answer. No client has got these messages."""
         route = self._routes.drop(topic)
         if route is not None:
             for dispatch in route.waiting():
@@ -379,24 +381,25 @@ class Home(Part):
         self._look_at_parked()
 
     def lapsed(self) -> None:
-        """Trust nothing cached: others can act for this endpoint."""
+        """Clear the caches, because other endpoints can now act for this one."""
         for topic in self._routes.topics():
             self._release(topic)
         self._locations.clear()
 
     def joined(self) -> None:
-        """Start with empty caches: the peers announce from now on where clients listen, and earlier entries can be
-        stale."""
+        """Start with an empty cache of locations. From now on the peers announce where clients listen, but entries from
+        before can be stale."""
         self._locations.clear()
         self._look_at_parked()
 
     def _look_at_parked(self) -> None:
-        """Look at the parked messages in a later turn, when all parts know of the change, and before the next tick."""
+        """Retry the parked messages in a later turn, when all parts have handled the change, without waiting for the
+        next tick."""
         if self._parked:
             self._desk.job(in_turn(self.tick))
 
     def _release(self, topic: str) -> None:
-        """Forget the topic. Its waiting messages go to its new home."""
+        """Forget the topic. Its waiting messages go to the topic's new home."""
         route = self._routes.drop(topic)
         if route is None:
             return
@@ -417,7 +420,7 @@ class Home(Part):
         parked, self._parked = self._parked, []
         for deadline, dispatch, link in parked:
             if link is not self._fanout.links.get(dispatch.peer):
-                # The peer has taken this endpoint, or the link, for dead. If it still needs an answer, it has asked
+                # The peer has considered this endpoint or the link dead. If it still needs an answer, it has asked
                 # another endpoint.
                 self._outcomes.settle(dispatch, ELSEWHERE)
             elif self._homes.joined or self._homes.table[dispatch.slot] != self._me:
@@ -428,7 +431,7 @@ class Home(Part):
                 self._parked.append((deadline, dispatch, link))
 
     def _take_again(self, dispatch: Dispatch) -> None:
-        """Process a message that has waited. Its topic may have another home by now."""
+        """Process a message that has waited. Its topic may have another home now."""
         if self._homes.table[dispatch.slot] != self._me:
             self._outcomes.settle(dispatch, ELSEWHERE)
         else:

@@ -1,11 +1,11 @@
-"""Duplicates at their home. A recently seen payload is dropped. A repetition of a message that is still being
-dispatched waits for it and shares its outcome. SPEC section 7.
+"""The treatment of duplicates at their home. It drops a message whose payload was seen recently. A repetition of a
+message that is still being dispatched waits for this message and shares its outcome. SPEC section 7.
 
-Owns: the use of the table of duplicates, and the requests to former homes about messages that those are still
-dispatching. Must never: dispatch anything.
+Owns: the use of the table of duplicates, and the requests to former homes about messages that these are still
+dispatching. Must never: dispatch a message.
 
-When a slot moves, its former home finishes the messages under way. The new home knows their keys (``KeyTransfer``).
-When a message's first repetition comes, it asks the former home for the outcome.
+When a slot moves, its former home finishes the messages under way. The new home knows their keys (``KeyTransfer``). On
+the first repetition of such a message, the new home asks the former home for the outcome.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ..replication.key_transfer import KeyTransfer
 from ..retained.retention import Retention
 from .outcomes import Outcomes
 
-#: Maximum number of messages that reached only some endpoints and whose outcome this endpoint remembers: their origins
-#: can ask for it again.
+#: The largest number of messages with a partial outcome (they reached only some endpoints) that this endpoint
+#: remembers. It remembers them because their origins can ask for the outcome again.
 PARTIAL_MAX: Final = 1_000
 
 CONFLICT: Final = (
@@ -41,7 +41,7 @@ CONFLICT: Final = (
 
 
 class InFlightDedup(Asker):
-    """One home's part. ``seen``: the table, as state that belongs to slots."""
+    """One home's part. ``seen`` is the table of duplicates, in its role as state that belongs to slots."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class InFlightDedup(Asker):
         outcomes: Outcomes,
         sizes: Sizes = SIZES,
     ) -> None:
-        #: Keys of messages that no former home is dispatching any longer. The home takes them.
+        #: Keys of messages that no former home is dispatching any longer. The home empties this tray.
         self.over: list[int] = []
         self.ttl_s = dedup.ttl_s
         self._desk = desk
@@ -72,11 +72,12 @@ class InFlightDedup(Asker):
         self.retention = retention
         self._outcomes = outcomes
         self._waiters_max = sizes.waiters_max
-        #: By key: the origin's name and number of the message, and the outcome.
+        #: By the message's key: the origin's incarnation, the origin's number for the message, and the outcome.
         self._partial: dict[int, tuple[str, int, ProtocolError]] = {}
 
     def is_first(self, dispatch: Dispatch, key: int) -> bool:
-        """Must the message be dispatched? If not, it has an outcome already, or shares one."""
+        """Return whether the message must be dispatched. If not, either its outcome is set now, or it waits for the
+        message with its key."""
         dedup = self._dedup
         if dedup.duplicate(key, self._desk.now):
             if self._partial and (error := self._was_partial(dispatch, key)) is not None:
@@ -107,13 +108,13 @@ class InFlightDedup(Asker):
         return True
 
     def _is_itself(self, dispatch: Dispatch, key: int) -> bool:
-        """Is it the very message that was dispatched with its key, not just an equal one? Then its origin has missed
-        the outcome, and asks again."""
+        """Return whether the message was itself dispatched before, and not only an equal one. This happens if its
+        origin did not get the outcome and asks again."""
         dispatch.is_retained = dispatch.keep_s > 0 and self.retention.has(dispatch)
         return dispatch.is_retained or self._names.has(key, dispatch.message)
 
     def begin(self, dispatch: Dispatch, key: int) -> None:
-        """Begin a message whose key is pending already."""
+        """Begin a message whose key is already pending."""
         dispatch.pending = True
         if self.retention.on:
             self.retention.recall(dispatch)
@@ -123,7 +124,7 @@ class InFlightDedup(Asker):
             self._barrier.begin(dispatch, key)
 
     def settle(self, dispatch: Dispatch, error: ProtocolError | None) -> None:
-        """End the message: from now on a repetition is a duplicate, unless no client received the message."""
+        """End the message. From now on a repetition of it is a duplicate, unless no client received the message."""
         desk, key = self._desk, dispatch.key
         assert key is not None
         dispatch.pending = False
@@ -132,12 +133,11 @@ class InFlightDedup(Asker):
             self._barrier.under_way.pop(key, None)
         message = dispatch.message
         if reached_somebody and (message.travelled or self._barrier.on):
-            self._names.learn(key, message.origin, message.number)  # its origin can ask again, or ask the next home
+            self._names.learn(key, message.origin, message.number)  # its origin may ask again, here or at the next home
         if error is not None and reached_somebody and dispatch.peer:
             self._keep_partial(message, key, error)
         for waiter in self._dedup.settle(key, reached_somebody, desk.now):
-            # The origin of the message itself can be waiting as well: it asks again after the home that it asked has
-            # crashed.
+            # The message itself can also be among the waiters, because its origin asks again after the crash of a home.
             is_other = waiter.message.number != message.number or waiter.message.origin != message.origin
             waiter.is_retained = dispatch.is_retained and not is_other
             if error is None:
@@ -149,33 +149,34 @@ class InFlightDedup(Asker):
             self._keys.hand_on([(key, self._dedup.ttl_s if reached_somebody else 0.0)])
 
     def _keep_partial(self, message: Message, key: int, error: ProtocolError) -> None:
-        """Remember a partial outcome. If the origin has taken this endpoint for dead meanwhile, it learns the outcome
-        only when it asks again; the message must not then count as its own duplicate."""
+        """Remember a partial outcome. If the origin considers this endpoint dead meanwhile, it gets the outcome only
+        when it asks again. The message must not count as a duplicate of itself then."""
         partial = self._partial
         partial[key] = message.origin, message.number, error
         if len(partial) > PARTIAL_MAX:
             del partial[next(iter(partial))]
 
     def _was_partial(self, dispatch: Dispatch, key: int) -> ProtocolError | None:
-        """Return the outcome if this very message, not just an equal one, has reached only some of its recipients."""
+        """Return the outcome if this message itself, and not only an equal one, has reached only some of its
+        recipients."""
         kept = self._partial.get(key)
         message = dispatch.message
         return kept[2] if kept is not None and kept[:2] == (message.origin, message.number) else None
 
     def release(self, dispatch: Dispatch) -> list[Dispatch]:
-        """Give the message up to another home. Returns the repetitions that wait for it."""
+        """Leave the message to another home. Return the repetitions that wait for the message."""
         assert dispatch.key is not None
         dispatch.pending = False
         self._barrier.under_way.pop(dispatch.key, None)
         return self._dedup.settle(dispatch.key, False, self._desk.now)
 
     def waiters(self, key: int | None) -> list[Dispatch] | None:
-        """Return the repetitions that wait for the message with this key that this endpoint itself is dispatching;
-        ``None``: there is no such message."""
+        """Return the repetitions that wait for a message with this key. Return ``None`` if this endpoint itself is not
+        dispatching such a message."""
         return self._dedup.pending_here(key)
 
     def join(self, dispatch: Dispatch, waiters: list[Dispatch]) -> None:
-        """Let a repetition wait with ``waiters`` for the message with its key."""
+        """Add a repetition to ``waiters``, which wait for the message with its key."""
         if len(waiters) >= self._waiters_max:
             self._desk.drops["duplicate_waiters_full"] += 1
             error = ProtocolError("peer_unavailable", "Too many duplicates wait for one message")
@@ -190,22 +191,23 @@ class InFlightDedup(Asker):
         if home is None:
             self.over.append(key)
             return
-        request = PublishRequest(carried(dispatch.message), hash_of_key(key), again=True)  # it can be the very message
+        request = PublishRequest(carried(dispatch.message), hash_of_key(key), again=True)  # it may be the same message
         self._desk.ask(home, request, self, dispatch)
 
     def take_over(self) -> list[Dispatch]:
-        """Process repetitions of messages that no former home is still dispatching. The first repetition can be the
-        first copy that clients get; later ones have waited with it."""
+        """Return the repetitions of messages that no former home is dispatching any longer. The home then dispatches
+        the first repetition of each message, because no client may have got a copy yet."""
         again: list[Dispatch] = []
         over, self.over = self.over, []
         for key in over:
             for waiter in self._dedup.end_elsewhere(key, False, self._desk.now):
-                waiter.begun = -math.inf  # it can be the very message, already retained
+                waiter.begun = -math.inf  # it may be the same message, which may be retained already
                 again.append(waiter)
         return again
 
     def answered(self, call: Call, value: Any) -> None:
-        """Settle the repetitions: the former home has dispatched the message, and counted the repetition that asked."""
+        """End the repetitions, because the former home has dispatched the message. The former home has already counted
+        the repetition that it was asked about."""
         first: Dispatch = call.context
         assert first.key is not None
         first.is_retained = value == RETAINED
@@ -214,7 +216,7 @@ class InFlightDedup(Asker):
             self._outcomes.settle(waiter, value is True if waiter is first else True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Settle the repetitions: the former home failed, or did not answer."""
+        """End the repetitions with an error, because the former home failed or did not answer."""
         first: Dispatch = call.context
         assert first.key is not None
         error = refusal(code, info)
@@ -222,7 +224,7 @@ class InFlightDedup(Asker):
             self._outcomes.settle(waiter, error)
 
     def lost(self, call: Call) -> str | None:
-        """Hand the repetitions over: the former home is gone, or done with the message."""
+        """Pass the repetitions to the home, because the former home is gone or no longer has the message."""
         first: Dispatch = call.context
         assert first.key is not None
         self.over.append(first.key)

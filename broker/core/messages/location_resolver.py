@@ -1,7 +1,8 @@
-"""The locations of the clients that a topic's first message is for, from the caches or the store.
+"""Finds the locations of the recipients of a topic's first message, in the caches or the store.
 
-Owns: the searches under way, in which one question about a client serves all messages that wait for it, and the limit
-on messages for many at once. Must never: know why a message is for a client (``home`` does), or dispatch one.
+Owns: the searches under way, and the limit on concurrent messages for many clients. One question about a client serves
+all messages that wait for the client's location. Must never: know why a client gets a message (``home`` does), or
+dispatch a message.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from ..model import Subscribers
 from ..topics.locations import NEVER_LISTENED, Found, LocationGroups, Locations, Places, add
 from ..topics.routes import CROWDED, LOCATING, READY, RESOLVING, LocationSearch, Route, Routes
 
-#: A message for more clients than this can have to wait for another turn (``Sizes.places_per_turn``).
+#: A message for more clients than this may have to wait for a later turn (``Sizes.places_per_turn``).
 FEW: Final = 20
 
 NOBODY: Final[Found] = {}
 
 
 class LocationResolver:
-    """One home's resolver. ``Routes.ready`` gets the topics whose messages can continue, and those whose clients the
-    store cannot locate."""
+    """One home's resolver. It adds a topic to ``Routes.ready`` when the topic's messages can continue, and also when
+    the store cannot locate their clients."""
 
     def __init__(
         self,
@@ -41,15 +42,16 @@ class LocationResolver:
         self._location_groups = location_groups
         self._sizes = sizes
         self._many = sizes.delivery_slice
-        self.recipients = 0  # recipients of messages for many in dispatch
-        self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message has many recipients, and waits
-        self.placed = 0  # recipients of this turn's messages for more than a few
-        self.matching = 0  # cost of comparing this turn's messages with filters
-        self._wanted: list[str] = []  # clients to ask for at the end of the turn
+        self.recipients = 0  # the number of recipients of the messages for many that are being dispatched
+        self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message, for many, has to wait
+        self.placed = 0  # recipients of this turn's messages for more than ``FEW`` clients
+        self.matching = 0  # the cost of comparing this turn's messages with filters
+        self._wanted: list[str] = []  # clients to look up at the end of the turn
         self._waiting: dict[str, list[LocationSearch]] = {}  # client -> searches that wait for its location
 
     def places(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
-        """Return the clients' places. ``None``: the topic waits, as the route's stage says, and continues later."""
+        """Return the clients' places, or ``None`` if the topic has to wait. In that case the route's stage gives the
+        reason, and the topic continues later."""
         search = route.search
         if search is not None and search.clients is not None:
             clients = search.clients
@@ -67,7 +69,7 @@ class LocationResolver:
         return places
 
     def search(self, topic: str, route: Route, clients: Subscribers | list[str], missing: list[str]) -> None:
-        """Have the store asked for the missing clients' locations. The topic waits for them."""
+        """Ask the store for the missing clients' locations at the end of the turn. The topic waits for them."""
         search = route.search
         if search is None:
             search = route.search = LocationSearch(topic, route)
@@ -84,13 +86,14 @@ class LocationResolver:
                 waiting.append(search)
 
     def _of_many(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
-        """Return the places of many clients. ``None``: another turn comes first, or messages to many others."""
+        """Return the places of many clients. Return ``None`` if the topic has to wait for a later turn, or for other
+        messages with many recipients."""
         search, count = route.search, len(clients)
         if count > self._many and self.recipients >= self._sizes.recipients_max:
             route.stage = CROWDED
             self._crowded.append((topic, route))
             if search is not None:
-                search.places = None  # they may be elsewhere by then
+                search.places = None  # the clients may move before the topic continues
             return None
         if self.placed >= self._sizes.places_per_turn:
             self.later(topic, route)
@@ -107,7 +110,7 @@ class LocationResolver:
         return None
 
     def ask(self) -> None:
-        """Ask the store for everything that this turn's messages need."""
+        """Ask the store for all locations that this turn's messages need."""
         if self._wanted:
             wanted, self._wanted = self._wanted, []
             per_slice = self._sizes.clients_per_slice
@@ -130,7 +133,7 @@ class LocationResolver:
             self._end(search, error)
 
     def _end(self, search: LocationSearch, error: Exception | None) -> None:
-        """End a search: the store has located all its clients, or cannot."""
+        """End a search, because the store has located all its clients or has failed."""
         route = search.route
         if self._routes.get(search.topic) is route and route.search is search:
             self._go_on(search.topic, route, error)
@@ -150,7 +153,7 @@ class LocationResolver:
         yield from ()
 
     def _in_slices(self, topic: str, route: Route, clients: list[str]) -> Iterator[bool]:
-        """Find the places of the topic's first message in slices."""
+        """Find the places of the recipients of the topic's first message, in slices."""
         search = route.search
         if search is None:
             search = route.search = LocationSearch(topic, route)
@@ -161,27 +164,28 @@ class LocationResolver:
             add(places, self._location_groups.places(clients[start : start + per_slice], search.found))
             yield False
             if self._routes.get(topic) is not route:
-                return  # the topic has another home by now
+                return  # the topic has another home now
         search.places = places
         self._go_on(topic, route)
 
     # Messages for many
 
     def begin(self, dispatch: Dispatch, count: int) -> None:
-        """Count a message whose dispatch to ``count`` clients begins."""
+        """Count a message whose dispatch to ``count`` clients begins now."""
         if count > self._many:
             dispatch.recipients = count
             self.recipients += count
 
     def end(self, dispatch: Dispatch) -> None:
-        """Uncount a message whose dispatch has ended; topics can be waiting for that."""
+        """Stop counting a message whose dispatch has ended. Topics that waited for this can continue."""
         if dispatch.recipients:
             self.recipients -= dispatch.recipients
             dispatch.recipients = 0
             self._desk.job(self._let_go_on())
 
     def _let_go_on(self) -> Iterator[bool]:
-        """Continue with waiting topics, in a separate turn and not inside the message's."""
+        """Continue with waiting topics. This is a job, so that it runs in a later turn and not while the message
+        ends."""
         while self._crowded and self.recipients < self._sizes.recipients_max:
             topic, route = self._crowded.popleft()
             if self._routes.get(topic) is route:

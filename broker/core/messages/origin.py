@@ -1,10 +1,10 @@
-"""The origin: a client's publish, from its command to its reply.
+"""The origin of messages. It handles a client's publish from the command to the reply.
 
-Owns: the publishes of this endpoint's clients until their outcome is known, and the payloads that their homes are known
-to have seen. Must never: look for a subscriber; the topic's home does, here or at another endpoint.
+Owns: the publishes of this endpoint's clients until their outcome is known, and the record of payloads that their homes
+have already seen. Must never: look for a subscriber. The topic's home does this, here or at another endpoint.
 
-The origin sends a publish to its topic's home, and to the next home if that one dies. If many clients report the same
-news at once, the origin asks the home only about the first (``origin_dedup``).
+The origin sends a publish to its topic's home. If that endpoint dies, the origin sends the publish to the next home. If
+many clients publish the same payload at once, the origin sends only the first one to the home (``origin_dedup``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .outcomes import Outcomes
 
 
 class Origin(Part):
-    """One endpoint's part as the origin of messages. ``dedup``: look for duplicates."""
+    """One endpoint's part as the origin of messages. ``dedup`` says whether the endpoints check for duplicates."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Origin(Part):
         ]
 
     def commands(self) -> dict[str, CommandSpec]:
-        """See ``Part``. Both commands are messages; a broadcast is one without a topic."""
+        """See ``Part``. A broadcast is handled as a publish without a topic."""
         publish = CommandSpec(self.publish, publishes=True, after_close=True)
         return {"publish": publish, "broadcast": publish}
 
@@ -91,7 +91,7 @@ class Origin(Part):
         desk = self._desk
         desk.counts["publishes_received"] += 1
         if self._outcomes.due:
-            self.take_outcomes()  # earlier ones first: they may have to go to another home, ahead of this one
+            self.take_outcomes()  # earlier messages that have to go to another home must go before this one
         topic = command.topics[0] if command.topics else ""
         slot = slot_of(topic)
         message = Message(topic, command.payload, self._me, 0, desk.now)
@@ -110,7 +110,7 @@ class Origin(Part):
             publish.reply = self._replies.expect(connection)
 
     def _keep(self, publish: Publish, command: Command) -> bool:
-        """Set how long to retain the message. Returns false if the message cannot be retained as requested."""
+        """Set how long to retain the message. Return false if the message cannot be retained as requested."""
         topic = publish.message.topic
         if topic:
             try:
@@ -148,19 +148,19 @@ class Origin(Part):
         desk.ask(home, request, self, publish, message.number)
 
     def _hand_to_home(self, publish: Publish) -> None:
-        """Hand the message to this endpoint's own home."""
+        """Pass the message to the home at this endpoint."""
         dispatch = Dispatch(publish.message, publish.slot, publish.key, publish)
         dispatch.keep_s = publish.keep_s
         if publish.keep_s and (publish.message.travelled or publish.again):
-            dispatch.begun = -math.inf  # another home may have begun to dispatch it
+            dispatch.begun = -math.inf  # another home may have begun to dispatch this message
         if publish.keep_s:
-            publish.message.travelled = True  # another home can dispatch it later: remember its recipients
+            publish.message.travelled = True  # so destinations remember it: another home may dispatch it later
         self._home.take(dispatch)
         if dispatch.outcome is not None:
             self._take_outcome(publish, dispatch)
 
     def take_outcomes(self) -> None:
-        """Collect the outcomes of messages that had to wait at the home here. Called at the end of each turn."""
+        """Collect the outcomes of messages that had to wait at this endpoint's home. Called at the end of each turn."""
         due = self._outcomes.due
         while due:
             dispatch = due.popleft()
@@ -173,16 +173,16 @@ class Origin(Part):
         publish.is_retained = dispatch.is_retained
         if outcome is ELSEWHERE:
             publish.again = publish.keep_s > 0
-            publish.message.travelled = True  # that home may have dispatched it
+            publish.message.travelled = True  # the former home may have dispatched it
             self._dispatch(publish)
         else:
             self._settle(publish, outcome)
 
     def _settle(self, publish: Publish, outcome: bool | ProtocolError) -> None:
-        """End the message, and tell its publisher. If it succeeded and the publisher asked for no ``ack``, no reply
-        follows (SPEC section 2)."""
+        """End the message, and reply to its publisher. There is no reply to a success without ``ack`` (SPEC section
+        2)."""
         if outcome is True and publish.unique:
-            outcome = False  # only the message itself has this key: it had been dispatched already
+            outcome = False  # only this message has this key, so it was dispatched before and is no duplicate
         publish.outcome = outcome
         self._forget(publish)
         if publish.reply is None:
@@ -209,7 +209,7 @@ class Origin(Part):
     # Answers from another home
 
     def answered(self, call: Call, value: Any) -> None:
-        """Settle the message: the home has dispatched it."""
+        """End the message, because the home has dispatched it."""
         publish: Publish = call.context
         if publish.key is not None and not publish.unique:
             self._origin_dedup.learn(publish.key, self._desk.now)
@@ -217,11 +217,12 @@ class Origin(Part):
         self._settle(publish, value is True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Settle the message: the home could not take it, or did not answer in time."""
+        """End the message with an error, because the home could not dispatch it or did not answer in time."""
         self._settle(call.context, refusal(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """Send the message to the next home, marked as a repetition: the endpoint is gone, or no longer the home."""
+        """Send the message to the next home, marked as a repetition, because the endpoint is gone or is no longer the
+        home."""
         publish: Publish = call.context
         home = self._homes.table[publish.slot]
         if home != self._me:

@@ -1,8 +1,8 @@
-"""Reports the outcome of each message, decided at its home, to the party that waits for it: the publish of a client
-here, or a peer.
+"""Reports the outcome of each message from its home to the party that waits for the outcome. This is the publish of a
+client of this endpoint, or a peer.
 
-Owns: how to report an outcome, and that a message counts as in flight while anyone waits for its outcome. Must never:
-decide the outcome.
+Owns: the reports, and the count of the messages in flight, which are those whose outcome somebody waits for. Must
+never: decide the outcome.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Outcomes:
     def __init__(self, desk: Desk, inflight: InFlight) -> None:
         self._desk = desk
         self._inflight = inflight
-        #: Publishes of clients here that had to wait, and now have an outcome. The origin takes them.
+        #: Publishes of this endpoint's clients that had to wait and now have an outcome. The origin empties this tray.
         self.due: deque[Dispatch] = deque()
-        #: Messages that nobody waits for, with their outcomes. ``Failover`` takes them.
+        #: Messages whose outcome nobody waits for, with their outcomes. ``Failover`` empties this tray.
         self.failed_over: deque[tuple[Dispatch, Outcome]] = deque()
-        #: This endpoint's own messages that had to wait. ``Presence`` takes them.
+        #: This endpoint's own announcements that had to wait and now have an outcome. ``Announcing`` empties this tray.
         self.told: deque[Telling] = deque()
 
     def wait(self, dispatch: Dispatch) -> None:
@@ -37,8 +37,8 @@ class Outcomes:
             self._inflight.begin(len(dispatch.message.payload))
 
     def settle(self, dispatch: Dispatch, outcome: Outcome) -> None:
-        """Report the outcome to the origin or peer that waits. An origin here that has just dispatched the message
-        reads the outcome itself."""
+        """Report the outcome to the waiting origin or peer. If the origin is this endpoint and has not begun to wait,
+        it reads ``dispatch.outcome`` itself."""
         dispatch.outcome = outcome
         waited = dispatch.waits
         if waited:
