@@ -1,4 +1,4 @@
-"""Answers for operators and clients that look at the cluster.
+"""Read-only commands that show operators and clients the state of the cluster.
 
-Owns: the endpoints' figures, pages of subscriptions and subscribers. Must never: change anything.
+Owns: the endpoints' figures, and pages of subscriptions and subscribers. Must never: change any state of the cluster.
 """

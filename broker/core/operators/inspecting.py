@@ -1,6 +1,6 @@
-"""The endpoints' figures, for operators. SPEC section 2.4.
+"""The command `endpoints`, which shows operators the figures of every endpoint. SPEC section 2.4.
 
-Owns: the question under way. Must never: change anything.
+Owns: the collection of figures under way. Must never: change any state of the cluster.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from ..outgoing.replies import Replies
 from ..part import CommandSpec, Part, RequestHandler
 from .words import WAITING_MAX, too_many
 
-#: How long the other endpoints can take to give their figures, in seconds. People wait for the answer, and if an
-#: endpoint is slower, that is what they need to know.
+#: The longest time to wait for the other endpoints' figures, in seconds. It is short because people wait for the reply.
+#: If an endpoint is slower, the reply shows this, which is useful to know.
 FIGURES_S: Final = 1.0
 
 
 class Census:
-    """A question for all endpoints' figures. Operators that ask meanwhile share its answer."""
+    """A request to all endpoints for their figures. Operators that send the command while it is under way share its
+    result."""
 
     __slots__ = ("answers", "asked", "askers", "deadline")
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        self.askers: list[tuple[Connection, Reply, Any]] = []  # with the ids of their commands
-        self.asked: set[str] = set()  # peers that have not answered
-        self.answers: dict[str, Any] = {}  # incarnation -> its own figures
+        self.askers: list[tuple[Connection, Reply, Any]] = []  # (connection, place of the reply, the command's id)
+        self.asked: set[str] = set()  # peers that have not answered yet
+        self.answers: dict[str, Any] = {}  # the figures of each endpoint, by its incarnation
 
 
 class Inspecting(Part):
-    """One endpoint's part. ``figures``: what this endpoint tells operators about itself."""
+    """One endpoint's part. ``figures`` returns the figures of this endpoint."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class Inspecting(Part):
         self._members = members
         self._replies = replies
         self._figures = figures
-        self._census: Census | None = None  # under way
+        self._census: Census | None = None  # the request under way
 
     def commands(self) -> dict[str, CommandSpec]:
         """See ``Part``."""
@@ -72,7 +73,7 @@ class Inspecting(Part):
             census = Census(self._desk.now + FIGURES_S)
             try:
                 census.answers[self._me.incarnation] = self._figures()
-            except Exception:  # the shell's error, which it logs; a missing figure is no reason to stop
+            except Exception:  # the shell logs its error; missing figures must not stop the endpoint
                 refusal = ProtocolError("internal", "This endpoint could not read its figures: its log says why")
                 self._replies.refuse(connection, reply, command.id, refusal)
                 return
@@ -87,36 +88,36 @@ class Inspecting(Part):
         self._complete(census)
 
     def figures_requested(self, peer: str, number: int, request: FiguresRequest) -> None:
-        """Answer a peer that an operator has asked."""
+        """Send this endpoint's figures to a peer, which has the command of an operator."""
         try:
             figures = self._figures()
-        except Exception:  # not the link's fault
+        except Exception:  # the link is not at fault
             self._desk.decline(peer, number, "internal", "this endpoint could not read its figures")
         else:
             self._desk.answer(peer, number, figures)
 
     def answered(self, call: Call, value: Any) -> None:
-        """Take a peer's figures."""
+        """Add a peer's figures."""
         census, peer = call.context
         census.answers[peer] = value
         census.asked.discard(peer)
         self._complete(census)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Answer without the figures of a peer that has refused."""
+        """Stop waiting for a peer that has refused to send its figures."""
         census, peer = call.context
         census.asked.discard(peer)
         self._complete(census)
 
     def lost(self, call: Call) -> str | None:
-        """Answer without the figures of a peer that is gone."""
+        """Stop waiting for a peer that is gone."""
         census, peer = call.context
         census.asked.discard(peer)
         self._complete(census)
         return None
 
     def tick(self) -> None:
-        """Answer operators that have waited long enough."""
+        """Reply without the missing figures when the time is over."""
         census = self._census
         if census is not None and census.deadline <= self._desk.now:
             census.asked.clear()

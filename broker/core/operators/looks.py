@@ -1,4 +1,4 @@
-"""The assembly of the parts that answer questions and change nothing.
+"""The assembly of the parts for read-only commands.
 
 Owns: the choice of parts. Must never: do more than make them.
 """
@@ -29,9 +29,9 @@ def looks(
 
     Args:
         desk: the endpoint's desk.
-        members: the endpoints in its view.
-        replies: takes the replies.
-        figures: returns what the endpoint tells operators about itself.
+        members: the endpoints in this endpoint's view.
+        replies: sends the replies to the clients.
+        figures: returns the endpoint's figures for operators.
         sizes: the batch sizes.
 
     Returns:

@@ -1,6 +1,8 @@
-"""The subscribers of a topic, page by page, and where a client listens. SPEC sections 2.4 and 2.5.
+"""The commands `subscribers`, which lists a topic's subscribers page by page, and `location`, which says where a client
+listens. SPEC sections 2.4 and 2.5.
 
-Owns: the questions that wait. Must never: change anything, or answer from a cache when the store knows better.
+Owns: the commands that wait. Must never: change any state of the cluster, or answer from a cache that may be older than
+the store.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from ..part import CommandSpec, Part
 from ..stores import unavailable
 from .words import PAIRS_PER_READ, REPLY_FILTER_BYTES, WAITING_MAX, filter_bytes, said, too_many
 
-#: Sets of subscribers to read and sort at once: each can be so large that memory has room for two.
+#: The largest number of sets of subscribers to read and sort at the same time. A set can be so large that memory has
+#: room for only two.
 READS_AT_ONCE: Final = 2
 
-#: Filters of a topic to read at once, to find the clients that have one.
+#: The number of a topic's filters in one page from the store. This part reads them to find the clients that have
+#: filters.
 FILTERS_PER_READ: Final = 1_000
 
 NOBODY: Final[frozenset[str]] = frozenset()
@@ -46,7 +50,7 @@ class SubscribersOfTopics(Part):
         self._members = members
         self._replies = replies
         self._sort_slice = sizes.sort_slice
-        self._reads = 0  # reads of sets of subscribers under way
+        self._reads = 0  # the number of sets of subscribers being read
         self._waiting: deque[Any] = deque()
 
     def commands(self) -> dict[str, CommandSpec]:
@@ -54,8 +58,8 @@ class SubscribersOfTopics(Part):
         return {"subscribers": CommandSpec(self.subscribers), "location": CommandSpec(self.location)}
 
     def subscribers(self, connection: Connection, command: Command) -> None:
-        """Reply with one page of a topic's subscribers, in the order of their ids, and whether each listens. Only
-        operators learn where they listen and which subscriptions they have."""
+        """Reply with one page of a topic's subscribers, in the order of their ids, and whether each one listens. Only
+        for operators, the reply includes where the subscribers listen and which subscriptions they have."""
         context = (connection, self._replies.expect(connection), command)
         if len(self._waiting) >= WAITING_MAX:
             self._replies.refuse(connection, context[1], command.id, too_many())
@@ -131,7 +135,8 @@ class SubscribersOfTopics(Part):
             self._replies.reply(connection, reply, success(command.id, **fields))
 
     def _read_next(self, context: Any, start: int, size: int) -> None:
-        """Read the subscriptions of the page's clients from ``start`` on. ``size``: bytes of the filters before."""
+        """Read the next subscriptions of the page's clients, beginning with client number ``start``. ``size`` counts
+        the bytes of the filters read so far."""
         connection, reply, command, fields = context
         pairs = [(row["client_id"], command.topics[0]) for row in fields["subscribers"][start : start + PAIRS_PER_READ]]
         if pairs:
@@ -156,7 +161,7 @@ class SubscribersOfTopics(Part):
         self._read_next((connection, reply, command, fields), start + PAIRS_PER_READ, size)
 
     def location(self, connection: Connection, command: Command) -> None:
-        """Reply with the client's location."""
+        """Reply with the endpoint where the client listens."""
         context = (connection, self._replies.expect(connection), command)
         self._desk.store("locations", ([command.client],), self._found, context)
 
@@ -174,7 +179,8 @@ class SubscribersOfTopics(Part):
         self._replies.refuse(connection, reply, command.id, refusal)
 
     def _name(self, location: Location | None) -> str | None:
-        """Return the name of the endpoint where the client listens; ``None``: it listens nowhere, or at a dead one."""
+        """Return the name of the endpoint where the client listens, or ``None`` if it listens nowhere or at a dead
+        endpoint."""
         if location is None or not location.online:
             return None
         if location.incarnation == self._me.incarnation:

@@ -1,7 +1,7 @@
-"""A client's topics, page by page. SPEC section 2.3.
+"""The command `subscriptions`, which lists a client's topics page by page. SPEC section 2.3.
 
-Owns: the description of each topic on a page. Must never: change anything, or answer from a cache when the store knows
-better.
+Owns: the description of each topic on a page. Must never: change any state of the cluster, or answer from a cache that
+may be older than the store.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Subscriptions(Part):
         self._replies = replies
 
     def commands(self) -> dict[str, CommandSpec]:
-        """See ``Part``. One such command is under way on a connection at a time: a page can have megabytes, and would
-        wait for earlier ones."""
+        """See ``Part``. A connection has only one such command under way at a time, because a page can have megabytes
+        and would have to wait in memory for earlier replies."""
         return {"subscriptions": CommandSpec(self.subscriptions, overlaps=False)}
 
     def subscriptions(self, connection: Connection, command: Command) -> None:
@@ -50,8 +50,9 @@ class Subscriptions(Part):
             self._read_next((*context, result, [], {}), 0, 0)
 
     def _read_next(self, context: Any, start: int, size: int) -> None:
-        """Read the client's subscriptions at the page's topics from ``start`` on. ``context`` holds the page, and the
-        reply's topics and subscriptions so far. ``size``: bytes of their filters."""
+        """Read the client's next subscriptions at the page's topics, beginning with topic number ``start``. ``context``
+        holds the page, and the topics and subscriptions collected for the reply so far. ``size`` counts the bytes of
+        their filters."""
         connection, reply, command, (topics, cursor), named, words = context
         pairs = [(command.client, topic) for topic in topics[start : start + PAIRS_PER_READ]]
         if pairs:
@@ -71,10 +72,10 @@ class Subscriptions(Part):
         for number, held in enumerate(result, start):
             size += filter_bytes(held)
             if size > REPLY_FILTER_BYTES and number:
-                # Ask for a shorter page, which has a cursor of its own.
+                # Read a shorter page instead, because the store returns the cursor for its end.
                 self._read_topics((connection, reply, command._replace(limit=number)))
                 return
-            if held:  # else it has gone since the page was read
+            if held:  # else the subscription has ended since the page was read
                 named.append(topics[number])
                 if (of_topic := said(held)) is not None:
                     words[topics[number]] = of_topic

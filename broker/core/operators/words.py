@@ -1,6 +1,7 @@
-"""Texts and forms that replies to operators and clients share.
+"""Texts and formats that the replies to operators and clients share.
 
-Owns: the form in which a reply describes subscriptions, and a refusal. Must never: ask the store.
+Owns: the format in which a reply describes subscriptions, and the refusal of too many commands. Must never: call the
+store.
 """
 
 from __future__ import annotations
@@ -14,31 +15,32 @@ from ingeborg.protocol.errors import ProtocolError
 
 from ..model import Subscription
 
-#: Questions that can wait for earlier answers, some 500 bytes each; more are refused. People ask them, and clients that
-#: come to a topic with presence.
+#: The largest number of commands that wait for earlier ones, at about 500 bytes each. The endpoint refuses further
+#: ones. These commands come from people, and from clients that enter a topic with presence.
 WAITING_MAX: Final = 1_000
 
-#: Bytes of filters in one reply. The first topic or client of a page always fits, however long its filters are.
+#: The largest number of bytes of filters in one reply. The first topic or client of a page is always included,
+#: regardless of the size of its filters.
 REPLY_FILTER_BYTES: Final = 1 << 20
 
-#: Clients at a topic, or topics of a client, whose subscriptions one call to the store asks for: each can have filters
-#: of 256 KiB.
+#: The largest number of (client, topic) pairs whose subscriptions one store call reads. Each pair can have filters of
+#: 256 KiB.
 PAIRS_PER_READ: Final = 32
 
 
 def too_many() -> ProtocolError:
-    """Return the error for a question that too many others precede."""
+    """Return the error for a command that is refused because too many others wait."""
     return ProtocolError("store_unavailable", f"{WAITING_MAX} other questions wait for an answer; ask again later")
 
 
 def filter_bytes(held: Sequence[Subscription]) -> int:
-    """Return the bytes of the filters that a client has at a topic."""
+    """Return the total size in bytes of the filters that a client has at a topic."""
     return sum(len(one.filter) for one in held if one.filter is not None)
 
 
 def said(held: Sequence[Subscription]) -> list[dict[str, Any]] | None:
-    """Return a client's subscriptions at a topic, as a reply lists them. ``None``: just one, without a filter and
-    without a term."""
+    """Return a client's subscriptions at a topic, in the format of a reply. Return ``None`` if the client has only one,
+    without a filter and without a term."""
     if len(held) == 1 and held[0].filter is None and held[0].term is None:
         return None
     return [_words(one) for one in held]

@@ -1,5 +1,5 @@
-"""Sends a slot's seen payloads and messages under way to other endpoints.
+"""Replicates the seen payloads and the messages under way of slots to other endpoints.
 
-Owns: the content for the next home and the replica, and the messages that wait for the replica. Must never: dispatch a
-message, or decide what is a duplicate.
+Owns: the data that goes to a slot's next home and replica, and the messages that wait for the replica. Must never:
+dispatch a message, or decide whether a message is a duplicate.
 """

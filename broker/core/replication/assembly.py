@@ -1,6 +1,6 @@
-"""The assembly of the knowledge of payloads, and of its transfer to other endpoints.
+"""The assembly of the tables of seen payloads, and of their transfer to other endpoints.
 
-Owns: which parts exist, and what each receives. Must never: do more than make them.
+Owns: the choice of parts and of their arguments. Must never: do more than make these parts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .replicated import ReplicatedMessages
 
 
 class Replication:
-    """One endpoint's replication. ``dedup_ttl_s``: the time-to-live of a payload, in seconds; 0: no message is a
-    duplicate. ``seen`` is slot state."""
+    """One endpoint's replication. ``dedup_ttl_s`` is the time-to-live of a payload, in seconds. With 0, no message is a
+    duplicate. ``seen`` is the table of duplicates as state that belongs to slots."""
 
     def __init__(self, base: Base, cluster: Cluster, dedup_ttl_s: float) -> None:
         desk, sizes, names = base.desk, base.sizes, Names()
@@ -36,11 +36,11 @@ class Replication:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts, in their order."""
+        """The parts, in the order in which they handle events."""
         return [self.keys]
 
     def metrics(self) -> list[Metric]:
-        """The metrics of these parts."""
+        """Return the metrics of these parts."""
         return [
             gauge("duplicate_keys", "Payload hashes in the table of duplicates", len(self.dedup)),
             counters("evictions", EVICTIONS, ("cache",), [(("duplicates",), float(self.dedup.evicted))]),

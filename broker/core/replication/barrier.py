@@ -1,7 +1,7 @@
-"""Holds a message until its slot's replica has it, so that a crash of this home neither loses nor doubles the message.
-ADR 23.
+"""Holds back a message until its slot's replica has it. A crash of this home then neither loses nor duplicates the
+message. ADR 23.
 
-Owns: the messages that wait for a replica. Must never: dispatch one, or know which endpoint has the replica.
+Owns: the messages that wait for a replica. Must never: dispatch a message, or know which endpoint has the replica.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ class ReplicationBarrier:
     def __init__(self, replicated: ReplicatedMessages, replication: SlotReplication) -> None:
         self.replicated = replicated
         self._replication = replication
-        #: Is replication on?
+        #: Whether the cluster's setting ``replication`` is on.
         self.on = replication.on
         self.names = replicated.names
-        #: Key -> message in dispatch; empty without replication.
+        #: The messages that are being dispatched, by key. Empty without replication.
         self.under_way = replicated.under_way
 
     def begin(self, dispatch: Dispatch, key: int) -> None:
-        """Begin a dispatch; it first waits for the replica, if one exists."""
+        """Begin to dispatch a message. The message first waits for the slot's replica, if there is one."""
         self.name(dispatch, key)
         self.keep(dispatch, key)
 
     def name(self, dispatch: Dispatch, key: int) -> None:
-        """Set the name under which to dispatch the message."""
+        """Set the origin and number under which to dispatch the message."""
         message = dispatch.message
         identity = self.replicated.identities.get(key)
         if identity is not None:
-            # A message with this key is waiting for a retry. Clients that already have it must not get this one. The
-            # publish keeps its own name, in case it goes to another home.
+            # A crashed home's message with this key waits for a retry. Clients that already have that message must not
+            # get this one as well, so this one takes over its name. The publish itself keeps its own name, in case it
+            # goes to another home.
             said = replace(carried(message), origin=identity[0], number=identity[1])
             message = dispatch.message = arrived(said, message.received)
         self.under_way[key] = message
@@ -48,7 +49,7 @@ class ReplicationBarrier:
         dispatch.barriers += self._replication.keep(self.replicated, dispatch.slot, key, size, dispatch)
 
     def take_replicated(self) -> list[Dispatch]:
-        """Return the messages whose last wait has just ended because their replica has them."""
+        """Return the messages that can continue because their replica has them now and they wait for nothing else."""
         replicated, self.replicated.confirmed = self.replicated.confirmed, []
         go_on: list[Dispatch] = []
         for dispatch in replicated:

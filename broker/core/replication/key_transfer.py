@@ -1,7 +1,9 @@
-"""Hands a slot's payloads to its next home: those that its former home saw, and those in dispatch. ADR 10, 12.
+"""Passes a slot's keys to its next home: those of the payloads that the former home saw, and those of the messages that
+it is still dispatching. ADR 10, 12.
 
-Owns: the seen payloads in a replica (``SeenPayloads``), and the requests that carry keys of messages in dispatch, and
-of repetitions from their origin. Must never: decide what is a duplicate.
+Owns: the seen payloads in a replica (``SeenPayloads``), and the requests with keys. Such a request carries keys of
+messages that a former home is dispatching, or keys of repetitions that an origin has dropped. Must never: decide
+whether a message is a duplicate.
 """
 
 from __future__ import annotations
@@ -24,18 +26,18 @@ from ..links.calls import TIMEOUT_S, Call
 from ..links.requests import Known, Request, SeenRequest
 from ..part import Part, RequestHandler
 
-#: Payloads in a chunk of a replica: 22 KB, and 1 ms at most on either side.
+#: The number of keys in a chunk of a replica. The chunk has 22 KB, and takes either side at most 1 ms.
 KEYS_PER_CHUNK: Final = 1_000
 
-#: A home finishes a message within this many seconds, however often its clients move meanwhile.
+#: A home finishes dispatching a message within this many seconds, even if its clients keep moving.
 DISPATCHED_S: Final = 6 * TIMEOUT_S
 
 
 class SeenPayloads(SlotState):
-    """The delivered payloads of a slot: their keys, and their remaining time.
+    """The seen payloads of a slot. For each one it has the key and the time until the key expires.
 
-    A chunk is an array of the keys, their remaining seconds in four bytes each (0: the payload is forgotten), and names
-    by the position of their key.
+    A chunk is an array with three items: the keys, the seconds until each key expires (four bytes each; 0 means that
+    the key is forgotten), and names of messages by the position of their key.
     """
 
     def __init__(self, desk: Desk, dedup: Dedup[Dispatch], names: Names) -> None:
@@ -65,14 +67,14 @@ class KeyTransfer(Part):
     """One endpoint's transfer of keys.
 
     Args:
-        desk: Effects and time.
-        members: The knowledge of the cluster.
-        dedup: Its table as home.
-        origin_dedup: Its table as origin.
-        transfers: Its jobs that hand keys on to new homes.
-        replicas: Get the keys that it learns.
-        seen: The state of these keys in the replicas.
-        sizes: The limits of a slice.
+        desk: The services of the endpoint.
+        members: The endpoints of the cluster.
+        dedup: The endpoint's table of duplicates as a home.
+        origin_dedup: The endpoint's table of duplicates as an origin.
+        transfers: Records the jobs that pass keys to new homes.
+        replicas: The replicas, which get the keys that this part learns.
+        seen: The seen payloads, as state in the replicas.
+        sizes: The sizes of slices.
     """
 
     def __init__(
@@ -98,20 +100,20 @@ class KeyTransfer(Part):
         self._jobs = 0
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """The requests of former homes and origins."""
+        """See ``Part``. These requests come from former homes and from origins."""
         return {SeenRequest: self.seen_requested}
 
     def view_changed(self) -> None:
-        """Tell new homes about the payloads in dispatch here. Delivered payloads go with the replicas of their
-        slots."""
+        """Tell new homes the keys of the messages that this endpoint is still dispatching. The keys of delivered
+        messages go with the replicas of their slots."""
         keys = self._dedup.pending_keys()
         self._jobs += 1
         self._transfers.begin(self._jobs)
         self._desk.job(self._hand_all_on(self._jobs, keys))
 
     def _hand_all_on(self, number: int, keys: list[int]) -> Iterator[bool]:
-        """Hand keys on, slice by slice. A newcomer is welcome when its keys are on their way (the link keeps the
-        order)."""
+        """Pass the keys to their new homes, slice by slice. This endpoint lets a newcomer in only after it has sent the
+        newcomer's keys. The link delivers them first, because it keeps the order."""
         for start in range(0, len(keys), self._per_slice):
             homes = self._members.table
             part = [key for key in keys[start : start + self._per_slice] if self._goes(key, homes)]
@@ -124,20 +126,21 @@ class KeyTransfer(Part):
         return home != self._me and self._dedup.pending(key) is not None
 
     def _take(self, key: int) -> Known:
-        """Return our knowledge of a key of a slot that was ours. A dispatch under way here continues, and we tell the
-        new home its outcome."""
+        """Return the knowledge about a key that this endpoint passes to the key's new home. If this endpoint is
+        dispatching the key's message, it continues, and later tells the new home the outcome."""
         dedup = self._dedup
         former = self.former_home(key) if key in dedup.elsewhere else self._me
         dedup.forget_elsewhere(key)
         return former or 0.0
 
     def former_home(self, key: int) -> str | None:
-        """Return the home that is dispatching this key, which is ``elsewhere``; ``None``: that home is gone."""
+        """Return the home that is dispatching the message of this key, or ``None`` if that home is gone. The key must
+        be in ``elsewhere``."""
         home, _ = self._dedup.elsewhere[key]
         return home if self._members.in_view(home) else None
 
     def hand_on(self, keys: Iterable[tuple[int, Known]]) -> None:
-        """Tell homes about their keys, with our knowledge of each."""
+        """Tell each home what this endpoint knows about the home's keys."""
         batches: dict[str, list[tuple[int, bytes, Known]]] = {}
         for key, known in keys:
             slot = slot_of_key(key)
@@ -152,7 +155,7 @@ class KeyTransfer(Part):
     def _learn(self, key: int, known: Known) -> None:
         now = self._desk.now
         if isinstance(known, str):
-            if known != self._me:  # otherwise the slot came back before the message's end
+            if known != self._me:  # else the slot came back before the message ended
                 self._dedup.begin_elsewhere(key, known, now + DISPATCHED_S)
             return
         self._dedup.forget_elsewhere(key)
@@ -162,31 +165,31 @@ class KeyTransfer(Part):
                 self._replicas.changed(self._seen, slot_of_key(key), key)
 
     def seen_requested(self, peer: str, number: int, request: SeenRequest) -> None:
-        """Learn payloads of our slots from their former home, or from an origin that saw them again."""
+        """Learn keys of this endpoint's slots from the former home, or from an origin that has dropped repetitions."""
         keys = _keys_of(request)
         if self._members.leaving:
-            self.hand_on(keys)  # the sender does not know this yet, and may have them from us
+            self.hand_on(keys)  # the sender does not know yet that this endpoint is leaving
         else:
             for key, known in keys:
                 self._learn(key, known)
         self._desk.answer(peer, number)
 
     def tick(self) -> None:
-        """Forget expired keys, and send homes the due reports."""
+        """Forget expired keys, and send the homes the reports that are due."""
         self._dedup.expire(self._desk.now, self._per_slice)
         if self._dedup.elsewhere:
             self._dedup.expire_elsewhere(self._desk.now)
         self.hand_on(self._origin_dedup.to_tell(self._desk.now, self._per_slice))
 
     def answered(self, call: Call, value: Any) -> None:
-        """The home knows the keys; do nothing."""
+        """Do nothing, because the home now knows the keys."""
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Count these payloads as lost to the home."""
+        """Count these keys in a metric, because the home may not know them."""
         self._desk.drops["dedup_not_handed_on"] += len(call.request.keys)
 
     def lost(self, call: Call) -> str | None:
-        """Tell the next home, since this one is gone."""
+        """Tell the next home instead, because this one is gone."""
         self.hand_on(_keys_of(call.request))
         return None
 

@@ -1,11 +1,11 @@
-"""The messages in a slot's failover replica: the payloads seen, and the messages in dispatch. ADR 23.
+"""The content of a slot's failover replica: the seen payloads, and the messages that the home is dispatching. ADR 23.
 
-Owns: the messages under way at this endpoint as a home, and those that it keeps for other homes. Must never: dispatch a
-message, or decide what is a duplicate.
+Owns: the messages that this endpoint is dispatching as a home, and those that it keeps as a replica for other homes.
+Must never: dispatch a message, or decide whether a message is a duplicate.
 
-A home that crashes may have delivered a message to only some of its subscribers. The next home cannot know, so it
-dispatches the message again under the same identity, and a destination drops a message that it already has. So a
-replica keeps the whole message instead of its key alone.
+A home that crashes may have delivered a message to only some of its subscribers. The next home cannot know which ones,
+so it dispatches the message again under the same identity. Destinations drop the message if they already have it. A
+replica therefore keeps the whole message, and not only its key.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from ..links.carrying import packed_message, unpacked_message
 from ..links.requests import Carried
 from ..message import Message
 
-#: Payloads in a chunk of a replica: 22 KB, and 1 ms on either side.
+#: The number of keys in a chunk of a replica. The chunk has 22 KB, and takes either side 1 ms.
 KEYS_PER_CHUNK: Final = 1_000
 
-#: Bytes of messages in one slice.
+#: The number of bytes of messages in one slice.
 SLICE_BYTES: Final = 64 << 10
 
-#: Bytes of a message in addition to its topic and payload.
+#: The bytes to count for a message in addition to its payload.
 MESSAGE_BYTES: Final = 60
 
 
 class ReplicatedMessages(SlotState):
-    """One endpoint's replicated messages. ``dedup``: its table of duplicates, as a home and as a replica.
+    """One endpoint's replicated messages. ``dedup`` is the endpoint's table of duplicates. It also has the keys that
+    the endpoint keeps as a replica.
 
-    A chunk is an array of the keys, their remaining seconds (0: the key is unknown), the messages under way by the
-    position of their key, and the names of others in the same way.
+    A chunk is an array with four items: the keys, the seconds until each key expires (0 means that the key is unknown),
+    the messages under way by the position of their key, and the names of other messages by the position of their key.
     """
 
     def __init__(self, desk: Desk, dedup: Dedup[Dispatch], names: Names) -> None:
@@ -45,12 +46,12 @@ class ReplicatedMessages(SlotState):
         self._desk = desk
         self._dedup = dedup
         self.names = names
-        self.under_way: dict[int, Message] = {}  # by key, at this endpoint as their home
-        self.of_others: dict[int, Carried] = {}  # by key, of other homes
-        #: Messages that crashed homes left to this one: ``Failover`` takes them in the same turn, after the replicas
-        #: know.
+        self.under_way: dict[int, Message] = {}  # by key; this endpoint is their home
+        self.of_others: dict[int, Carried] = {}  # by key; other endpoints are their homes
+        #: Messages of crashed homes that this home takes over. ``Failover`` empties this tray in the same turn, after
+        #: the replicas have handled the change.
         self.left: list[tuple[int, Carried]] = []
-        #: Key -> the origin and number under which to dispatch a crashed home's message, until its dispatch ends.
+        #: By key, the origin and number under which to dispatch a crashed home's message, until its dispatch ends.
         self.identities: dict[int, tuple[str, int]] = {}
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:

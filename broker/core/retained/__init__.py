@@ -1,5 +1,5 @@
 """Retained messages, at the home of their topic.
 
-Owns: the log and its bound, stamps, watermarks, the journal, and which entry belongs to which message. Must never:
-dispatch a message, or know which client has missed messages.
+Owns: the log and its size limit, stamps, watermarks, the journal, and the mapping between entries and messages. Must
+never: dispatch a message, or know which client has missed messages.
 """

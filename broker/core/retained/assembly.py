@@ -1,6 +1,6 @@
 """The assembly of retained messages, at the home of their topic.
 
-Owns: the choice of parts, and what each one gets. Must never: do more than make them.
+Owns: the choice of parts and of their arguments. Must never: do more than make these parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from .watermarks import Watermarks
 
 
 class Retained:
-    """One endpoint's retained layer, by the cluster's setting ``history``. ``state`` belongs to slots."""
+    """One endpoint's layer of retained messages, made according to the cluster's setting ``history``. ``state`` is the
+    part of it that moves with slots."""
 
     def __init__(self, base: Base, cluster: Cluster, replication: Replication) -> None:
         desk, members, limits, kind = base.desk, cluster.members, base.limits, cluster.settings.history

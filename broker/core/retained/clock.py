@@ -1,27 +1,28 @@
-"""Stamps: the order in which homes accept retained messages, as far as one message can have caused another. SPEC
-section 8.10.
+"""Stamps of retained messages. They order messages in such a way that a message has a greater stamp than any message
+that can have caused it. SPEC section 8.10.
 
 Owns: one endpoint's logical clock (Lamport, "Time, clocks, and the ordering of events in a distributed system", CACM
-1978), and the stamps of messages that have not ended. Must never: read a real clock; the caller gives it the time when
-it has to leap.
+1978), and the stamps of messages that have not ended. Must never: read a real clock. The caller of ``leap`` passes the
+time.
 
-A home gives each retained message a stamp that is greater than any stamp that it has given or learned of. Its
-*watermark* is the greatest number up to which all its messages have ended, and up to which it gives no further stamp.
+A home gives each retained message a stamp that is greater than all stamps that it has given or seen before. A home's
+*watermark* is a stamp. All messages of the home with stamps up to the watermark have ended, and the home will give no
+such stamp again.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Maximum number of stamps, and of positions up to them, that a home could have given before it died without telling
-#: any peer.
-#:  The next home of its slots continues after them: at 20,000/s that is a quarter of an hour.
+#: The largest number of stamps that a home can have given, also in positions, before it died without telling any peer.
+#: The next home of its slots continues after all of these. At 20,000 stamps/s they last for a quarter of an hour.
 UNHEARD_OF: Final = 1 << 24
 
-#: More stamps than any cluster gives in a millisecond, so stamps stay behind the time of a leap.
+#: More stamps than any cluster gives in a millisecond. Stamps therefore stay below the value that ``leap`` computes
+#: from the time.
 STAMPS_PER_MS: Final = 1 << 14
 
-#: No stamp reaches this value: a request could not hold the stamps after it.
+#: All stamps are below this value, because a request could not hold greater ones.
 STAMPS_END: Final = 1 << 62
 
 
@@ -29,39 +30,41 @@ class Clock:
     """One endpoint's clock."""
 
     def __init__(self) -> None:
-        self.value = 0  # the greatest stamp that it has given or learned of
-        # stamps whose messages have not ended, in the order in which they were given, which is ascending
+        self.value = 0  # the greatest stamp that this endpoint has given or seen
+        # The stamps whose messages have not ended, in ascending order.
         self._open: dict[int, None] = {}
 
     def stamp(self) -> int:
-        """Return a new stamp. Its message is ``open`` until ``close``."""
+        """Return a new stamp. It counts as open until its message ends (``close``)."""
         self.value += 1
         self._open[self.value] = None
         return self.value
 
     def close(self, stamp: int) -> None:
-        """End a stamp's message here: it was dispatched, or this endpoint will not dispatch it."""
+        """Record that a stamp's message has ended, because it was dispatched or this endpoint will not dispatch it."""
         self._open.pop(stamp, None)
 
     def see(self, stamp: int) -> None:
-        """Learn another endpoint's stamp."""
+        """Advance the clock to another endpoint's stamp."""
         if stamp > self.value:
             self.value = stamp
 
     def step(self) -> int:
-        """Return a number greater than any watermark that an endpoint can have announced by now."""
+        """Advance the clock by one, and return its value. It is greater than any watermark that an endpoint can have
+        announced so far."""
         self.value += 1
         return self.value
 
     def leap(self, unix_s: float) -> int:
-        """Return such a number for an endpoint that has learned nothing yet, or without which others may have continued
-        and died since. So the number also follows the time: an endpoint that leaps later gets further."""
+        """Advance the clock like ``step``, for an endpoint that has not seen other endpoints' stamps. It may be new, or
+        others may have continued without it and died since. The result also depends on the time, so an endpoint that
+        leaps later gets a greater value."""
         self.value = max(self.value + UNHEARD_OF, int(unix_s * 1000) * STAMPS_PER_MS)
         return self.value
 
     @property
     def watermark(self) -> int:
-        """See the module's text."""
+        """Return this home's watermark, as the module's docstring defines it."""
         for stamp in self._open:
             return stamp - 1
         return self.value

@@ -1,15 +1,17 @@
-"""The journal of retained messages, in the embedded store. It is complete even after all endpoints of a machine have
-ended. SPEC section 8.10, ADR 36.
+"""The journal of retained messages in the embedded store. With it, these messages survive the end of all endpoints of a
+machine. SPEC section 8.10, ADR 36.
 
 Owns: a turn's rows to write, the slots whose messages it is reading, and the floors that record which messages it has.
-Must never: let a message be dispatched before it is written, or call a slot complete before it has read all its rows.
+Must never: let a home dispatch a message before the store has it, or call a slot complete before it has read all rows
+of the slot.
 
-One write is under way at a time; rows that arrive meanwhile go into the next. A home that gets slots without their
-state reads it here.
+Only one write is under way at a time, and rows that arrive meanwhile go into the next one. A home that gets slots
+without their state reads the state from the journal.
 
-While the cluster's setting changes, some endpoints write to the journal and others keep messages in memory only. So
-each slot records whether the journal has its messages. A home in memory writes the floor ``VOID`` before it keeps the
-first message of a slot. A home that writes replaces this floor by the stamp from which on it has written everything.
+While operators change the cluster's setting ``history``, some endpoints write to the journal and others keep messages
+in memory only. The journal therefore records for each slot whether it has the slot's messages. A home that keeps
+messages in memory writes the floor ``VOID`` before it keeps the first message of a slot. A home that writes to the
+journal replaces this floor by a stamp. The journal has all messages of the slot after this stamp.
 """
 
 from __future__ import annotations
@@ -33,37 +35,39 @@ from .clock import Clock
 from .log import Log
 from .watermarks import Watermarks
 
-#: Messages in one page to read: some 2 ms.
+#: The number of messages in one page to read. A page takes about 2 ms.
 RETAINED_PER_PAGE: Final = 500
 
-#: Slots to read together.
+#: The number of slots to read together.
 SLOTS_PER_READ: Final = 64
 
-#: The longest payload to write: a store's record has no more than 3 MiB, its topic and names included.
+#: The longest payload to write, in bytes. A record of the store can have 3 MiB, including the topic and names.
 WRITTEN_BYTES_MAX: Final = (3 << 20) - (4 << 10)
 
-#: Maximum number of entries in one write; the rest goes into the next.
+#: The largest number of entries in one write. The others go into the next write.
 RETAINED_PER_WRITE: Final = 2_000
 
-#: Seconds until the next try after a failed store call that no message waits for.
+#: The time until the next attempt after a failed store call, in seconds, if no message waits for the call.
 AGAIN_S: Final = 1.0
 
-#: Maximum number of entries to remember as forgotten while the store fails: 10 MB. The store keeps the entries beyond
-#: that until they are read. Those that have not expired by then reappear.
+#: The largest number of forgotten entries to remember while the store fails. They take 10 MB. The store keeps further
+#: entries until a home reads them. Those that have not expired then reappear.
 FORGOTTEN_MAX: Final = 100_000
 
 
 class Unread(NamedTuple):
-    """The key of a slot's unread part: the journal can have more of the slot than its home has read, up to ``stamp``;
-    0: the home has read everything. Needs two keys, since the messages read go between them."""
+    """A key of a slot's replica, which says that the journal may have messages of the slot up to ``stamp`` that the
+    slot's home has not read yet. With ``stamp`` 0 the home has read all. A replica gets one such key before the
+    messages that the home reads, and another one after them."""
 
     slot: int
     stamp: int
 
 
 class Journal(Part):
-    """One endpoint's journal. ``observers``: learn that this endpoint can act, as far as the journal is concerned.
-    ``writes``: it writes the messages that it keeps. ``voids``: it keeps messages in memory, and records that here."""
+    """One endpoint's journal. It notifies ``observers`` when this endpoint knows all from the journal that it needs to
+    act. If ``writes`` is true, this endpoint writes the messages that it keeps. If ``voids`` is true, it keeps messages
+    in memory, and records only this in the journal."""
 
     def __init__(
         self,
@@ -89,24 +93,24 @@ class Journal(Part):
         members.informed = not writes
         if writes:
             log.lost, watermarks.proven = [], -1
-        #: Outcomes of messages' entries. ``Retention`` takes them.
+        #: Messages whose entries have been written or have failed. ``Retention`` empties this tray.
         self.written: list[tuple[Dispatch, Exception | None]] = []
-        self._rows: dict[tuple[int, int], tuple[Entry, Dispatch]] = {}  # by slot and stamp
+        self._rows: dict[tuple[int, int], tuple[Entry, Dispatch]] = {}  # the rows to write, by slot and stamp
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
-        # slots that the journal has completely from a floor on; the floor is not written yet
+        # Slots of which the journal has all messages after a floor. The floor is not written yet.
         self._whole: set[int] = set()
         self._writing = False
         self._reaching = False
-        self._again_at = 0.0  # a write has failed: until then, the journal tries only what messages wait for
+        self._again_at = 0.0  # after a failed write: until then, write only rows that messages wait for
         self._asked_at = -AGAIN_S
-        #: The slots being read, each with the number of its read: a home that gives a slot up and gets it again reads
-        #: again.
+        #: The slots that are being read, each with the number of its read. A home that gives up a slot and gets it
+        #: again starts another read.
         self.loading: dict[int, int] = {}
         self._reads: deque[tuple[int, list[int]]] = deque()
         self._numbers = 0
-        #: The results of reads, by slot: entries, slots, and the marks that a slot is complete. ``RetentionPart`` has
-        #: it replicated to the slot's replicas as well.
+        #: The results of reads as (slot, key), where a key is an entry, a topic's log, a slot or an ``Unread``.
+        #: ``RetentionPart`` empties this tray and passes the keys to the slot's replicas.
         self.has_read: list[tuple[int, Any]] = []
         self._reading = False
 
@@ -131,7 +135,7 @@ class Journal(Part):
         return self.writes or bool(self._floors) or self._writing
 
     def taken(self, slots: Sequence[int]) -> None:
-        """Note slots that have arrived with their state in memory."""
+        """Handle slots that have arrived with their state in memory."""
         written = self._log.written
         if self.writes and not written.issuperset(slots):
             stamp = self._clock.step()
@@ -144,11 +148,11 @@ class Journal(Part):
             written.difference_update(slots)
 
     def keep(self, slot: int, entry: Entry, dispatch: Dispatch) -> None:
-        """Write the entry. ``written`` gets the outcome."""
+        """Write the entry at the end of the turn. ``written`` gets the outcome."""
         self._rows[slot, entry.stamp] = entry, dispatch
 
     def forget(self, slot: int, stamp: int) -> None:
-        """Delete an entry."""
+        """Delete an entry from the journal."""
         row = self._rows.pop((slot, stamp), None)
         if row is None:
             self._forgotten.append((slot, stamp))
@@ -160,13 +164,14 @@ class Journal(Part):
         self._floors[slot] = max(stamp, self._floors.get(slot, 0))
 
     def _begin(self, slot: int, stamp: int) -> None:
-        """Record that the journal has the slot from now on."""
+        """Record that the journal has all messages of the slot from now on."""
         self.floor(slot, stamp)
         self._whole.add(slot)
 
     def write(self) -> None:
-        """End the turn: write everything due. First the store has to end the earlier lives of the cluster, because each
-        ends at the greatest stamp that the journal has."""
+        """End the turn by writing all rows that are due. Before the first write, the store must record the end of the
+        cluster's earlier lives, because each of these ends at the greatest stamp that the journal has at that
+        moment."""
         if not (self.writes or self._voids):
             return
         watermarks = self._watermarks
@@ -206,13 +211,14 @@ class Journal(Part):
             for slot, (entry, _) in rows
             if self.writes and not entry.gone
         ]
-        # A forgotten row can be the old one of a message with a new stamp: delete it after the new row is written.
+        # A forgotten row can be the old row of a message that has a new stamp. Delete it only after the new row is
+        # written.
         forgotten: list[tuple[int, int]] = []
         if not self._rows:
             forgotten, self._forgotten = self._forgotten, []
         whole, later = self._whole, dict[int, int]()
         if whole and not self._members.joined:
-            # Another endpoint can be home of these by now, and keep them in memory.
+            # Another endpoint may be home of these slots now, and keep their messages in memory.
             later = {slot: self._floors.pop(slot) for slot in whole}
             whole = set()
         arguments = (retained, forgotten, list(self._floors.items()), sorted(whole))
@@ -224,7 +230,7 @@ class Journal(Part):
         self._desk.store("keep", arguments, self._done, ([dispatch for _, (_, dispatch) in rows], arguments))
 
     def _forget_lost(self, lost: list[Entry]) -> None:
-        """Delete the entries that the log has dropped."""
+        """Delete the entries that the log has dropped from the journal."""
         table, me = self._members.table, self._me
         for entry in lost:
             slot = slot_of(entry.topic)
@@ -246,7 +252,7 @@ class Journal(Part):
                 del self._forgotten[:beyond]
             table = self._members.table
             for slot, stamp in arguments[2]:
-                # otherwise its present home has to record what the journal has
+                # else the slot's present home records which messages the journal has
                 if stamp != VOID or table[slot] == self._me:
                     self.floor(slot, stamp)
             self._whole.update([slot for slot in arguments[3] if table[slot] == self._me])
@@ -265,7 +271,8 @@ class Journal(Part):
     # Reading
 
     def tick(self) -> None:
-        """Ask for the greatest stamp of earlier endpoints. This endpoint does not act before it knows this stamp."""
+        """Read the greatest stamp of earlier endpoints from the journal. This endpoint does not act before it knows
+        this stamp."""
         if not self._members.informed and self._desk.now >= self._asked_at + AGAIN_S:
             self._asked_at = self._desk.now
             self._desk.store("retained_top", (), self._top, None)
@@ -277,12 +284,14 @@ class Journal(Part):
             self._observers.informed()
 
     def lacking(self, slots: Sequence[int]) -> bool:
-        """Note slots that have arrived without their state. Returns true if the state is read here."""
+        """Handle slots that have arrived without their state. Return true if this endpoint reads the state from the
+        journal."""
         if not self.writes:
             return False
         self._log.written.update(slots)
-        stamp = self._clock.leap(self._desk.unix_s)  # no two entries of a slot must get the same stamp
-        # A later home begins after this stamp, and so after all stamps that this one has not written.
+        stamp = self._clock.leap(self._desk.unix_s)  # two entries of a slot must never get the same stamp
+        # This delete records the stamp in the journal. A later home then begins after this stamp, and so after all
+        # stamps that this home has not written.
         self._forgotten.append((slots[0], self._clock.value))
         for start in range(0, len(slots), SLOTS_PER_READ):
             part = list(slots[start : start + SLOTS_PER_READ])
@@ -296,7 +305,8 @@ class Journal(Part):
         return True
 
     def let_go(self, slots: Sequence[int]) -> None:
-        """Give up slots. Their new home records what the journal has, and reads the unread part."""
+        """Give up slots. Their new home records which messages the journal has, and reads those that this home has not
+        read."""
         for slot in slots:
             self.loading.pop(slot, None)
             if slot in self._whole or self._floors.get(slot) == VOID:
@@ -304,7 +314,7 @@ class Journal(Part):
                 del self._floors[slot]
 
     def _loaded(self, number: int, slots: Sequence[int]) -> None:
-        """Note that slots have been read completely. This mark goes after all their messages."""
+        """Record that slots have been read completely. The replicas get this mark after all messages of the slots."""
         for slot in slots:
             if self.loading.get(slot) == number:
                 del self.loading[slot]

@@ -1,12 +1,13 @@
 """The retained messages of the topics that this endpoint is home of, or can become the home of. SPEC section 8.10, ADR
 36.
 
-Owns: the entries of each topic by their stamps, a record of what each topic has forgotten, and the bound on everything.
-Must never: read a clock, or know the recipients.
+Owns: the entries of each topic in the order of their stamps, the record of forgotten messages, and the size limit of
+the whole log. Must never: read a clock, or know the recipients.
 
-For each topic, as long as there is room, the log knows the greatest stamp that it has forgotten (``forgotten``). Beyond
-that room, and for a slot that came to this endpoint without its state, it knows this by slot (the *floor*: from there
-on the slot's topics are complete). So a position shows whether messages after it may be missing.
+A log *forgets* an entry when it drops the entry for lack of room or because the entry has expired. For each topic the
+log records the greatest forgotten stamp (``forgotten``). If it has no room for more such records, or a slot came to
+this endpoint without its state, it records the stamp for the whole slot (the *floor*). The topics of a slot are
+complete after the floor. The log can thus say for each position whether messages after it may be missing.
 """
 
 from __future__ import annotations
@@ -24,66 +25,69 @@ from ..cluster.homes import Homes
 from ..entries import ENTRY_BYTES, FORGOTTEN, MOVED, REMOVED, TOPIC_BYTES, Entry, TopicLog
 from .room import AGED_AT_ONCE, Room
 
-#: Topics to remember as having lost all their messages. Further ones raise the slot's floor.
+#: The largest number of topics without entries whose forgotten stamp the log records. Beyond this number, it raises the
+#: floor of a topic's slot instead.
 HOLES_MAX: Final = 50_000
 
-#: One sweep step checks this fraction of the topics for expired entries, within the two bounds that follow. Nobody gets
-#: expired entries meanwhile; they only take room.
+#: One step of a sweep checks one ``SWEEP_STEPS``-th of the topics for expired entries, within the two bounds that
+#: follow. No client gets an expired entry that a sweep has not reached yet. Such an entry only takes up room.
 SWEEP_STEPS: Final = 600
 SWEPT_PER_STEP_LEAST: Final = 100
 SWEPT_PER_STEP: Final = 1_000
 
 
 class Log:
-    """One endpoint's log. ``bytes_max``: of all entries and topics. ``size_max``: entries of one topic. ``homes``: say
-    which slots are this endpoint's own; it has replicas of the others."""
+    """One endpoint's log. ``bytes_max`` limits the bytes of all entries and topics, and ``size_max`` the entries of one
+    topic. ``homes`` says which slots have this endpoint as home. The endpoint is a replica for the other slots in the
+    log."""
 
     def __init__(self, bytes_max: int, size_max: int, homes: Homes) -> None:
         self.bytes_max = bytes_max
         self._size_max = size_max
         self.bytes = 0
         self.entries = 0
-        self.topics = 0  # topics with entries
-        #: Entries dropped from this endpoint's own slots, by reason.
+        self.topics = 0  # the number of topics with entries
+        #: The number of entries forgotten in this endpoint's own slots, by reason.
         self.forgotten = {"expired": 0, "size": 0, "read": 0, "bytes": 0}
         self._homes = homes
         self._slots: dict[int, dict[str, TopicLog]] = {}
         self._floors: dict[int, int] = {}
-        self._unread: dict[int, int] = {}  # slots being read from the journal, and up to which stamp
+        self._unread: dict[int, int] = {}  # slots that are being read from the journal, with the last stamp to read
         self._holes: OrderedDict[str, TopicLog] = OrderedDict()  # topics without entries
         self._room = Room(bytes_max)
         self._ageing_from = bytes_max // 2
         self._sweep: Iterator[TopicLog] | None = None
-        #: Entries that the log has dropped, for the journal to delete. None: nothing collects them.
+        #: Entries that the log has forgotten. The journal deletes them too. ``None`` if there is no journal that
+        #: writes.
         self.lost: list[Entry] | None = None
-        #: Slots that the journal has completely from their floor on.
+        #: Slots of which the journal has all messages after the floor.
         self.written: set[int] = set()
 
     def has_room(self, topic: str, size: int) -> bool:
-        """Could the log keep a message with a payload of ``size`` bytes if it dropped all others?"""
+        """Return whether the log could hold a message with a payload of ``size`` bytes if it dropped all others."""
         return size + ENTRY_BYTES + TOPIC_BYTES + len(topic) <= self.bytes_max
 
     # Writing
 
     def add(self, slot: int, entry: Entry, now: float, *, is_new: bool = False) -> None:
-        """Put an entry in its place by its stamp. It replaces an older one with its name. ``is_new``: no entry has its
-        name."""
+        """Insert an entry in the order of the stamps. It replaces an older entry for the same message. ``is_new`` says
+        that there is no such entry."""
         topics = self._slots.get(slot)
         log = None if topics is None else topics.get(entry.topic)
         if log is None:
             log = self._topic(slot, entry.topic)
-        # Each message arrives with its own copies of a few different strings.
+        # Each message arrives with its own copies of strings that many messages share.
         entry.topic, entry.origin = log.topic, sys.intern(entry.origin)
         entries = log.entries
         if entries and not is_new:
-            # A message that was dispatched again can have an earlier entry, with a lesser stamp.
+            # A message that was dispatched again can have an earlier entry with a smaller stamp.
             former = self._find(log, entry.origin, entry.number)
             if former is not None:
                 if former.stamp >= entry.stamp:
                     return
                 self._take(log, former, REMOVED)
-        size = ENTRY_BYTES + len(entry.payload)  # its ``size``, without a call
-        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # a replica's entry, from a home with more room
+        size = ENTRY_BYTES + len(entry.payload)  # the same as ``entry.size``, but without a call
+        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # it comes from a home with more room
             self._pass_over(log, entry)
             return
         if not entries or entry.stamp > entries[-1].stamp:
@@ -120,7 +124,8 @@ class Log:
         return log
 
     def stamp_anew(self, slot: int, entry: Entry, stamp: int) -> None:
-        """Give an entry that is dispatched again a new stamp. It is its topic's latest from now on."""
+        """Give a new stamp to an entry whose message is dispatched again. The entry becomes the latest one of its
+        topic."""
         log = self._topic(slot, entry.topic)
         was_first = log.entries[0] is entry
         log.entries.remove(entry)
@@ -130,7 +135,7 @@ class Log:
             self._room.first_changed(log)
 
     def remove(self, slot: int, entry: Entry) -> None:
-        """Remove an entry whose message was not dispatched."""
+        """Remove an entry, because its message was not dispatched."""
         log = self._slots.get(slot, {}).get(entry.topic)
         if log is not None and not entry.gone:
             self._take(log, entry, REMOVED)
@@ -167,7 +172,7 @@ class Log:
             self._emptied(log)
 
     def _pass_over(self, log: TopicLog, entry: Entry) -> None:
-        """Forget only this entry: it would not fit even without all others."""
+        """Forget this new entry at once, because it would not fit into the log even without all others."""
         if self._homes.is_mine(log.slot):
             self.forgotten["bytes"] += 1
         log.forgotten = max(log.forgotten, entry.stamp)
@@ -209,7 +214,7 @@ class Log:
                 self._forget(log, entry, now, "bytes" if entry.pending_readers else "read")
 
     def served(self, entry: Entry) -> None:
-        """Note that a subscriber that lacks the entry gets it now."""
+        """Record that a subscriber that did not have the entry gets it now."""
         if not entry.gone:
             self._room.served(self._of(entry), entry)
 
@@ -217,14 +222,15 @@ class Log:
         return self._slots[slot_of(entry.topic)][entry.topic]
 
     def forget_to(self, slot: int, topic: str, stamp: int) -> None:
-        """Note that another endpoint has forgotten the topic's messages up to this stamp. Entries here stay."""
+        """Record that another endpoint has forgotten messages of the topic with stamps up to this one. Entries here
+        stay."""
         log = self._topic(slot, topic)
         log.forgotten = max(log.forgotten, stamp)
         log.last = max(log.last, stamp)
         self._emptied(log)
 
     def sweep(self, now: float) -> None:
-        """Drop expired entries of some topics. The next calls reach the other topics."""
+        """Drop the expired entries of some topics. Later calls continue with the other topics."""
         if self._sweep is None:
             self._sweep = self._each_topic()
         all_of = self.topics + len(self._holes)
@@ -246,16 +252,17 @@ class Log:
     # Slots
 
     def floor(self, slot: int) -> int:
-        """Return the stamp from which on the slot's topics are complete, except for what each topic itself has
-        forgotten."""
+        """Return the slot's floor. After this stamp, only messages that a topic's own ``forgotten`` covers may be
+        missing."""
         return self._floors.get(slot, 0)
 
     def unread(self, slot: int) -> int:
-        """Return the stamp up to which the journal can have more of the slot than this log; 0: it has no more."""
+        """Return the stamp up to which the journal may have messages of the slot that this log lacks, or 0 if the log
+        has all."""
         return self._unread.get(slot, 0)
 
     def mark_unread(self, slot: int, stamp: int) -> None:
-        """Set that stamp."""
+        """Set the stamp that ``unread`` returns."""
         if stamp:
             self._unread[slot] = stamp
         else:
@@ -267,14 +274,14 @@ class Log:
             self._floors[slot] = stamp
 
     def topics_of(self, slot: int) -> list[TopicLog]:
-        """Return the slot's topics, those without entries included."""
+        """Return the logs of the slot's topics, including topics without entries."""
         topics = self._slots.get(slot)
         return list(topics.values()) if topics else []
 
     def drop(self, slot: int) -> None:
-        """Drop everything that belongs to the slot."""
+        """Drop all state of the slot."""
         for log in self._slots.pop(slot, {}).values():
-            while log.entries:  # a sweep can be using it
+            while log.entries:  # one by one, because a sweep may be using the topic's log
                 self._take(log, log.entries[-1], MOVED)
             self._holes.pop(log.topic, None)
         self._floors.pop(slot, None)
@@ -284,7 +291,7 @@ class Log:
     # Reading
 
     def find(self, slot: int, topic: str, origin: str, number: int) -> Entry | None:
-        """Return the topic's entry with this name."""
+        """Return the topic's entry for the message with this origin and number, or ``None``."""
         log = self._slots.get(slot, {}).get(topic)
         return None if log is None else self._find(log, origin, number)
 
@@ -296,13 +303,13 @@ class Log:
         return None
 
     def get(self, slot: int, topic: str) -> TopicLog | None:
-        """Return the topic's log, if there is one."""
+        """Return the topic's log, or ``None`` if there is none."""
         return self._slots.get(slot, {}).get(topic)
 
     @staticmethod
     def since(log: TopicLog, stamp: int, now: float) -> tuple[list[Entry], bool]:
-        """Return the topic's entries with greater stamps, and whether these are all messages after ``stamp``, as far as
-        the topic itself knows (``floor``)."""
+        """Return the topic's entries with greater stamps than ``stamp``, and whether these are complete. The caller
+        must also compare ``stamp`` with the slot's ``floor``."""
         whole = stamp >= log.forgotten
         found: list[Entry] = []
         if log.last <= stamp:

@@ -1,10 +1,11 @@
-"""Retaining messages, at the home of their topic: from the moment when the home accepts one until its end. SPEC section
-8.10, ADR 36.
+"""Retains messages at the home of their topic, from the moment when the home accepts a message until the message ends.
+SPEC section 8.10, ADR 36.
 
-Owns: which entry of the log belongs to which message under way, its replicas at the slot's next home and replica, and
-the journal. Must never: dispatch a message, or keep the entry of a message that no publisher was told is published.
+Owns: the mapping from messages under way to entries of the log, and the transfer of entries to the slot's next home,
+its replica and the journal. Must never: dispatch a message, or keep the entry of a message whose publisher got no
+success.
 
-A message that is not retained costs one test of an attribute when it is accepted, and one when it ends.
+A message that is not retained costs only two tests of an attribute, one when it is accepted and one when it ends.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from .watermarks import Watermarks
 
 
 class Retention:
-    """One home's retention. ``on``: this endpoint keeps messages. ``topics``: (prefix, seconds) of topics that are
-    retained even if their publishers do not ask for it."""
+    """One home's retention. ``on`` says whether this endpoint keeps messages. ``topics`` is a list of (prefix,
+    seconds). Messages to topics with such a prefix are retained even without ``keep_s``."""
 
     def __init__(
         self,
@@ -56,13 +57,13 @@ class Retention:
         self._replication = replication
         self._barrier = barrier
         self.journal = journal
-        #: By origin and number: the old stamps of crashed homes' messages, and their new stamps here, until the
-        #: messages begin.
+        #: For messages of crashed homes, until they begin here: their old stamps and their new stamps, by origin and
+        #: number.
         self._inherited: dict[tuple[str, int], tuple[int, int]] = {}
-        self._void = 0  # stamps given before the lease last lapsed
+        self._void = 0  # the greatest stamp given before the lease last lapsed
 
     def refusal(self) -> ProtocolError | None:
-        """Return the reason why there is currently no history; ``None``: there is."""
+        """Return the reason why history is not available now, or ``None`` if it is available."""
         if not self.on:
             return ProtocolError("bad_state", "This endpoint keeps no messages: its setting 'history' is off")
         if self._watermarks.proven < 0:
@@ -72,8 +73,9 @@ class Retention:
     # At the origin
 
     def seconds(self, topic: str, asked: int, size: int) -> int:
-        """Return how long to retain a message, in seconds; 0: do not retain it. ``asked``: the seconds that its
-        publisher asks for. ``size``: the bytes of its payload. Raises ``ProtocolError``."""
+        """Return the time to retain a message, in seconds. It is 0 if the message is not retained. ``asked`` is the
+        publisher's ``keep_s``, and ``size`` is the size of the payload in bytes. Raise ``ProtocolError`` if the message
+        cannot be retained as requested."""
         if asked:
             if not self.on and (refusal := self.refusal()) is not None:
                 raise refusal
@@ -91,28 +93,30 @@ class Retention:
     # At the home
 
     def inherit(self, slot: int, topic: str, origin: str, number: int) -> None:
-        """Give a crashed home's message its new stamp. It is dispatched here in a moment, but must come before any
-        message that is accepted from now on, since it may have been confirmed before those were published."""
+        """Give a crashed home's message its new stamp. The dispatch follows soon, but the stamp must be smaller than
+        those of all messages that are accepted from now on. The crashed home may have confirmed the message before
+        these were published."""
         if self.on and (entry := self._log.find(slot, topic, origin, number)) is not None:
             stamp = self._clock.stamp()
             self._inherited[origin, number] = entry.stamp, stamp
             self._log.stamp_anew(slot, entry, stamp)
 
     def concluded(self, origin: str, number: int) -> None:
-        """Close the stamp of such a message at its end. If another endpoint became its home before this one began it,
-        or this one gave it up, nothing else would close the stamp, and no position could pass it."""
+        """Close the stamp from ``inherit`` when a crashed home's message ends without having begun here. This happens
+        if another endpoint has become its home, or this one has given it up. Otherwise no position could ever advance
+        beyond the stamp."""
         inherited = self._inherited.pop((origin, number), None)
         if inherited is not None:
             self._clock.close(inherited[1])
 
     def has(self, dispatch: Dispatch) -> bool:
-        """Return whether this same message is in the log."""
+        """Return whether this message itself is in the log, and not only an equal one."""
         message = dispatch.message
         return self._log.find(dispatch.slot, message.topic, message.origin, message.number) is not None
 
     def begin(self, dispatch: Dispatch, key: int) -> None:
-        """Retain an accepted message. It waits until it is retained everywhere that it must be. If the home has no room
-        for it, the home dispatches it without keeping it."""
+        """Retain an accepted message. The dispatch waits until the replica and the journal have the message. If the
+        home has no room for the message, it dispatches it without retaining it."""
         if self._barrier.on:
             self._barrier.name(dispatch, key)
         message, slot = dispatch.message, dispatch.slot
@@ -123,7 +127,7 @@ class Retention:
             return
         dispatch.is_retained = dispatch.message.is_kept = True
         entry = None
-        if dispatch.begun == -math.inf:  # another home may have retained it before
+        if dispatch.begun == -math.inf:  # another home may have retained this message before
             entry = self._log.find(slot, message.topic, message.origin, message.number)
         inherited = self._inherited.pop((message.origin, message.number), None) if self._inherited else None
         stamp = self._clock.stamp() if inherited is None else inherited[1]
@@ -149,8 +153,8 @@ class Retention:
             self.journal.keep(slot, entry, dispatch)
 
     def take_written(self) -> list[Dispatch]:
-        """Take messages that no longer wait for the journal, and those that the journal could not take
-        (``not_retained``). The latter stay behind their barrier, and must not be dispatched."""
+        """Return the messages that no longer have to wait for the journal. These include messages that the journal
+        could not write (``not_retained``), which the home must not dispatch."""
         go_on: list[Dispatch] = []
         written, self.journal.written = self.journal.written, []
         for dispatch, error in written:
@@ -163,8 +167,9 @@ class Retention:
         return go_on
 
     def ended(self, dispatch: Dispatch, error: ProtocolError | None) -> bool:
-        """End a retained message. Returns false if others could have acted for its topic since it was accepted: they do
-        not know it, so it must be dispatched there, under its name."""
+        """End a retained message. Return false if the lease has lapsed since the message was accepted. In that case
+        another home may have acted for the topic without knowing this message, so that home must dispatch it again
+        under its name."""
         assert dispatch.entry is not None
         if dispatch.stamp <= self._void or (error is not None and error.code != "partial"):
             self.released(dispatch)
@@ -173,14 +178,15 @@ class Retention:
         return True
 
     def released(self, dispatch: Dispatch) -> None:
-        """Release a message that this home does not dispatch. If another home had begun to dispatch it, the entry
-        stays: that home may have told the publisher that it is published, so absent clients must get it."""
+        """Release a message that this home does not dispatch. Its entry stays if another home had begun to dispatch the
+        message, because that home may have reported success to the publisher. Clients that are away must then get the
+        message later."""
         entry = dispatch.entry
         assert entry is not None
         self._clock.close(dispatch.stamp)
         dispatch.entry, dispatch.is_retained = None, False
         if dispatch.found and dispatch.not_retained is not None and self.journal.writes:
-            # the message is here, but not in the journal, which would outlast all endpoints
+            # The log has the message, but the journal lacks it and may be all that is left after a restart.
             self.journal.floor(dispatch.slot, dispatch.stamp)
         if not entry.gone and entry.stamp == dispatch.stamp and not dispatch.found:
             slot = dispatch.slot
@@ -191,14 +197,14 @@ class Retention:
                 self.journal.forget(slot, entry.stamp)
 
     def recall(self, dispatch: Dispatch) -> None:
-        """Find out whether a message that another home has begun to dispatch was to be retained."""
+        """Mark the message as retained if another home has already begun to dispatch and retain it."""
         if self.has(dispatch):
             dispatch.keep_s = 1
 
     def delivery_failed(self, peer: str, clients: list[str]) -> None:
-        """Note that a retained message may not have reached these clients of a peer."""
+        """Record that a retained message may not have reached these clients of a peer."""
         self._watermarks.delivery_failed(peer, clients)
 
     def lapsed(self) -> None:
-        """Note that others can act for this endpoint's slots."""
+        """Record that other endpoints can now act for this endpoint's slots."""
         self._void = self._clock.value

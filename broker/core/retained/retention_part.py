@@ -1,6 +1,7 @@
-"""Retained messages as a part of the endpoint: their end of a turn, their sweep, and their metrics.
+"""The part of the endpoint that calls the log and the journal at ticks and at the end of a turn, and reports their
+metrics.
 
-Owns: the order in which their turn ends. Must never: keep anything itself.
+Owns: the order of these calls. Must never: keep any state itself.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from .state import History
 
 
 class RetentionPart(Part):
-    """Has the log drop expired entries, replicates what the journal has read, and has the journal write. Its turn ends
-    before that of ``replicas``, which sends the replicas."""
+    """Makes the log drop expired entries, replicates the entries that the journal has read, and makes the journal
+    write. In the list of parts it comes before ``replicas``, which sends the replicas."""
 
     def __init__(
         self, desk: Desk, log: Log, retention: Retention, journal: Journal, state: History, replicas: Replicas
@@ -49,12 +50,12 @@ class RetentionPart(Part):
         ]
 
     def tick(self) -> None:
-        """Sweep some topics each time."""
+        """Drop the expired entries of some topics."""
         if self._log.topics:
             self._log.sweep(self._desk.now)
 
     def flush(self) -> None:
-        """End the turn: replicate to the slot's replicas what has been read, and write what must be retained."""
+        """End the turn. Replicate the entries read from the journal, and write new entries to the journal."""
         if self._journal.has_read:
             read, self._journal.has_read = self._journal.has_read, []
             if self._replicas.watching:
@@ -63,5 +64,5 @@ class RetentionPart(Part):
         self._journal.write()
 
     def lapsed(self) -> None:
-        """Note that others can act for this endpoint's slots."""
+        """Record that other endpoints can now act for this endpoint's slots."""
         self._retention.lapsed()

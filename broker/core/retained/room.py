@@ -1,13 +1,15 @@
-"""Chooses the retained message to drop when there is no more room. ADR 37.
+"""Chooses the retained messages to drop when the log has no more room. ADR 37.
 
-Owns: the order in which messages arrived, and the rank of the old ones. Must never: take a message out; the log does.
+Owns: the order in which messages arrived, and the rank of the old ones. Must never: remove a message from the log. The
+log does this.
 
-The youngest messages, a tenth of all bytes, stay with any rank: a client that loses its connection for a moment does
-not count as missing messages yet, and returns with a slightly older position. A message larger than that tenth is never
-young, since it would push out all others before its rank is known. Among the *old* ones, a topic's first message goes
-before its others, because a position before the dropped one has a gap at that topic in any case. Among the topics, the
-log first drops from the one whose first message is still needed by the fewest subscribers, relative to its size. Over
-time a topic's rank falls relative to new ones, since some clients never return.
+The *young* messages stay regardless of their rank. These are the latest messages, up to a tenth of all bytes. A client
+that loses its connection for a moment does not count as missing messages yet, and returns with a slightly older
+position, so it still needs them. A message larger than that tenth is never young, because it would push out all others
+before its rank is known. All other messages are *old*. Within a topic the log drops the first message before the
+others, because after that a position before it has a gap at the topic in any case. Among the topics, the log first
+drops from the one whose first message is still needed by the fewest subscribers, relative to its size. A topic's rank
+falls over time relative to new topics, because some clients never return.
 """
 
 from __future__ import annotations
@@ -19,31 +21,31 @@ from ..caches.pending_readers import PendingReaders
 from ..caches.policy import Entry as Rank
 from ..entries import Entry, TopicLog
 
-#: The young part of all bytes: one in this many.
+#: The bytes of young messages are at most the log's limit divided by this.
 YOUNG_PART: Final = 10
 
-#: Maximum number of messages that become old with each new one, once half of the room is taken. So when the room is
-#: full, all messages that must be old are old, and each step is short.
+#: The largest number of messages that become old with each new message, beginning when the log is half full. All
+#: messages that must be old are therefore old before the log is full, and each step is short.
 AGED_AT_ONCE: Final = 16
 
 
 class Room:
-    """One log's room. ``bytes_max``: for everything in it."""
+    """The room of one log. ``bytes_max`` is the limit for the bytes of the whole log."""
 
     def __init__(self, bytes_max: int) -> None:
         self._young_max = bytes_max // YOUNG_PART
         self._young = 0  # bytes of young entries
-        self._row: deque[Entry] = deque()  # the young entries in order, and some that are gone
+        self._row: deque[Entry] = deque()  # the young entries in order, and some that the log no longer has
         self._policy = PendingReaders(ages=True)
-        self._ranked = 0  # topics in it
+        self._ranked = 0  # the number of topics in ``_policy``
 
     @property
     def waiting(self) -> int:
-        """Return the number of entries in the row."""
+        """Return the number of entries in the queue of young entries."""
         return len(self._row)
 
     def put(self, entry: Entry, size: int) -> bool:
-        """Add a new entry. Returns true if it is old at once."""
+        """Add a new entry. Return true if it counts as old at once."""
         if size > self._young_max:
             entry.is_old = True
             return True
@@ -55,14 +57,14 @@ class Room:
         return False
 
     def taken(self, log: TopicLog, entry: Entry, size: int, was_first: bool) -> None:
-        """Note that an entry has been taken out of its topic."""
+        """Handle the removal of an entry from its topic."""
         if not entry.is_old:
             self._young -= size
-        if was_first:  # even a young entry: the next can be a large one, which is never young
+        if was_first:  # also after a young entry, because the next one can be large and so old
             self.first_changed(log)
 
     def first_changed(self, log: TopicLog) -> None:
-        """Rank the topic again: it has another first entry, or none."""
+        """Rank the topic again, because its first entry has changed or is gone."""
         if log.rank is not None:
             self._policy.forget(log.rank)
             log.rank = None
@@ -71,14 +73,15 @@ class Room:
             self._rank(log, log.entries[0])
 
     def served(self, log: TopicLog, entry: Entry) -> None:
-        """Note that a subscriber that lacks the entry gets it now."""
+        """Record that a subscriber that did not have the entry gets it now."""
         if entry.pending_readers:
             entry.pending_readers -= 1
             if log.rank is not None and log.entries[0] is entry:
                 self._policy.used(log.rank)
 
     def next_aged(self) -> Entry | None:
-        """Age and return the next entry that must become old. ``None``: none has to."""
+        """Make the oldest young entry old and return it, if the young entries exceed their bytes. Otherwise return
+        ``None``."""
         row = self._row
         while row and self._young > self._young_max:
             entry = row.popleft()
@@ -87,7 +90,7 @@ class Room:
         return None
 
     def first_aged(self) -> Entry:
-        """Age and return the oldest young entry, if no old one is left. There is one."""
+        """Make the oldest young entry old and return it. The caller knows that there is a young entry."""
         while True:
             entry = self._row.popleft()
             if not entry.gone:
@@ -99,7 +102,7 @@ class Room:
         return entry
 
     def aged(self, log: TopicLog, entry: Entry) -> None:
-        """Rank the topic of an entry that has become old, if it is the topic's first."""
+        """Rank the topic of an entry that has become old, if the entry is the topic's first."""
         if log.entries[0] is entry:
             self._rank(log, entry)
 
@@ -110,7 +113,7 @@ class Room:
             self._ranked += 1
 
     def victim(self) -> TopicLog | None:
-        """Return the topic whose first entry to drop next. ``None``: no topic's first entry is old."""
+        """Return the topic whose first entry the log should drop next, or ``None`` if no topic's first entry is old."""
         if not self._ranked:
             return None
         log: TopicLog = self._policy.victim().key
@@ -119,6 +122,6 @@ class Room:
         return log
 
     def tidy(self, entries: int) -> None:
-        """Drop the entries that are gone from the row, if they are many."""
+        """Remove the entries that the log no longer has from the queue of young entries, if there are many."""
         if len(self._row) > 2 * entries + 1_000:
             self._row = deque(entry for entry in self._row if not entry.gone)

@@ -1,9 +1,9 @@
-"""The state of a slot's retained messages that goes with the slot, to its next home and to its replica. ADR 21, 23, 36.
+"""The state of a slot's retained messages that goes with the slot to its next home and its replica. ADR 21, 23, 36.
 
-Owns: the form in which entries, forgotten stamps, and floors travel. Must never: decide what is retained.
+Owns: the format in which entries, forgotten stamps and floors are sent. Must never: decide which messages are retained.
 
-The keys of a replica are the log's own objects: an entry, a topic's log (for what it has forgotten), a slot's number
-(for its floor). ``pack`` reads the state of each key when it is called.
+The keys of a replica are objects of the log and the journal: an entry, a topic's log (for its forgotten stamp), a
+slot's number (for its floor), or an ``Unread``. ``pack`` reads the current state of each key.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .clock import STAMPS_END, Clock
 from .journal import Journal, Unread
 from .log import Log
 
-#: Maximum number of keys in a chunk, and of bytes of payloads.
+#: The largest numbers of keys and of payload bytes in one chunk.
 KEYS_PER_CHUNK: Final = 200
 CHUNK_BYTES: Final = 64 << 10
 
-#: The kinds of rows: a retained message; no message with this name; what its topic has forgotten; a slot's floor; its
-#: home is still reading the journal.
+#: The kinds of rows. They stand for a retained message, for a name whose message is no longer retained, for a topic's
+#: forgotten stamp, for a slot's floor, and for a slot that its home is still reading from the journal.
 ENTRY: Final = 0
 NONE: Final = 1
 FORGOTTEN: Final = 2
@@ -36,11 +36,11 @@ UNREAD: Final = 4
 
 
 class History(SlotState):
-    """One endpoint's history.
+    """One endpoint's retained messages, as state that belongs to slots.
 
     A chunk is an array of rows: ``[ENTRY, topic, payload, origin, number, stamp, seconds left]``, ``[NONE, topic,
-    origin, number]``, ``[FORGOTTEN, topic, stamp]``, ``[FLOOR, slot, stamp, written]``, ``[UNREAD, slot, stamp]`` (0:
-    read completely).
+    origin, number]``, ``[FORGOTTEN, topic, stamp]``, ``[FLOOR, slot, stamp, written]``, ``[UNREAD, slot, stamp]`` (with
+    stamp 0 if the home has read the slot completely).
     """
 
     def __init__(self, desk: Desk, log: Log, clock: Clock, journal: Journal) -> None:
@@ -68,7 +68,7 @@ class History(SlotState):
                         yield keys
                         keys, size = [], 0
             if log.floor(slot) or slot in log.written:
-                keys.append(slot)  # after the topics: the floor can now cover what a topic has forgotten meanwhile
+                keys.append(slot)  # after the topics, because a topic's forgotten stamp may have moved to the floor
             if len(keys) >= KEYS_PER_CHUNK:
                 yield keys
                 keys, size = [], 0
@@ -159,12 +159,12 @@ class History(SlotState):
         """See ``SlotState``."""
         if whole:
             self._journal.taken([slot for slot in slots if not self._log.unread(slot)])
-            # Their home may have gone before it had read them all. Read the rest here.
+            # The former home may have gone before it had read these slots completely, so this endpoint reads the rest.
             slots = [slot for slot in slots if self._log.unread(slot)]
         if slots and not self._journal.lacking(slots):
-            # Greater than any position that a client has by now: messages up to it may be missing from these slots.
-            # Their home may have taken this endpoint for dead, and told positions that this endpoint has not learned
-            # of.
+            # Messages of these slots may be missing. The floor must therefore be greater than any position that a
+            # client has now. It leaps, because the former home may have considered this endpoint dead and sent
+            # positions that this endpoint does not know.
             stamp = self._clock.leap(self._desk.unix_s)
             for slot in slots:
                 self._log.raise_floor(slot, stamp)
@@ -172,7 +172,7 @@ class History(SlotState):
             self._journal.taken(slots)
 
     def begun(self, slots: Sequence[int]) -> None:
-        """See ``SlotState``. Retained messages that have ended are in the journal, if there is one."""
+        """See ``SlotState``. If there is a journal, it has all retained messages of these slots that have ended."""
         if not self._journal.lacking(slots):
             self._journal.taken(slots)
 
@@ -199,7 +199,7 @@ _FORMS: Final[dict[int, tuple[tuple[type, ...], ...]]] = {
 
 
 def _unpacked(data: bytes) -> list[list[Any]]:
-    """Return the rows. Raises ``ValueError``."""
+    """Return the rows of a chunk. Raise ``ValueError`` if the chunk is malformed."""
     try:
         rows = ormsgpack.unpackb(data)
     except ormsgpack.MsgpackDecodeError as error:

@@ -1,21 +1,23 @@
-"""The progress of all homes, and so the meaning of a position. SPEC section 8.10, ADR 36.
+"""The progress of all homes, which determines the positions that clients get. SPEC section 8.10, ADR 36.
 
-Owns: the watermark of every endpoint, the position that follows from them, and the clients of each endpoint that have
-missed a delivery. Must never: hand out a position that covers a message not yet sent to a connected client that should
-get it.
+Owns: the watermark of every endpoint, the position that follows from these, and the clients of each endpoint that have
+missed a delivery. Must never: give out a position that covers a message before all connected clients that should get
+the message have been sent it.
 
-Once a second each endpoint tells all others its *watermark* (``clock``). The least of all is the *cluster's watermark*:
-each retained message up to it has ended, so every endpoint has put it into the outboxes of all its clients that should
-get it. That is a position, with the *epoch* in front: the life of the cluster that the stamps belong to.
+Once a second each endpoint sends its *watermark* (``clock``) to all others. The smallest of all is the *cluster's
+watermark*. All retained messages with stamps up to it have ended, so every endpoint has put these into the outboxes of
+all clients that should get them. A position consists of an *epoch* and such a stamp. The epoch identifies the life of
+the cluster to which the stamps belong.
 
-With a journal, a cold start continues the earlier lives of the cluster up to the greatest stamp in the journal. So the
-journal must know a stamp before any client gets a position with it. A position beyond that comes from a journal that is
-gone, because somebody has restored an older backup.
+With a journal, a cluster that starts again continues its earlier lives up to the greatest stamp in the journal. The
+journal must therefore record a stamp before any client gets a position with this stamp. If a client has a position
+beyond the greatest recorded stamp, somebody has replaced the journal by an older backup.
 
-An endpoint that comes into the view learns the clock before it is let in, so it gives no stamp up to any existing
-position. An endpoint whose lease has lapsed may have missed messages. It hands out no later position before its
-clients have recovered (``replaying``). When a delivery to an endpoint has failed, every watermark tells that endpoint
-so until it has confirmed, so no position passes such a message unnoticed.
+A new endpoint gets the others' clocks before they let it in, so all its stamps are greater than any existing position.
+An endpoint whose lease has lapsed may have missed messages. It gives out no later position before its clients have
+recovered (``replaying``). When a delivery to an endpoint has failed, each watermark sent to that endpoint also names
+the affected clients, until the endpoint has confirmed. The endpoint recovers these clients, so their positions never
+skip the message.
 """
 
 from __future__ import annotations
@@ -31,25 +33,25 @@ from ..model import EPOCHS_MAX
 from ..part import Part, RequestHandler
 from .clock import Clock
 
-#: Seconds between two watermarks to each peer.
+#: The time between two watermarks to each peer, in seconds.
 PERIOD_S: Final = 1.0
 
-#: Maximum number of clients of one endpoint to name as having missed messages. Beyond that, all its clients count as
-#: such.
+#: The largest number of clients of one endpoint to list as having missed messages. If there are more, all clients of
+#: the endpoint count as having missed messages.
 MISSED_MAX: Final = 1_000
 
-#: In place of a stamp: without a journal, no stamp bounds the positions.
+#: The value of ``proven`` without a journal. It is greater than all stamps, so that it does not limit positions.
 ANY: Final = 1 << 64
 
-#: In place of a watermark: this endpoint does not act yet.
+#: An endpoint sends this instead of its watermark while it does not act yet.
 NOT_YET: Final = -1
 
-#: Maximum number of hexadecimal digits of a stamp in a position.
+#: The largest number of hexadecimal digits of a stamp in a position.
 _STAMP_DIGITS: Final = 16
 
 
 class Watermarks(Part):
-    """One endpoint's part. ``clock``: its own."""
+    """One endpoint's part. ``clock`` is the endpoint's own clock."""
 
     def __init__(self, desk: Desk, members: Membership, clock: Clock) -> None:
         self._desk = desk
@@ -57,31 +59,34 @@ class Watermarks(Part):
         self._me = members.me.incarnation
         self._clock = clock
         self.cluster_watermark = 0
-        #: Every endpoint in the view has told its watermark since this one joined.
+        #: Whether every endpoint in the view has sent its watermark since this endpoint joined.
         self.known = False
-        #: The present epochs. There is more than one only if endpoints began at the same moment.
+        #: The epochs of the cluster's present life. There is more than one only if endpoints began at the same moment.
         self.epochs: dict[str, None] = {}
-        #: Epochs of earlier lives whose positions are accepted, each up to a stamp.
+        #: Epochs of earlier lives, each with the greatest stamp of its positions that this endpoint accepts.
         self.past: dict[str, int] = {}
-        #: The journal has recorded that positions go up to this stamp; -1: it has recorded nothing yet.
+        #: The journal has recorded that positions can have stamps up to this one. -1 until the journal has recorded a
+        #: stamp.
         self.proven = ANY
         self._watermarks: dict[str, int] = {}
-        #: By peer: its clients to which a delivery failed, each with the number of its latest failure; ``None`` alone:
-        #: perhaps all its clients. The number shows whether a client has missed more since the peer last got its name.
+        #: By peer: its clients to which a delivery failed, each with the number of the latest failure. The single key
+        #: ``None`` stands for all clients of the peer. The number shows whether a client has missed another message
+        #: since this endpoint last sent its name to the peer.
         self._failed: dict[str, dict[str | None, int]] = {}
         self._failures = 0
-        #: By endpoint, this one included: its clock when it began to act. Floors that it set then lie below.
+        #: By endpoint, including this one: its clock when it began to act. The floors that it set at that time are not
+        #: greater.
         self._begun: dict[str, int] = {}
-        #: By peer: the number of endpoints that take part, in its view.
+        #: By peer: the number of endpoints in its view, including itself.
         self._counts: dict[str, int] = {}
         self._tell_at = desk.now
-        #: The cluster's watermark has grown. ``Positions`` sends it.
+        #: Whether the cluster's watermark has grown, and ``Positions`` should send new positions.
         self.advances = False
-        #: Clients here that have missed messages, as peers have told (None: perhaps all). ``Replaying`` takes them. The
-        #: cluster's watermark does not grow before that.
+        #: Lists of this endpoint's clients that have missed messages according to peers (``None``: perhaps all
+        #: clients). ``Replaying`` empties this tray. Until then the cluster's watermark does not grow.
         self.missing: list[list[str] | None] = []
-        #: Positions can go up to this stamp once the journal has recorded it and the epochs. ``Journal`` takes it. -1:
-        #: there is nothing to record.
+        #: The stamp that the journal should record next, with the epochs, or -1 if there is nothing to record. After
+        #: that, positions can have stamps up to this one. ``Journal`` resets it.
         self.unproven = -1
 
     def requests(self) -> dict[type[Request], RequestHandler]:
@@ -92,16 +97,16 @@ class Watermarks(Part):
 
     @property
     def position(self) -> str:
-        """The position of a client that has been sent everything up to the cluster's watermark."""
+        """Return the position of a client that has been sent all messages up to the cluster's watermark."""
         return self.position_at(self.cluster_watermark)
 
     def position_at(self, stamp: int) -> str:
-        """Return the position for this stamp."""
+        """Return the position with this stamp."""
         return f"{min(self.epochs, default='')}.{stamp:x}"
 
     def stamp_of(self, position: str) -> int | None:
-        """Return a position's stamp. ``None``: no endpoint of this cluster's present life, or of a life that it
-        continues, has given such a position."""
+        """Return a position's stamp. Return ``None`` if no endpoint of the cluster's present life, or of an earlier
+        life that it continues, can have given out this position."""
         epoch, _, text = position.rpartition(".")
         last = self._clock.value if epoch in self.epochs else self.past.get(epoch, -1)
         if not 0 < len(text) <= _STAMP_DIGITS or not text.isalnum():
@@ -113,18 +118,20 @@ class Watermarks(Part):
         return stamp if 0 <= stamp <= last else None
 
     def prove(self, stamp: int) -> None:
-        """Have the journal record the present epochs, and that positions can go up to this stamp."""
+        """Request the journal to record the present epochs, and that positions can have stamps up to this one."""
         self.unproven = max(self.unproven, stamp)
 
     def reached(self, past: dict[str, int], proven: int) -> None:
-        """Note the journal's record: positions go up to ``proven``, and these are the earlier lives."""
+        """Handle the journal's record. Positions can have stamps up to ``proven``, and ``past`` has the earlier
+        lives."""
         self.past, self.proven = past, proven
         self.advance()
 
     # Telling
 
     def tick(self) -> None:
-        """Tell the peers the watermark when it is due, and at every tick until all know each other's."""
+        """Send the watermark to the peers when it is due, or at every tick until this endpoint knows the watermarks of
+        all peers."""
         if self._desk.now >= self._tell_at or (self._acts and not self.known):
             self._tell_at = self._desk.now + PERIOD_S
             if not self._members.keep_messages:
@@ -134,7 +141,8 @@ class Watermarks(Part):
         self.advance()
 
     def greet(self, peer: str) -> None:
-        """Tell a peer the watermark, also before it is let in. If no endpoint keeps messages, nobody needs it."""
+        """Send the watermark to a peer, even before this endpoint lets the peer in. If no endpoint keeps messages,
+        nobody needs watermarks."""
         if not self._members.keep_messages:
             return
         failed = self._failed.get(peer, {})
@@ -144,7 +152,8 @@ class Watermarks(Part):
         self._desk.ask(peer, request, self, (again, self._failures))
 
     def watermark_told(self, peer: str, number: int, request: WatermarkRequest) -> None:
-        """Process a peer's watermark, and the clients of this endpoint that have missed a message of its topics."""
+        """Handle a peer's watermark, and the list of this endpoint's clients that have missed a message from the
+        peer."""
         watermark, clock, again = request.watermark, request.clock, request.missed
         self._counts[peer] = request.count
         self._clock.see(clock)
@@ -161,7 +170,7 @@ class Watermarks(Part):
         self.advance()
 
     def answered(self, call: Call, value: Any) -> None:
-        """Forget the clients that were named to the peer: it has confirmed."""
+        """Forget the clients that the request listed, because the peer has confirmed it."""
         again: list[str] | None = call.context[0]
         failures: int = call.context[1]
         failed = self._failed.get(call.target)
@@ -174,9 +183,9 @@ class Watermarks(Part):
             del self._failed[call.target]
 
     def delivery_failed(self, peer: str, clients: Sequence[str]) -> None:
-        """Note that a retained message may not have reached these clients of the peer."""
+        """Record that a retained message may not have reached these clients of the peer."""
         if not self._members.in_view(peer):
-            return  # it recovers all its clients when it returns
+            return  # the peer recovers all its clients when it returns
         self._failures += 1
         failed = self._failed.setdefault(peer, {})
         failed.update(dict.fromkeys(clients, self._failures))
@@ -192,7 +201,7 @@ class Watermarks(Part):
         return len(self._members.view()) + 1
 
     def advance(self) -> None:
-        """Advance the cluster's watermark to the point that all endpoints have reached."""
+        """Advance the cluster's watermark to the stamp that all endpoints have reached."""
         if not self._acts or self.missing:
             return
         least = self._clock.watermark
@@ -208,8 +217,9 @@ class Watermarks(Part):
             least < max(self._begun.values(), default=0)
             or max([self._counts.get(peer, 0) for peer in self._members.view()], default=0) > self._count
         ):
-            # Endpoints that begin at the same time have floors above each other's watermarks. Before all know each
-            # other's, a position would have a needless gap. A peer can see one that is not in this view yet.
+            # Endpoints that begin at the same time have floors above each other's watermarks. A position from before
+            # all watermarks are known would lie below such a floor, and so cause a needless gap. A peer may also see an
+            # endpoint that is not in this view yet.
             return
         known, self.known = self.known, True
         if least > self.cluster_watermark or not known:
@@ -219,7 +229,7 @@ class Watermarks(Part):
     # The cluster
 
     def view_changed(self) -> None:
-        """Forget the watermarks of peers outside the view. One that returns tells its watermark again."""
+        """Forget the watermarks of peers outside the view. A peer that returns sends its watermark again."""
         in_view = self._members.in_view
         for peer in [peer for peer in self._watermarks if not in_view(peer)]:
             del self._watermarks[peer]
@@ -231,7 +241,7 @@ class Watermarks(Part):
             del self._begun[peer]
 
     def joined(self) -> None:
-        """Begin to act. Without an epoch from another endpoint, begin a new one."""
+        """Begin to act. If no other endpoint has sent an epoch, begin a new one."""
         if not self.epochs:
             self.epochs[self._me] = None
         self.prove(0)
@@ -239,7 +249,7 @@ class Watermarks(Part):
         self._tell_at = self._desk.now
 
     def lapsed(self) -> None:
-        """Forget the peers' watermarks: others can continue without this endpoint."""
+        """Forget the peers' watermarks, because other endpoints can now continue without this one."""
         self._watermarks.clear()
         self._begun.clear()
         self._counts.clear()
