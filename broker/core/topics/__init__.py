@@ -1,5 +1,5 @@
-"""Topics: their subscriptions at the client's endpoint and at the home, and where clients are.
+"""Topics: subscriptions, at the client's endpoint and at the home, and the locations of clients.
 
-Owns: changes of subscriptions and their ends, the routing cache with filters, locations, presence. Must never: report
-success before the store has, or dispatch a message.
+Owns: changes and ends of subscriptions, the routing cache with filters, locations, presence. Must never: report success
+before the store has reported it, or dispatch a message.
 """

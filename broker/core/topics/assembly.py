@@ -1,6 +1,6 @@
-"""The assembly of topics: their subscriptions, at the client's endpoint and at the home, and clients' locations.
+"""The assembly of topics: subscriptions, at the client's endpoint and at the home, and the locations of clients.
 
-Owns: which parts exist, and what each receives. Must never: do more than make them.
+Owns: the choice of parts and of their arguments. Must never: do more than make these parts.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Topics:
     """One endpoint's topics.
 
     Args:
-        base: What all parts share.
-        cluster: The endpoint's place in the cluster.
-        outgoing: The way to the clients.
-        homes: The cluster's homes, if routing uses homes.
+        base: The objects that all parts share.
+        cluster: The assembly of the cluster's parts.
+        outgoing: The assembly of the parts that write to clients.
+        homes: Says which endpoint is the home of each slot.
         presence: Prefixes of topics with presence.
-        locations_max: Clients whose location is cached; ``None``: the limits decide.
+        locations_max: The largest number of cached locations of clients, or ``None`` for the number in the limits.
     """
 
     def __init__(
@@ -88,27 +88,28 @@ class Topics:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts that change subscriptions, in their order; ``expiry`` follows those of clients."""
+        """The parts that change subscriptions, in their order. ``expiry`` is not among them, because it comes after the
+        parts of clients."""
         return [self.writing, self.subscribing]
 
     def metrics(self) -> list[Metric]:
-        """The metrics of these parts."""
+        """Return the metrics of these parts."""
         routes, locations = self.routes, self.locations
         left = {**routes.evicted_for, "dropped": routes.dropped}
         asked = {"routes": (routes.asked, routes.misses), "locations": (locations.asked, locations.misses)}
         requests = [((name, "hit"), float(looks - misses)) for name, (looks, misses) in asked.items()]
         requests += [((name, "miss"), float(misses)) for name, (_, misses) in asked.items()]
         evicted = [(("routes",), float(routes.evicted)), (("locations",), float(locations.evicted))]
-        why = "Topics that left the routing cache, by the exceeded limit; dropped: their entry had become wrong"
-        looks_up = "Look-ups: topics of messages, clients of topics"
-        lost = "Joins and leaves that this endpoint could not announce, or not to all, or could not detect"
+        why = "Topics that left the routing cache, by the limit that was exceeded, or dropped as outdated"
+        looks_up = "Look-ups in the caches of topics (routes) and of clients' locations"
+        lost = "Joins and leaves that this endpoint could not detect, or not announce to all subscribers"
         return [
             self._desk.counted(
                 "presence_told", "Joins and leaves of topics with presence that this endpoint, as home, announced"
             ),
             self._desk.counted("presence_lost", lost),
             gauge("routes", "Topics in the routing cache", len(routes)),
-            gauge("routes_filter_bytes", "Memory of these topics' filters", routes.filter_bytes),
+            gauge("routes_filter_bytes", "Memory of the filters in the routing cache, in bytes", routes.filter_bytes),
             gauge("locations", "Clients in the location cache", len(locations)),
             counters("evictions", EVICTIONS, ("cache",), evicted),
             counters_by("routes_evicted", why, "why", left),

@@ -1,6 +1,7 @@
-"""A client's change of its subscriptions, under way.
+"""A client's change of its subscriptions, while it is under way.
 
-Owns: the record of a change, and what depends on it. Must never: act; ``subscribing`` and ``quota`` move it along.
+Owns: the record of a change, and the interface for commands that continue after a change. Must never: act.
+``subscribing`` and ``quota`` handle the changes.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from ..connections.hub import Connection, Reply
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class OfChange:
-    """The rest of a command that also changes subscriptions. It has the change replied to (``Subscribing.reply``)."""
+    """The rest of a command that does more than change subscriptions. At its end it must call ``Subscribing.reply`` for
+    the change."""
 
     def succeeded(self, change: Change) -> None:
-        """Continue with the rest of the command: the change has been written, and its reply waits.
+        """Continue with the rest of the command, after the change has been written. Its reply has not been sent yet.
 
         Args:
             change: The written change.
@@ -27,16 +29,16 @@ class OfChange:
         raise NotImplementedError
 
     def failed(self, change: Change) -> None:
-        """Give up the rest of the command: the change failed, and its reply waits.
+        """Give up the rest of the command, because the change has failed. Its reply has not been sent yet.
 
         Args:
-            change: The failed change; its ``error`` says why.
+            change: The failed change. Its ``error`` gives the reason.
         """
         raise NotImplementedError
 
 
 class Change:
-    """A ``subscribe`` or ``unsubscribe``: done when all its parts are."""
+    """A ``subscribe`` or ``unsubscribe`` under way. It is done when all its parts are done."""
 
     __slots__ = (
         "added",
@@ -68,15 +70,15 @@ class Change:
     ) -> None:
         self.client = client
         self.added = added
-        self.term = term  # as ``Command.term``
+        self.term = term  # the same as ``Command.term``
         self.filter = filter
         self.replace = replace
         self.more: OfChange | None = None  # the rest of its command
         self.connection = connection
         self.reply = reply
         self.id = number
-        self.open = 1  # requests and writes under way, plus one while the change is being split
+        self.open = 1  # the number of requests and writes under way, plus one while the change is being split
         self.job: Iterator[bool] | None = None  # the job that splits a large change
         self.error: ProtocolError | None = None
-        self.size = 0  # bytes that its connection holds for it
-        self.counted = False  # later changes of its client wait until it has ended, and are counted then
+        self.size = 0  # the bytes that its connection holds for this change
+        self.counted = False  # whether ``Quota`` has it: the client's later changes then wait until it ends

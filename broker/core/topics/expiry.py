@@ -1,11 +1,12 @@
-"""Ends subscriptions whose term is over, at the home of their topics. SPEC section 2.2, ADR 32.
+"""Ends subscriptions whose term has expired, at the home of their topics. SPEC section 2.2, ADR 32.
 
-Owns: the walk over the subscriptions with a term in this endpoint's slots, and since when their clients are away. Must
-never: end a subscription whose client listens, or has been away for less than the grace time as this endpoint saw it.
+Owns: the walk over the subscriptions with a term in this endpoint's slots, and the record of when their clients went
+away. Must never: end a subscription whose client listens, or that this endpoint has seen away for less than the grace
+time.
 
-This endpoint measures how long a client is away, from when it first finds it away, and no store keeps that time. So it
-compares no two clocks, and a new home measures from the beginning. A client that has come back meanwhile has another
-location; then the store removes nothing (``Store.end``).
+This endpoint measures the time for which a client is away, beginning when it first finds the client away. No store
+keeps that time. So no clocks of different machines are compared, and a new home starts to measure again. If a client
+has come back meanwhile, it has another location, and then the store does not remove its subscriptions (``Store.end``).
 """
 
 from __future__ import annotations
@@ -29,51 +30,54 @@ from .routes import Routes
 from .terms import Terms
 from .writing import Writing
 
-#: Subscriptions read in one tick if the store reads memory: 2 ms. Otherwise each lookup of a client is a request.
+#: The largest number of subscriptions to read in one tick. The first number is for a store that reads from memory, and
+#: takes 2 ms. The second is for other stores, where each lookup of a client is a request.
 RECORDS_PER_TICK: Final = 500
 REQUESTS_PER_TICK: Final = 25
 
-#: Slots examined in one tick.
+#: The largest number of slots to examine in one tick, for the same two kinds of stores.
 SLOTS_PER_TICK: Final = 64
 SLOT_REQUESTS_PER_TICK: Final = 16
 
-#: The pause between two walks, in seconds: a sixth of the grace time, within these bounds.
+#: The pause between two walks is a sixth of the grace time, but within these bounds, in seconds.
 WALK_S_MIN: Final = 0.5
 WALK_S_MAX: Final = 10.0
 
 #: The pause after a failed call to the store, in seconds.
 PAUSE_S: Final = 1.0
 
-#: The pause in seconds after a walk that found no subscriptions; it ends early if this endpoint writes a term. If the
-#: store cannot tell which slots have terms, this endpoint also skips an empty slot for this long.
+#: The pause after a walk that found no subscriptions, in seconds. It ends early if this endpoint writes a term. If the
+#: store cannot tell which slots have terms, this endpoint also skips an empty slot for this time.
 EMPTY_S: Final = 600.0
 
-#: Absent clients tracked at a time, some 300 bytes each. Further ones follow when these have gone.
+#: The largest number of absent clients to track at a time, at about 300 bytes each. This endpoint tracks further ones
+#: when the earlier ones are no longer tracked.
 AWAY_MAX: Final = 200_000
 
-#: How long the store remembers ended subscriptions, and locations of clients that do not listen, in seconds.
+#: The time for which the store remembers ended subscriptions, and locations of clients that do not listen, in seconds.
 KEPT_S: Final = 600.0
 
-#: The pause between two steps of tidying the store, in seconds: after a step that removed something, and after one that
-#: did not.
+#: The pause between two steps of tidying the store, in seconds. The first value is for after a step that removed
+#: something, and the second one for after a step that did not.
 TIDY_S: Final = 0.1
 TIDY_IDLE_S: Final = 1.0
 
 _NEVER: Final = float("-inf")
 
 End = tuple[list[Subscription], Location | None, bool]
-"""One client's subscriptions to end: see ``Store.end``."""
+"""The subscriptions of one client to end (see ``Store.end``)."""
 
 Held = dict[tuple[str, str], list[Subscription]]
-"""By client and topic: the subscriptions at a topic with presence, before some end."""
+"""By client and topic: the client's subscriptions at a topic with presence, before some of these end."""
 
 Away = tuple[Location | None, float, float]
-"""The client's last location, when it was first found not to listen, and when it was last found so (monotonic
+"""The last location of an absent client, and when this endpoint first and last found that it does not listen (monotonic
 seconds)."""
 
 
 class Expiration:
-    """A call that ends subscriptions. ``clients``: ``Writing`` holds their writes until it is over (``hold``)."""
+    """A store call that ends subscriptions. ``Writing`` holds back the writes of ``clients`` until the call has ended
+    (``hold``)."""
 
     __slots__ = ("clients", "ends", "held", "round")
 
@@ -88,16 +92,16 @@ class Expiry(Part):
     """One endpoint's expiry of subscriptions.
 
     Args:
-        desk: The store and time.
-        members: The knowledge of the cluster.
-        terms: Know which slots this endpoint has written terms into.
-        writing: Holds a client's writes while its subscriptions end.
-        presence: Learns which clients leave topics with presence; ``None``: no topic has it.
-        hub: Knows the clients connected here.
+        desk: The services of the endpoint.
+        members: The endpoints of the cluster.
+        terms: Records into which slots this endpoint has written terms.
+        writing: Holds back a client's writes while the client's subscriptions end.
+        presence: Announces clients that leave topics with presence. ``None`` if no topic has presence.
+        hub: Knows the clients that listen at this endpoint.
         routes: The routing cache, which drops ended subscriptions.
-        filtering: The same for filters.
+        filtering: The filters in the routing cache, which drops those of ended subscriptions.
         locations: The cache of clients' locations.
-        writes: Work that must end before another endpoint can be home.
+        writes: Records work that must end before another endpoint can become home.
         reads_memory: See ``Shape``.
     """
 
@@ -128,21 +132,22 @@ class Expiry(Part):
         self._writes = writes
         self._records_per_tick = RECORDS_PER_TICK if reads_memory else REQUESTS_PER_TICK
         self._slots_per_tick = SLOTS_PER_TICK if reads_memory else SLOT_REQUESTS_PER_TICK
-        #: Subscriptions with a term in this endpoint's slots, and their absent clients, as of the last walk.
+        #: The number of subscriptions with a term in this endpoint's slots, and of their absent clients, at the last
+        #: walk.
         self.found = self.away = 0
-        self._found = 0  # found in this walk
-        self._version = self._round = -1  # the table of homes that this walk follows
-        self._slots: list[int] | None = None  # still to examine, the next one last; None: no walk
+        self._found = 0  # the number of subscriptions found in this walk
+        self._version = self._round = -1  # the version of the table of homes that this walk uses
+        self._slots: list[int] | None = None  # slots still to examine, the next one last; None: no walk is under way
         self._cursor: str | None = None
         self._walk_at = desk.now  # when the next walk begins, or this one continues
-        self._busy = False  # a call to the store is under way
-        self._records_left = self._slots_left = 0  # the rest of this tick's budget
+        self._busy = False  # whether a call to the store is under way
+        self._records_left = self._slots_left = 0  # how much this tick may still read
         self._empty: dict[int, float] = {}  # empty slots, and when to examine them again
-        self._written: set[int] = set()  # slots with a term written since this walk began; at most ``SLOTS``
-        self._whole = False  # the last walk was complete
-        self._since: dict[str, Away] = {}  # by client, in this walk
-        self._since_before: dict[str, Away] = {}  # in the walk before: a client in neither is no longer away
-        #: Topics whose subscribers must be read again as soon as no message waits there.
+        self._written: set[int] = set()  # slots into which a term was written since this walk began
+        self._whole = False  # whether the last walk was complete
+        self._since: dict[str, Away] = {}  # the absent clients found in this walk
+        self._since_before: dict[str, Away] = {}  # those of the previous walk
+        #: Topics whose subscribers must be read again as soon as no message of the topic waits.
         self._doubtful: dict[str, None] = {}
         self._tidying = False
         self._tidy_at = desk.now
@@ -163,12 +168,12 @@ class Expiry(Part):
         ]
 
     def view_changed(self) -> None:
-        """Examine all slots again: other endpoints have written into slots that come back."""
+        """Examine all slots again, because other endpoints may have written into slots that have come back."""
         self._empty.clear()
         self._walk_at = min(self._walk_at, self._desk.now)
 
     def lapsed(self) -> None:
-        """Examine all slots again: others may have acted for this endpoint, and written."""
+        """Examine all slots again, because other endpoints may have acted for this one and written into its slots."""
         self.view_changed()
 
     def tick(self) -> None:
@@ -195,7 +200,7 @@ class Expiry(Part):
             self._go_on()
 
     def _see_written(self) -> None:
-        """Note the slots into which this endpoint has written terms: they are no longer empty."""
+        """Handle the slots into which this endpoint has written terms. They are no longer empty."""
         written, self._terms.written = self._terms.written, set()
         self._written |= written
         for slot in written:
@@ -207,7 +212,8 @@ class Expiry(Part):
         self._tidy_at = self._desk.now + (TIDY_S if result else TIDY_IDLE_S)
 
     def _begin(self, context: Any, result: list[int] | None, error: Exception | None) -> None:
-        """Begin a walk over the slots that have subscriptions with a term, if the store can tell."""
+        """Begin a walk over the slots that have subscriptions with a term. If the store cannot tell which these are,
+        walk over all slots that were not empty recently."""
         if self._is_outdated():
             return
         table, now = self._members.table, self._desk.now
@@ -219,13 +225,13 @@ class Expiry(Part):
         self._slots = [slot for slot in reversed(result) if table[slot] == self._me]
         self._cursor = None
         self._found = 0
-        if self._whole:  # a client that it did not find has come back, or no longer has such a subscription
+        if self._whole:  # a client that the walk did not find is not away, or has no such subscription
             self._since_before, self._since = self._since, {}
         self._whole = False
         self._go_on()
 
     def _go_on(self) -> None:
-        """Read the next page, if this tick can read more."""
+        """Read the next page, if this tick may read more. After the last page, end the walk."""
         if self._slots:
             if self._records_left > 0 and self._slots_left > 0:
                 self._slots_left -= 1
@@ -241,7 +247,7 @@ class Expiry(Part):
         self._walk_at = self._desk.now + pause_s
 
     def _is_outdated(self) -> bool:
-        """Return whether this endpoint has become home of other slots meanwhile. Then the next tick starts a new
+        """Return whether the slots of this endpoint have changed meanwhile. In that case the next tick starts a new
         walk."""
         self._busy = False
         members = self._members
@@ -296,8 +302,8 @@ class Expiry(Part):
         now, grace_s = self._desk.now, self._members.grace_s
         for client, location in zip(until, result, strict=True):
             if location is not None and location.online and location.incarnation == self._me:
-                # The client is not here: it left a moment ago, or the late write of a failed `listen` hides its true
-                # location.
+                # The client is not here. Either it has just left, or the late write of a failed `listen` has replaced
+                # its true location.
                 self._hub.missed.append(client)
                 continue
             if self._listens(client, location):
@@ -314,8 +320,8 @@ class Expiry(Part):
         self._end(ends)
 
     def _listens(self, client: str, location: Location | None) -> bool:
-        """Return whether the client listens, as far as we know. A client at a peer that has just come counts as
-        there."""
+        """Return whether the client listens, as far as this endpoint knows. A client at a peer that has only just
+        appeared counts as listening there."""
         if client in self._hub.bindings:
             return True
         if location is None or not location.online:
@@ -324,9 +330,9 @@ class Expiry(Part):
         return peer is not None and peer.dead_since is None
 
     def _end(self, ends: list[End]) -> None:
-        """End these subscriptions. While a client's write is under way, this endpoint cannot know what the caches must
-        learn, nor whether the client leaves. At topics with presence it then leaves the client's subscriptions to the
-        next walk."""
+        """End these subscriptions. While a client's write is under way, this endpoint does not know which changes the
+        caches need, or whether the client leaves a topic. If such a client has subscriptions at topics with presence,
+        they stay until the next walk."""
         presence = self._presence
         expiration = Expiration([], set(), self._round)
         pairs: list[tuple[str, str]] = []
@@ -374,7 +380,7 @@ class Expiry(Part):
         for records in over:
             for topic, client, filter, *_ in records:
                 if not certain or client not in expiration.clients:
-                    doubtful[topic] = None  # the client may have subscribed again meanwhile: only the store knows
+                    doubtful[topic] = None  # the client may have subscribed again meanwhile, so ask the store
                 elif filter is None:
                     self._routes.change(client, (topic,), False)
                 else:
@@ -385,7 +391,7 @@ class Expiry(Part):
         if error is None:
             self._desk.counts["subscriptions_ended"] += sum(map(len, over))
             for records, _, has_gone in expiration.ends:
-                if has_gone:  # a client with a fresh id each time never comes back
+                if has_gone:  # a client that uses a new id each time never comes back
                     self._locations.forget(records[0].client)
         for client in expiration.clients:
             self._writing.release(client)
@@ -403,15 +409,16 @@ class Expiry(Part):
 
 
 def _has_listened(known: Away, location: Location | None, now: float) -> bool:
-    """Return whether an absent client has listened since. The store forgets locations. But it keeps one for a while, so
-    a missing location soon after the client was last found away is no sign of life."""
+    """Return whether an absent client has listened since this endpoint found it away. The store keeps a location for a
+    while and then forgets it. If the location is missing soon after the client was last found away, this does not show
+    that the client has listened."""
     if location is None and now - known[2] < KEPT_S:
         return False
     return location != known[0]
 
 
 def _left(held: Held, over: Iterable[list[Subscription]]) -> list[tuple[str, str]]:
-    """Pairs of a client and a topic where all of the client's subscriptions have ended."""
+    """Return the pairs of a client and a topic where all of the client's subscriptions have ended."""
     gone = {(client, topic, filter) for records in over for topic, client, filter, *_ in records}
     return [
         (client, topic)

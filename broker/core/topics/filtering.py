@@ -1,9 +1,10 @@
-"""The filters of topics at their home: reads them with the subscribers, keeps them in the routes, and matches messages.
+"""Handles the filters of topics at their home. It reads them with the subscribers, caches them in the routes, and
+matches messages against them.
 
-Owns: the reading of a topic's filters in slices and pages while its messages wait, and a message's recipients by these
-filters. Must never: write a filter, or know where a client is.
+Owns: the reading of a topic's filters in pages and slices while the topic's messages wait, and the recipients that the
+filters select for a message. Must never: write a filter, or know where a client listens.
 
-A message of a topic without filters costs one test of an attribute of its route.
+For a message of a topic without filters, the only cost is one test of an attribute of the route.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from ..model import FilterPage
 from .routes import LOADING, READY, Route, Routes
 from .topic_filters import Matched, TopicFilters
 
-#: Filters of small topics indexed in one turn: 1 to 2 ms.
+#: The largest number of filters of small topics to index in one turn. They take 1 to 2 ms.
 PAIRS_PER_TURN: Final = 200
 
-#: Filters in each page after the first, which comes with the subscribers.
+#: The number of filters in each page except the first one, which the store returns with the subscribers.
 PAIRS_PER_PAGE: Final = 1_000
 
-#: Interval of notices to waiting senders while the home reads a topic's filters, in seconds.
+#: While the home reads a topic's filters, it notifies the waiting senders at this interval, in seconds.
 TELL_S: Final = 2.0
 
 NO_FILTERS: Final[FilterPage] = ([], None)
@@ -38,33 +39,33 @@ class Loading:
         self.topic = topic
         self.route = route
         self.filters = filters
-        self.page: FilterPage | None = page  # the page that has arrived, and is next
+        self.page: FilterPage | None = page  # the page that has arrived and is not indexed yet
         self.error: Exception | None = None
         self.job: Job | None = None
-        self.parked = False  # the job waits for the next page
+        self.parked = False  # whether the job waits for the next page
         self.tell_at = 0.0  # when waiting senders get the next notice
 
 
 class Filtering:
-    """One home's filters."""
+    """The filters of one home."""
 
     def __init__(self, desk: Desk, routes: Routes) -> None:
         self._desk = desk
         self._routes = routes
         #: The client, topics and filter of each `subscribe` with ``replace`` that the store is writing. ``Writing``
-        #: adds and removes them; as many as writes under way.
+        #: adds and removes them.
         self.replacing: dict[object, tuple[str, Sequence[str], str | None]] = {}
 
     # Reading
 
     def read(self, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
-        """Use the first page of these topics' filters, which was read with the subscribers. A topic is ready at once if
-        that page is short and the only one."""
+        """Index the first page of these topics' filters, which the store has returned with the subscribers. A topic is
+        ready at once if this page is short and is the only one."""
         here = 0
         for topic, route, page in found:
             if self._routes.get(topic) is not route:
-                continue  # dropped meanwhile, with its waiting messages
-            filters = route.filters  # present if some have changed meanwhile
+                continue  # the route was dropped meanwhile, with its waiting messages
+            filters = route.filters  # it exists already if filters have changed meanwhile
             if filters is None:
                 filters = route.filters = TopicFilters()
             pairs, cursor = page
@@ -74,12 +75,12 @@ class Filtering:
                 self._complete(topic, route, filters)
                 continue
             route.stage = LOADING
-            loading = Loading(topic, route, filters, page)  # reading some of them again changes nothing
+            loading = Loading(topic, route, filters, page)  # indexing a filter twice has no further effect
             loading.job = self._rest(loading)
             self._desk.job(loading.job)
 
     def _rest(self, loading: Loading) -> Iterator[bool]:
-        """Index page after page, requesting the next one before indexing this one."""
+        """Index page after page. Request the next page before indexing the present one."""
         topic, route, filters = loading.topic, loading.route, loading.filters
         while True:
             while loading.page is None:
@@ -102,12 +103,12 @@ class Filtering:
                     return
             if cursor is None:
                 break
-        while not filters.complete():  # apply the changes confirmed meanwhile again
+        while not filters.complete():  # apply the changes that were confirmed during the read
             yield False
             if self._routes.get(topic) is not route:
                 return
-        # The pages were read one after the other: a `replace` may have moved a client from a page still to come into
-        # one already read.
+        # The pages were read one after the other. A `replace` that the store is writing may have moved a client from a
+        # later page to one that had already been read, so add these subscriptions.
         for client, topics, text in self.replacing.values():
             if topic in topics:
                 if text is None:
@@ -133,7 +134,7 @@ class Filtering:
         self._routes.ready.append((topic, route, None))
 
     def _have_wait(self, loading: Loading) -> None:
-        """Report that the peers that have asked must wait longer than usual."""
+        """Report that the senders of the waiting messages must wait longer than usual."""
         if self._desk.now >= loading.tell_at:
             loading.tell_at = self._desk.now + TELL_S
             self._routes.slow.append(loading.route)
@@ -146,12 +147,13 @@ class Filtering:
         Args:
             client: The client's id.
             topics: The changed topics.
-            text: The filter; ``None`` adds the subscription without one, or removes all.
-            added: The store has added a subscription; otherwise it has removed one.
-            replace: The subscription replaces the client's others.
+            text: The filter. ``None`` means the subscription without a filter in an addition, and all subscriptions in
+                a removal.
+            added: Whether the store has added a subscription; otherwise it has removed one.
+            replace: Whether the subscription replaces the client's others.
 
         Returns:
-            The work done: the filters changed, plus the topics examined.
+            The amount of work done: the number of filters changed, plus the number of topics examined.
         """
         changed = 0
         for topic in topics:
@@ -163,7 +165,7 @@ class Filtering:
             if filters is None:
                 is_read = route.subscribers is not None
                 if is_read and (not added or text is None):
-                    continue  # it has none to remove
+                    continue  # there is no filter to remove
                 filters = route.filters = TopicFilters(loading=not is_read)
             changed += filters.change((client, text, added, replace))
             if not filters.loading:
@@ -178,10 +180,11 @@ class Filtering:
 
     @staticmethod
     def matched(route: Route, filters: TopicFilters, dispatch: Dispatch) -> Matched:
-        """Match the topic's first message, by its filters alone, at the same moment as its plain subscribers.
+        """Return the clients whose filters match the topic's first message, without the plain subscribers at the same
+        moment.
 
-        So a client that changes from one to the other meanwhile gets it, once. Until those are fixed, each call matches
-        again."""
+        A client that gets or loses a filter meanwhile thus gets the message exactly once. Until the search has fixed
+        the plain subscribers, each call matches again."""
         matched, search = filters.matched, route.search
         if matched is not None and (matched.dispatch is not dispatch or matched.plain is None):
             fixed = matched.dispatch is dispatch and search is not None and search.clients is not None
@@ -190,7 +193,7 @@ class Filtering:
             clients, key = filters.index.match(dispatch.message.payload)
             plain: Collection[str] | None = route.subscribers
             if search is not None and search.clients is not None:
-                plain = frozenset(search.clients)  # fixed by now; some of these clients may have a filter by now
+                plain = frozenset(search.clients)  # the search has fixed them; some may have a filter now
             if plain:
                 clients = [client for client in clients if client not in plain]
             matched = filters.matched = Matched(dispatch, clients, key)

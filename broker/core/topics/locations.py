@@ -1,6 +1,6 @@
-"""Caches where clients listen, and sorts a set of clients by these endpoints.
+"""Caches the endpoints where clients listen, and groups a set of clients by endpoint.
 
-Owns: the cache of locations. Must never: read a store, or send news.
+Owns: the cache of locations. Must never: read a store, or announce a location.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Final
 from ..cluster.membership import Membership
 from ..model import Location
 
-#: Stands for the location of a client without one in the store.
+#: Stands for the location of a client that has none in the store.
 NEVER_LISTENED: Final = Location(0, "", False)
 
 Found = dict[str, Location | None]
-"""Client -> where it listens, as the store has it, or as this endpoint has learnt since."""
+"""Locations by client, as the store has returned them or as this endpoint has learnt since."""
 
 Places = tuple[list[str], dict[str, list[str]], list[str]]
-"""Clients here, clients by peer, and clients with an unknown location."""
+"""The clients at this endpoint, the clients at each peer, and the clients with an unknown location."""
 
 
 def placed(local: list[str], remote: dict[str, list[str]]) -> int:
-    """Count the clients."""
+    """Return the number of clients in these two groups."""
     return len(local) + sum(map(len, remote.values()))
 
 
@@ -36,25 +36,25 @@ def add(places: Places, more: Places) -> None:
 
 
 class Locations:
-    """Client -> location, ``clients_max`` at most (about 400 bytes each). Those unchanged for longest are dropped
-    first.
+    """Maps at most ``clients_max`` clients to their locations (about 400 bytes each). The locations that have not
+    changed for the longest time are dropped first.
 
-    Only a greater location (``Location.rank``) replaces another, so that a late read cannot bring an old one back. A
-    cache for 0 clients stays empty: lookup routing asks the store for each message.
+    Only a greater location (``Location.rank``) replaces another, so that a late read cannot restore an old one. Lookup
+    routing uses a cache for 0 clients, which stays empty, because it asks the store for each message.
     """
 
     def __init__(self, clients_max: int) -> None:
         self.clients_max = clients_max
         self.evicted = 0
-        self.asked = self.misses = 0  # look-ups, and those that had to ask the store
+        self.asked = self.misses = 0  # the number of look-ups, and of those that had to ask the store
         self._known: OrderedDict[str, Location] = OrderedDict()
-        self.get = self._known.get  # for the hot path, without a frame
+        self.get = self._known.get  # for the hot path, without a further call
 
     def __len__(self) -> int:
         return len(self._known)
 
     def learn(self, client: str, location: Location) -> bool:
-        """Store the location if it is newer; return whether it was."""
+        """Store the location if it is newer, and return whether it was."""
         known = self._known.get(client)
         if known is not None:
             if known.rank >= location.rank:
@@ -69,20 +69,20 @@ class Locations:
         return True
 
     def learn_offline(self, client: str, location: Location) -> None:
-        """Record that the client no longer listens there."""
+        """Record that the client no longer listens at the location."""
         self.learn(client, location._replace(online=False))
 
     def forget(self, client: str) -> None:
-        """Forget a client that no message will need soon; the store still has its location."""
+        """Forget a client that no message will need soon. The store still has its location."""
         self._known.pop(client, None)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all locations."""
         self._known.clear()
 
 
 class LocationGroups:
-    """Clients, sorted by the endpoints where they listen."""
+    """Groups clients by the endpoints where they listen."""
 
     def __init__(self, locations: Locations, members: Membership, drops: Counter[str]) -> None:
         self._me = members.me.incarnation
@@ -91,7 +91,8 @@ class LocationGroups:
         self._drops = drops
 
     def places(self, clients: Collection[str], found: Found) -> Places:
-        """Sort the clients by where they listen. ``found``: the store's earlier answers for some."""
+        """Group the clients by the endpoint where they listen. ``found`` has the store's earlier answers for some of
+        the clients."""
         known = self._locations.get
         in_view = self._members.in_view
         local: list[str] = []
@@ -115,12 +116,12 @@ class LocationGroups:
                 remote[incarnation] = [client]
             else:
                 self._drops["endpoint_gone"] += 1
-        self._locations.asked += len(clients) - len(found)  # the first pass already counted the cached clients
+        self._locations.asked += len(clients) - len(found)  # the first call has counted the others
         if missing:
             self._locations.misses += len(missing)
         return local, remote, missing
 
     def leave_out_the_gone(self, remote: dict[str, list[str]]) -> None:
-        """Drop the peers from ``remote`` that left while the search took several turns."""
+        """Remove the peers from ``remote`` that have left the view, because the search took several turns."""
         for endpoint in [endpoint for endpoint in remote if not self._members.in_view(endpoint)]:
             self._drops["endpoint_gone"] += len(remote.pop(endpoint))

@@ -1,8 +1,8 @@
-"""Presence: which clients join and leave a topic. SPEC section 2.5.
+"""Presence: determines which clients join and leave a topic. SPEC section 2.5.
 
-Owns: which topics have presence, whether a change is a join or a leave, and the news still to be announced. Must never:
-announce it (``messages.announcing`` does), report a change that is not in the store and in the routing cache, or make a
-change wait for its announcement.
+Owns: the choice of topics that have presence, the decision whether a change is a join or a leave, and the queue of
+joins and leaves to announce. Must never: announce these (``messages.announcing`` does this), report a change that is
+not in the store and in the routing cache, or make a change wait for its announcement.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from ..desk import Desk
 from ..limits import SIZES
 from ..model import Subscription
 
-#: Ids in one message: some 130 KB at most, where a payload may have a megabyte.
+#: The largest number of ids in one message. They take at most about 130 KB, while a payload may have a megabyte.
 IDS_PER_MESSAGE: Final = 1_000
 
-#: Joins and leaves still to be announced, of all topics, some 300 bytes each; further ones are dropped.
+#: The largest number of joins and leaves of all topics that wait to be announced, at about 300 bytes each. Further ones
+#: are dropped.
 WAITING_MAX: Final = 10_000
 
-#: Topics per call to the store for a client's subscriptions, as in homes' reads of topics.
+#: The number of topics in one store call for a client's subscriptions.
 TOPICS_PER_READ: Final = SIZES.topics_per_read
 
 Looked = Callable[[Any, list[str]], None]
-"""Called with the context, and the topics that the client joins or leaves by the change."""
+"""A callback that gets the context and the topics that the client joins or leaves through the change."""
 
 
 class Look:
-    """A change, and the topics that its client joins or leaves by it, as far as known."""
+    """A change, and the topics found so far that the client joins or leaves through it."""
 
     __slots__ = ("added", "changed", "client", "context", "filter", "then", "unread")
 
@@ -45,7 +46,7 @@ class Look:
         self.then = then
         self.context = context
         self.changed: list[str] = []
-        self.unread = topics  # topics where the client's subscriptions are still to be read
+        self.unread = topics  # topics whose subscriptions of the client have not been read yet
 
     def is_changed(self, held: list[Subscription]) -> bool:
         """Return whether the change adds the client's first subscription at the topic, or removes the last one."""
@@ -55,34 +56,34 @@ class Look:
 
 
 class News:
-    """The news still to be announced at one topic: runs of joins or of leaves, in order."""
+    """The joins and leaves to announce at one topic: a queue of runs, where each run has only joins or only leaves."""
 
     __slots__ = ("runs", "topic", "under_way")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.runs: deque[tuple[bool, list[str]]] = deque()
-        self.under_way = 0  # ids of the message under way
+        self.under_way = 0  # the number of ids in the message under way
 
 
 class Presence:
-    """One endpoint's presence. ``prefixes``: prefixes of topics with presence."""
+    """One endpoint's presence. A topic has presence if it begins with one of ``prefixes``."""
 
     def __init__(self, desk: Desk, inflight: InFlight, prefixes: Iterable[str]) -> None:
         self._desk = desk
         self._inflight = inflight
         self._prefixes = tuple(prefixes)
-        #: Prefixes of the topics that carry the news.
+        #: Prefixes of the topics at which joins and leaves are announced.
         self.told_of = tuple(PRESENCE + prefix for prefix in self._prefixes)
         self._news: dict[str, News] = {}  # by topic
-        #: Topics whose next message can go: ``Announcing`` takes them.
+        #: Topics whose next message can be sent. ``Announcing`` empties this tray.
         self.due: deque[News] = deque()
-        self.waiting = 0  # joins and leaves still to be announced, including those under way
+        self.waiting = 0  # the number of joins and leaves to announce, including those under way
 
     # Topics with presence
 
     def of(self, topics: Iterable[str]) -> list[str]:
-        """The topics that have presence."""
+        """Return those of the topics that have presence."""
         found: list[str] = []
         for topic in topics:
             if topic.startswith(self._prefixes) and not topic.startswith(PRESENCE):
@@ -95,17 +96,18 @@ class Presence:
     # The effect of a change
 
     def look(self, client: str, topics: list[str], added: bool, filter: str | None, then: Looked, context: Any) -> None:
-        """Find the topics that the client joins or leaves.
+        """Find the topics that the client joins or leaves through a change.
 
-        Topics that the store cannot read count as lost.
+        If the store cannot read a topic, the join or leave counts as lost.
 
         Args:
             client: The client's id.
-            topics: Topics to examine; all have presence.
-            added: The change adds a subscription; otherwise it removes.
-            filter: The filter of that subscription; ``None`` adds the one without a filter, or removes all.
+            topics: The topics to examine. All have presence.
+            added: Whether the change adds a subscription; otherwise it removes some.
+            filter: The filter of that subscription. ``None`` means the subscription without a filter in an addition,
+                and all subscriptions in a removal.
             then: Called with the result.
-            context: Its first argument.
+            context: The first argument of ``then``.
         """
         self._read_on(Look(client, topics, added, filter, then, context))
 
@@ -119,7 +121,7 @@ class Presence:
 
     def _read(self, context: tuple[Look, list[str]], result: Any, error: Exception | None) -> None:
         look, part = context
-        if error is not None:  # the next read would take just as long to fail
+        if error is not None:  # further reads would probably fail as well, after the same time
             self.lose(len(part) + len(look.unread))
             look.unread = []
         else:
@@ -129,12 +131,13 @@ class Presence:
     # Announcements
 
     def lose(self, count: int) -> None:
-        """Count joins and leaves that are not announced. Some of these may not be joins or leaves."""
+        """Count changes as lost joins and leaves, because they are not announced. Some of them may be neither joins nor
+        leaves."""
         self._desk.counts["presence_lost"] += count
 
     def tell(self, client: str, topics: Iterable[str], joined: bool) -> None:
-        """Announce, at the end of the turn, that the client has joined or left these topics. The store and the cache
-        already say so."""
+        """Queue announcements that the client has joined or left these topics. The store and the cache already have the
+        change."""
         for topic in topics:
             if self.waiting >= WAITING_MAX:
                 self.lose(1)
@@ -143,7 +146,7 @@ class Presence:
             news = self._news.get(topic)
             if news is None:
                 news = self._news[topic] = News(topic)
-                self._inflight.begin(0)  # an orderly shutdown waits for it, and a backlog slows publishers
+                self._inflight.begin(0)  # a shutdown waits for the announcement, and a backlog slows publishers
                 self.due.append(news)
             runs = news.runs
             if runs and runs[-1][0] == joined and len(runs[-1][1]) < IDS_PER_MESSAGE:
@@ -152,14 +155,14 @@ class Presence:
                 runs.append((joined, [client]))
 
     def next_of(self, news: News) -> tuple[bool, list[str]]:
-        """Return the topic's next message, and whether its clients have joined or left. It counts as under way until
-        ``told`` is called."""
+        """Return the content of the topic's next message: whether the clients have joined, and their ids. The message
+        counts as under way until ``told`` is called."""
         joined, clients = news.runs.popleft()
         news.under_way = len(clients)
         return joined, clients
 
     def told(self, news: News, is_lost: bool) -> None:
-        """Note that the topic's message has been dispatched, or is lost."""
+        """Handle the end of the topic's message, which was dispatched or is lost."""
         count, news.under_way = news.under_way, 0
         self.waiting -= count
         if is_lost:

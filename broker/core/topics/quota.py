@@ -1,9 +1,10 @@
-"""Limits a client's topics: counts them in the store before a `subscribe` begins.
+"""Limits the number of a client's topics. It counts them in the store before a `subscribe` begins.
 
-Owns: the changes that wait to be counted. Must never: count what a home has not written yet.
+Owns: the changes that wait to be counted. Must never: count a change that a home has not written yet.
 
-Changes of one client at this endpoint are counted in turn, each once the one before has been written. Two endpoints can
-count at once, so a client that subscribes at both can exceed the limit by what is under way.
+The changes of one client at this endpoint are counted one after the other. Each is counted after the one before has
+been written. Two endpoints can count at the same time, so a client that subscribes at both can exceed the limit by the
+number of topics under way.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Quota:
     """A quota on clients' topics.
 
     Args:
-        desk: The store.
-        limit: Topics of one client.
-        begin: Called with a permitted change, and its topics.
-        refuse: Called with a refused change, and the error.
-        sizes: Limits.
+        desk: Calls the store.
+        limit: The largest number of topics of one client.
+        begin: Called with a permitted change and its topics.
+        refuse: Called with a refused change and the error.
+        sizes: The sizes of pages and queues.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class Quota:
         self._limit = limit
         self._begin = begin
         self._refuse = refuse
-        # By client: the change being counted or written, and those behind it.
+        # By client: the change that is being counted or written, and those that wait behind it.
         self._rows: dict[str, deque[tuple[Change, Any]]] = {}
 
     def ask(self, change: Change, topics: Any) -> None:
-        """Begin the change when its turn comes, if its client may have these additional topics. The callee reports that
-        a ``counted`` change has ``ended``."""
+        """Count the client's topics when the change's turn comes. Then begin the change if the client may have these
+        additional topics, else refuse it. The owner of the change must call ``ended`` for each ``counted`` change."""
         row = self._rows.setdefault(change.client, deque())
         if len(row) >= self._sizes.counting_max:
             text = "Too many changes of this client are waiting; retry later"
@@ -62,7 +63,7 @@ class Quota:
             self._count(change, topics)
 
     def ended(self, change: Change) -> None:
-        """Count the client's next change: this one is written, or was refused."""
+        """Count the client's next change, because this one was written or refused."""
         row = self._rows[change.client]
         row.popleft()
         if row:
@@ -77,7 +78,7 @@ class Quota:
             self._read((change, topics, set(topics), 0), None)
 
     def _collect(self, change: Change, topics: Topics) -> Iterator[bool]:
-        """Collect the distinct topics of a long list, slice by slice; refuse once they exceed the limit."""
+        """Collect the distinct topics of a long list, slice by slice. Refuse the change if they exceed the limit."""
         new: set[str] = set()
         for part in topics.slices():
             new.update(part)

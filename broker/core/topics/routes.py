@@ -1,7 +1,6 @@
-"""The routing cache: the subscriber sets of topics that this endpoint is home of.
+"""The routing cache, which has the sets of subscribers of topics that this endpoint is home of.
 
-Owns: a bounded cache, and the messages of each topic that wait in it. Must never: read a store, or decide who gets
-a message.
+Owns: a bounded cache, and the waiting messages of each topic. Must never: read a store, or decide who gets a message.
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ from ..model import Subscribers
 from .locations import Found, Places
 from .topic_filters import TopicFilters
 
-#: A set this small is kept as a tuple: a set object takes four times the memory of its one id.
+#: A set with at most this many ids is stored as a tuple. A set object with one id takes four times the memory of the
+#: id.
 SMALL: Final = 8
 
 
-#: The *stage* of a topic: what its first message waits for. In this order: nothing; the store's subscribers; the
-#: store's locations of some of these; slices of work, or another turn; fewer recipients being served; the replica; the
-#: topic's filters.
+#: The *stage* of a topic says why its first message waits. The stages in order are: it does not wait; the store reads
+#: the subscribers; the store locates some subscribers; slices of work, or another turn, come first; too many recipients
+#: are being served; the replica or the journal needs the message first; the store reads the topic's filters.
 READY: Final = 0
 READING: Final = 1
 LOCATING: Final = 2
@@ -35,45 +35,46 @@ LOADING: Final = 6
 
 
 class LocationSearch:
-    """The search for the locations of a topic's first message's subscribers."""
+    """The search for the locations of the recipients of a topic's first message."""
 
     __slots__ = ("clients", "found", "places", "route", "topic", "unfound")
 
     def __init__(self, topic: str, route: Route) -> None:
         self.topic = topic
         self.route = route
-        #: The recipients, from when the search began. Later subscribers are not among them: a stream of new ones would
-        #: keep the search from ending.
+        #: The recipients, as they were when the search began. Later subscribers are not included, because a stream of
+        #: new subscribers would keep the search from ending.
         self.clients: list[str] | None = None
         self.found: Found = {}  # the store's answers
-        self.unfound = 0  # clients that the store has yet to find
-        self.places: Places | None = None  # the places of many clients, once a job has gone through them
+        self.unfound = 0  # the number of clients that the store has not located yet
+        self.places: Places | None = None  # the places of many clients, after a job has found them
 
 
 class Route(Entry):
-    """A topic's entry; its key is the topic. While the set is being read (``subscribers`` is None), changes and
-    messages wait in it.
+    """The entry of a topic in the cache, with the topic as key. While the store reads the set of subscribers
+    (``subscribers`` is ``None``), changes and messages wait in the entry.
 
-    The cache holds as many as fit, most of these idle: fields that only a busy route needs are None.
+    The cache is usually full, and most of its entries are idle. Fields that only a busy route needs are therefore
+    ``None``.
     """
 
     __slots__ = ("behind", "changes", "filters", "first", "ids", "passing", "search", "stage", "subscribers")
 
     def __init__(self, topic: str = "", passing: bool = False) -> None:
         super().__init__(topic, 1, 0)
-        self.passing = passing  # it is removed once no message waits in it
+        self.passing = passing  # whether it is removed when no message waits in it
         self.subscribers: Subscribers | None = None
-        self.ids = 0  # number of ids in the set, as its owner has counted them
-        self.filters: TopicFilters | None = None  # None: no client has one
+        self.ids = 0  # the number of ids in the set, as ``Routes`` has counted them
+        self.filters: TopicFilters | None = None  # None: no client has a filter
         self.changes: list[tuple[str, bool]] | None = None  # (client, added?) confirmed while the set was being read
-        # The topic's messages, in order. The first waits for its stage, the others wait behind it.
+        # The topic's messages, in order. The stage says why the first one waits. The others wait behind it.
         self.first: Dispatch | None = None
         self.behind: deque[Dispatch] | None = None
         self.stage = READY
-        self.search: LocationSearch | None = None  # for the first message
+        self.search: LocationSearch | None = None  # the search for the first message's recipients
 
     def put(self, dispatch: Dispatch) -> None:
-        """Add a message behind those that wait."""
+        """Add a message behind those that are waiting."""
         if self.first is None:
             self.first = dispatch
         elif self.behind is None:
@@ -95,13 +96,14 @@ class Route(Entry):
         return dispatch
 
     def waiting(self) -> list[Dispatch]:
-        """All waiting messages, in order."""
+        """Return all waiting messages, in order."""
         if self.first is None:
             return []
         return [self.first, *(self.behind or ())]
 
     def filled(self, subscribers: Subscribers) -> None:
-        """Use the set that was read. Apply the changes confirmed meanwhile again: it may or may not include them."""
+        """Use the set that the store has read. Apply the changes confirmed during the read again, because the set may
+        or may not include them."""
         self.stage = READY
         changes = self.changes
         if changes is None:
@@ -139,24 +141,25 @@ class Route(Entry):
             self.subscribers = tuple(subscribers)
 
 
-#: When the cache is full and the store reads memory, one in this many missing topics gets in.
+#: When the cache is full and the store reads from memory, one in this many new topics enters the cache.
 CHOSEN: Final = 8
 
 
-#: Searches for an evictable topic in one tick; each examines eight.
+#: The largest number of searches for a topic to evict in one tick. Each search examines eight topics.
 TRIMMED: Final = 100
 
 
 class Routes:
-    """Topic -> route; at most ``topics_max`` topics, about ``ids_max`` ids and about ``filter_bytes_max`` bytes of
-    filters. SIEVE chooses the evicted topics (``core.caches``).
+    """Maps topics to routes. It has at most ``topics_max`` topics, about ``ids_max`` ids and about ``filter_bytes_max``
+    bytes of filters. The SIEVE algorithm chooses the topics to evict (``core.caches``).
 
-    A route with waiting messages stays. An entry takes about 360 bytes, a subscriber's id in it 80 to 180.
+    A route with waiting messages is not evicted. An entry takes about 360 bytes, and each subscriber's id in it 80 to
+    180 bytes.
 
-    ``choosy``: asking the store again costs microseconds, as admitting a topic that evicts another does. So most new
-    topics only pass through: their route is removed once their messages are on their way. A topic with many messages
-    soon gets in, and a round over all topics does not evict those in use (bimodal insertion: Qureshi and others,
-    Adaptive insertion policies, ISCA 2007).
+    ``choosy`` is true for a store where reading a set again costs only microseconds, about as much as admitting a topic
+    and evicting another. In that case most new topics only pass through a full cache. Their route is removed when their
+    messages are on their way. A topic with many messages soon enters the cache, and a publisher that cycles through all
+    topics does not evict those in use (bimodal insertion: Qureshi and others, Adaptive insertion policies, ISCA 2007).
     """
 
     def __init__(
@@ -167,19 +170,21 @@ class Routes:
         self.filter_bytes_max = filter_bytes_max
         self._choosy = choosy
         self._choice = 1  # a pseudo-random number below 2^31
-        #: Routes outside the cache. They are few: entries that come and go all the time stay in the CPU's caches.
+        #: Routes that only pass through. Separate from the cache, they are so few that they stay in the CPU's caches.
         self._passing: dict[str, Route] = {}
-        self.ids = 0  # in all sets
-        self.filter_bytes = 0  # all filters' bytes
+        self.ids = 0  # the number of ids in all sets
+        self.filter_bytes = 0  # the bytes of all filters
         self.admitted = 0
-        self.evicted_for = {"topics": 0, "ids": 0, "filters": 0}  # by the exceeded limit
-        self.dropped = 0  # those removed for another reason
-        self.asked = self.misses = 0  # look-ups, and those that had to ask the store
+        self.evicted_for = {"topics": 0, "ids": 0, "filters": 0}  # evictions, by the limit that was exceeded
+        self.dropped = 0  # the number of routes removed for other reasons
+        self.asked = self.misses = 0  # the number of look-ups, and of those that had to ask the store
         self._routes: dict[str, Route] = {}
         self._policy = Sieve()
-        #: Topics whose first message no longer waits, or fails with this error. The home takes them.
+        #: Topics whose first message no longer waits, or whose messages fail with this error. The home empties this
+        #: tray.
         self.ready: list[tuple[str, Route, Exception | None]] = []
-        #: Routes whose messages wait longer than their senders expect. The home takes them, and tells the senders.
+        #: Routes whose messages wait longer than usual. The home empties this tray and notifies the senders of the
+        #: messages.
         self.slow: list[Route] = []
 
     def __len__(self) -> int:
@@ -187,11 +192,11 @@ class Routes:
 
     @property
     def evicted(self) -> int:
-        """How many were evicted for lack of room."""
+        """The number of routes evicted for lack of room."""
         return sum(self.evicted_for.values())
 
     def use(self, topic: str) -> Route | None:
-        """The topic's route, marked as just used."""
+        """Return the topic's route, and mark it as just used."""
         route = self._routes.get(topic)
         if route is None:
             return self._passing.get(topic)
@@ -199,7 +204,7 @@ class Routes:
         return route
 
     def get(self, topic: str) -> Route | None:
-        """The topic's route, without marking it as used."""
+        """Return the topic's route without marking it as used."""
         route = self._passing.get(topic)
         return self._routes.get(topic) if route is None else route
 
@@ -208,11 +213,11 @@ class Routes:
 
         Args:
             client: The client's id.
-            topics: Topics of this home.
+            topics: Topics whose home is this endpoint.
 
         Returns:
-            The positions that the cache confirms, then those that it does not know or where the client may have a
-            filter.
+            Two lists: the positions of topics to which the client is subscribed according to the cache, and the
+                positions of topics that only the store can decide, because the cache lacks them or they have filters.
         """
         routes = self._routes
         found: list[int] = []
@@ -220,7 +225,7 @@ class Routes:
         for place, topic in enumerate(topics):
             route = routes.get(topic)
             if route is None or route.subscribers is None or route.passing:
-                unknown.append(place)  # a route that passes through may have to be read again
+                unknown.append(place)  # a passing route may be outdated
             elif client in route.subscribers:
                 found.append(place)
             elif route.filters is not None:
@@ -228,31 +233,31 @@ class Routes:
         return found, unknown
 
     def add(self, topic: str) -> Route:
-        """Add an empty route. The one for ``""``, which is no topic, passes."""
+        """Add an empty route. The route for ``""``, which stands for broadcasts, only passes through."""
         passing = not topic or (self._choosy and len(self._routes) >= self.topics_max and not self._chosen())
         route = Route(topic, passing)
         if passing:
             self._passing[topic] = route
         else:
-            self._evict()  # first: the new route is not in use yet, and must not be evicted
+            self._evict()  # before ``_admit``, so that this does not evict the new route, which is not in use yet
             self._admit(topic, route)
         return route
 
     def _chosen(self) -> bool:
-        # Not every eighth: a round over the topics would choose the same ones each time. Lehmer's numbers, 16807 modulo
-        # 2^31 - 1 (Park and Miller, 1988).
+        # A random choice, because with every eighth topic, repeated cycles over the topics could always choose the same
+        # ones. Lehmer's generator: 16807 modulo 2^31 - 1 (Park and Miller, 1988).
         self._choice = self._choice * 16807 % 0x7FFFFFFF
         return self._choice % CHOSEN == 0
 
     def filled(self, topic: str, route: Route, subscribers: Subscribers) -> None:
-        """Fill the route with the topic's set, which was read."""
+        """Fill the route with the topic's set of subscribers, which the store has read."""
         route.filled(subscribers)
         if len(subscribers) > SMALL and topic in self._passing:
             self._keep(topic, route)
         self._count(route, len(subscribers))
 
     def _keep(self, topic: str, route: Route) -> None:
-        route.passing = False  # reading a set this large takes longer
+        route.passing = False  # reading a set this large again would take longer
         self._admit(topic, self._passing.pop(topic))
 
     def _admit(self, topic: str, route: Route) -> None:
@@ -272,7 +277,8 @@ class Routes:
         self._evict()
 
     def change(self, client: str, topics: Iterable[str], added: bool) -> None:
-        """Apply the client's written or reverted subscriptions to these topics, in the cache and in reads under way."""
+        """Apply a change of the client's subscriptions to these topics, in the cache and to the results of reads under
+        way."""
         for topic in topics:
             route = self.get(topic)
             if route is None:
@@ -282,9 +288,9 @@ class Routes:
                 self._count(route, len(route.subscribers))
 
     def doubt(self, topics: Iterable[str]) -> list[str]:
-        """Have these topics read again before their next use: a failed write may yet take effect.
+        """Make the home read these topics again before their next use, because a failed write may still take effect.
 
-        Return those currently in use, which remain."""
+        Return the topics that are in use now. They stay in the cache."""
         used: list[str] = []
         for topic in topics:
             route = self.get(topic)
@@ -302,7 +308,7 @@ class Routes:
         self._evict()
 
     def drop(self, topic: str) -> Route | None:
-        """Forget the topic. Return its route, in which messages may wait."""
+        """Forget the topic. Return its route, which may have waiting messages."""
         route = self._passing.pop(topic, None)
         if route is None:
             route = self._routes.pop(topic, None)
@@ -314,7 +320,7 @@ class Routes:
         return route
 
     def unread(self, route: Route) -> None:
-        """Have the topic's next message read the subscribers again."""
+        """Make the topic's next message read the subscribers again."""
         self._dropped(route)
         route.subscribers = route.filters = None
 
@@ -326,20 +332,20 @@ class Routes:
             route.filters.counted = 0
 
     def topics(self) -> list[str]:
-        """All topics that have a route."""
+        """Return all topics that have a route."""
         return [*self._routes, *self._passing]
 
     def trim(self) -> None:
-        """Evict routes that stayed because they were in use. Call this periodically, since no further topic may
-        come."""
+        """Evict routes that stayed over the limits because they were in use. The home calls this periodically, because
+        perhaps no new topic triggers an eviction."""
         for _ in range(TRIMMED):
             if not self._too_much():
                 return
             self._evict()
 
     def _evict(self) -> None:
-        # Busy routes stay: the limit on messages in flight bounds their number, and this loop bounds the search for an
-        # idle one.
+        # Busy routes stay. The limit on messages in flight bounds the number of busy routes, and this loop bounds the
+        # search for an idle route.
         for _ in range(8):
             why = self._too_much()
             if not why or not self._routes:

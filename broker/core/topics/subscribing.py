@@ -1,6 +1,7 @@
-"""Changes of subscriptions at the client's endpoint: from the command to the topics' homes, and back to the reply.
+"""Changes of subscriptions at the client's endpoint. It sends the parts of a command to the topics' homes, and replies
+when these have answered.
 
-Owns: the commands under way. Must never: report success before every home has done so.
+Owns: the commands under way. Must never: report success before every home has reported it.
 """
 
 from __future__ import annotations
@@ -31,33 +32,35 @@ from .terms import Terms
 from .write import Write, Writer
 from .writing import Writing
 
-#: Topics of one command in one slice, and in one request to a home, at most: about 1 ms of work on either side.
+#: The largest number of a command's topics in one slice, and in one request to a home. They take about 1 ms on either
+#: side.
 TOPICS_PER_SLICE: Final = 1_000
 
-#: Large commands' topics under way are written in this many parts: the store stays busy while one part ends.
+#: The topics of large commands that may be under way are divided into this many parts, so that the store stays busy
+#: when one part ends.
 PARTS: Final = 2
 
-#: How long writing a part of a large command should take, in seconds: if it takes less than the first, more are begun
-#: at once; if it takes more than the second, fewer. Both are far within a request's time-out.
+#: The bounds for the time to write a part of a large command, in seconds. After a shorter time, more topics may be
+#: under way at once, and after a longer time, fewer. Both bounds are far below the time-out of a request.
 WRITE_S_SHORT: Final = 1.5
 WRITE_S_LONG: Final = 2.5
 
-#: The fraction by which that number grows or shrinks each time.
+#: The fraction by which the number of topics under way may grow or shrink each time.
 WINDOW_GROWTH: Final = 0.25
 
 
 class Own(Writer):
-    """The writes that this endpoint, as home, makes for its own clients."""
+    """The writes that this endpoint makes as a home for its own clients."""
 
     def __init__(self, subscribing: Subscribing) -> None:
         self._subscribing = subscribing
 
     def written(self, write: Write, error: ProtocolError | None) -> None:
-        """Count a write that was made, or that failed."""
+        """Handle a write that has succeeded or failed."""
         self._subscribing.part_done(write.context, len(write.topics), write.took_s, error)
 
     def not_home(self, write: Write) -> None:
-        """Send a write to the new home."""
+        """Send a write to the new home of its topics."""
         self._subscribing.dispatch_again(write.context, write.topics, write.deadline)
 
 
@@ -65,16 +68,16 @@ class Subscribing(Part):
     """One endpoint's part in changing its clients' subscriptions.
 
     Args:
-        desk: Requests to homes, and time.
+        desk: The services of the endpoint.
         me: This endpoint's incarnation.
-        homes: The table of homes.
-        writing: The home's part, for topics of this endpoint.
-        terms: When new subscriptions end.
-        replies: Replies to the clients.
-        memory: The memory that connections hold.
-        shape: The store's shape.
-        subscriptions_max: Topics of a client; 0: no limit.
-        sizes: Limits.
+        homes: Says which endpoint is the home of each slot.
+        writing: The part that writes to topics whose home is this endpoint.
+        terms: Makes the terms of new subscriptions.
+        replies: Sends replies to the clients.
+        memory: Counts the memory that connections hold.
+        shape: The properties of the store.
+        subscriptions_max: The largest number of topics of a client, or 0 for no limit.
+        sizes: The sizes of slices and queues.
     """
 
     def __init__(
@@ -103,12 +106,12 @@ class Subscribing(Part):
         self._quota: Quota | None = None
         if subscriptions_max:
             self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, sizes)
-        self._topics = 0  # topics of all large commands, under way
-        self._window = float(shape.topics_at_least)  # the limit on these: adapted, as a TCP sender's window is
-        self._waiting: deque[Change] = deque()  # large commands that wait for others to end, in turn
+        self._topics = 0  # the number of topics of all large commands that are under way
+        self._window = float(shape.topics_at_least)  # their limit, which adapts like the window of a TCP sender
+        self._waiting: deque[Change] = deque()  # large commands that wait for others, in order
 
     def commands(self) -> dict[str, CommandSpec]:
-        """The two commands that change subscriptions."""
+        """See ``Part``. These are the two commands that change subscriptions."""
         change = CommandSpec(self.change, after_close=True)
         return {"subscribe": change, "unsubscribe": change}
 
@@ -117,7 +120,7 @@ class Subscribing(Part):
         self.begin(connection, command, None)
 
     def begin(self, connection: Connection, command: Command, more: OfChange | None) -> None:
-        """Begin a change. ``more``: what else its command asks for."""
+        """Begin a change. ``more`` is the rest of the command, if it does more than change subscriptions."""
         added = command.name == "subscribe"
         reply, filter = self._replies.expect(connection), command.filter
         change = Change(command.client, added, connection, reply, command.id, command.term, filter, command.replace)
@@ -147,7 +150,8 @@ class Subscribing(Part):
         self._done(change, 0, error)
 
     def _cut(self, change: Change, topics: Any) -> Iterator[bool]:
-        """Send a large command part by part, so that others can continue and the store gets only what it can handle."""
+        """Send a large command part by part. Other commands can thus continue, and the store gets only as many topics
+        as it can handle."""
         for part in self._parts(topics):
             if not part:
                 yield False
@@ -164,11 +168,11 @@ class Subscribing(Part):
         self._done(change, 0)
 
     def _part_size(self) -> int:
-        """How many topics of a large command a home gets at once."""
+        """Return the largest number of topics of a large command to send to a home at once."""
         return max(1, min(int(self._window / PARTS), TOPICS_PER_SLICE))
 
     def _parts(self, topics: Any) -> Iterator[list[str]]:
-        """Yield parts of at most ``_part_size`` topics; empty ones are only pauses in the work."""
+        """Yield parts of at most ``_part_size`` topics. An empty part is only a pause in the work."""
         if isinstance(topics, Topics):
             parts = topics.slices()
         else:
@@ -184,7 +188,7 @@ class Subscribing(Part):
             yield []
         part: list[str] = []
         for slot in slots:
-            # A split slot is written twice, so only slots larger than a part are split.
+            # The store would write a split slot twice, so only slots larger than a part are split.
             if part and len(part) + len(slot) > self._part_size():
                 yield part
                 part = []
@@ -205,7 +209,7 @@ class Subscribing(Part):
         return list(homes.items())
 
     def _dispatch(self, change: Change, home: str, topics: list[str], deadline: float) -> None:
-        """Send a part of the change to its home. ``deadline``: after this, the part goes to no other home."""
+        """Send a part of the change to its home. After ``deadline`` the part is not sent to another home."""
         change.open += 1
         if change.job is not None:
             self._topics += len(topics)
@@ -223,12 +227,13 @@ class Subscribing(Part):
             self._desk.ask(home, request, self, (change, deadline, self._desk.now))
 
     def part_done(self, change: Change, topics: int, took_s: float, error: ProtocolError | None) -> None:
-        """Note that a home has written this many topics of the change, in ``took_s`` seconds, or has failed."""
+        """Handle the end of a part of the change. A home has written this many topics in ``took_s`` seconds, or has
+        failed."""
         self._pace(change, math.inf if error is not None else took_s)
         self._done(change, topics, error)
 
     def dispatch_again(self, change: Change, topics: list[str], deadline: float) -> None:
-        """Send a part of the change again: its receiver was not, or no longer, the home."""
+        """Send a part of the change again, because its receiver was not or is no longer the home."""
         if deadline <= self._desk.now:
             error = ProtocolError(
                 "peer_unavailable", "No endpoint became the home of these topics in time; retry later"
@@ -240,8 +245,8 @@ class Subscribing(Part):
         self._done(change, len(topics))
 
     def _pace(self, change: Change, took_s: float) -> None:
-        """Adapt the window to a part of a large command, written in ``took_s`` (``inf``: it failed). Small commands say
-        nothing about large ones."""
+        """Adapt the window to the time that a part of a large command took (``inf`` if it failed). Small commands do
+        not count, because their times say nothing about large ones."""
         if change.job is None:
             return
         if took_s == math.inf:
@@ -272,7 +277,8 @@ class Subscribing(Part):
             change.more.failed(change)
 
     def _wake(self, ended: Change) -> None:
-        """Continue with the commands that have waited longest. ``ended``: it may have failed, and must end."""
+        """Continue with the commands that have waited longest. If ``ended`` has failed, it goes first, so that it can
+        end."""
         waiting = self._waiting
         if ended.error is not None and ended in waiting:
             waiting.remove(ended)
@@ -285,7 +291,8 @@ class Subscribing(Part):
             room -= self._part_size()
 
     def reply(self, change: Change, fields: dict[str, Any]) -> None:
-        """Reply to the client: all parts have ended, and ``error`` tells a failure. ``fields``: for the reply."""
+        """Reply to the client, because all parts of the change have ended. If ``change.error`` is set, the reply is
+        this error, else it has ``fields``."""
         if change.error is not None:
             self._replies.refuse(change.connection, change.reply, change.id, change.error)
             return
@@ -298,17 +305,18 @@ class Subscribing(Part):
         self._replies.reply(change.connection, change.reply, success(change.id, **fields))
 
     def answered(self, call: Call, value: Any) -> None:
-        """The home has written the topics."""
+        """Handle a home's answer that it has written the topics."""
         change, _, began = call.context
         self.part_done(change, len(call.request.topics), self._desk.now - began, None)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """The home failed, or did not answer in time."""
+        """Handle the failure of a home, which reported an error or did not answer in time."""
         change, _, _ = call.context
         self.part_done(change, len(call.request.topics), math.inf, ProtocolError(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """The home is gone: its topics have new homes. Adding and removing again is harmless."""
+        """Send the topics to their new homes, because the home is gone. It is harmless to add or remove a subscription
+        twice."""
         change, deadline, _ = call.context
         topics = call.request.topics
         if len(topics) > self._at_once:

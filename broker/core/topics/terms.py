@@ -1,6 +1,6 @@
-"""The terms of new subscriptions, and the slots into which this endpoint has written some.
+"""The terms of new subscriptions, and the slots into which this endpoint has written terms.
 
-Owns: these two. Must never: end a subscription (``expiry`` does).
+Owns: these terms and slots. Must never: end a subscription (``expiry`` does this).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ class Terms:
     def __init__(self, desk: Desk, members: Membership) -> None:
         self._desk = desk
         self._members = members
-        #: Slots into which this endpoint has written a term since ``Expiry`` last looked.
+        #: Slots into which this endpoint has written terms since ``Expiry`` last emptied this set.
         self.written: set[int] = set()
 
     @property
     def grace_s(self) -> float:
-        """How long subscriptions until disconnect outlast their client, as clients see it: 60 instead of 60.0."""
+        """The grace time for replies to clients, in seconds. A whole number has no fraction: 60 instead of 60.0."""
         grace_s = self._members.grace_s
         return int(grace_s) if grace_s == int(grace_s) else grace_s
 
     def term(self, disconnect: bool, ttl_s: int) -> Term:
-        """When a subscription made now ends. ``ttl_s``: in seconds; 0: no time limit."""
+        """Return the term of a subscription made now. ``ttl_s`` is its duration in seconds, or 0 for no time limit."""
         return Term(disconnect, self._desk.unix_s + ttl_s if ttl_s else 0.0)
 
     def wrote(self, topics: Iterable[str]) -> None:
-        """Note that subscriptions with a term to these topics have been written, or may have been."""
+        """Record that subscriptions with a term to these topics have been written, or may have been."""
         self.written.update(map(slot_of, topics))

@@ -1,6 +1,7 @@
-"""The filters of one topic at its home: their index, changes during the read, and the first message's recipients.
+"""The filters of one topic at its home: their index, the changes that arrive while they are read, and the recipients of
+the topic's first message.
 
-Owns: the order of filters read and changes confirmed meanwhile. Must never: read a store.
+Owns: the rule that changes confirmed during the read are applied after the filters read. Must never: read a store.
 """
 
 from __future__ import annotations
@@ -13,44 +14,46 @@ from ..dispatch import Dispatch
 from ..filters.index import Index
 from .locations import Places
 
-#: Filters indexed, or changes applied again, in one slice: 1 to 2 ms.
+#: The largest number of filters to index, or changes to apply again, in one slice. They take 1 to 2 ms.
 PAIRS_PER_SLICE: Final = 200
 
-#: Rows indexed in one slice. A filter with many alternatives takes one row for each.
+#: The largest number of rows of the index to add in one slice. A filter has one row for each of its alternatives.
 ROWS_PER_SLICE: Final = 250
 
 Change = tuple[str, str | None, bool, bool]
-"""The client; its filter; is it added?; does it replace the client's others? A filter of ``None`` removes all filters
-of the client, both when it adds a subscription without one and when it removes everything."""
+"""A change: the client, the filter, whether it is added, and whether it replaces the client's other filters. With the
+filter ``None``, the change removes all filters of the client. Such a change either adds a subscription without a filter
+or removes all subscriptions."""
 
 
 class Matched:
-    """The recipients of a message by its filters, in addition to plain subscribers, and where these are once known."""
+    """The recipients of a message whose filters match, in addition to the plain subscribers, and the places of the
+    plain subscribers when they are known."""
 
     __slots__ = ("clients", "dispatch", "key", "plain", "plain_count")
 
     def __init__(self, dispatch: Dispatch, clients: list[str], key: bytes) -> None:
         self.dispatch = dispatch
         self.clients = clients
-        self.key = key  # the same key for the same clients, until a filter changes
+        self.key = key  # identifies this set of clients, until a filter changes
         self.plain: Places | None = None
         self.plain_count = 0
 
 
 class TopicFilters:
-    """The filters of one topic. ``loading``: the endpoint has not read all of them yet."""
+    """The filters of one topic. ``loading`` is true until the endpoint has read all of them."""
 
     __slots__ = ("_changes", "counted", "index", "loading", "matched")
 
     def __init__(self, loading: bool = True) -> None:
         self.index = Index()
         self.loading = loading
-        self._changes: deque[Change] = deque()  # confirmed during the read
-        self.matched: Matched | None = None  # for the topic's first message
-        self.counted = 0  # bytes, as counted by the route's owner
+        self._changes: deque[Change] = deque()  # those confirmed during the read
+        self.matched: Matched | None = None  # the recipients of the topic's first message
+        self.counted = 0  # the bytes, as ``Routes`` has counted them
 
     def read(self, pairs: Sequence[tuple[str, str]], start: int) -> int:
-        """Index a slice of these pairs of client and filter, from ``start`` on. Return where the slice ends."""
+        """Index a slice of these pairs of client and filter, beginning at ``start``. Return the end of the slice."""
         index = self.index
         most = index.rows + ROWS_PER_SLICE
         end = min(len(pairs), start + PAIRS_PER_SLICE)
@@ -60,9 +63,10 @@ class TopicFilters:
         return start
 
     def complete(self) -> bool:
-        """Apply some of the changes confirmed during the read again, since it may or may not include them.
+        """Apply some of the changes confirmed during the read again, because the filters read may or may not include
+        them.
 
-        Return True if none is left; otherwise call again."""
+        Return true if no change is left. Otherwise the caller must call this again."""
         before = self.index.rows
         for _ in range(PAIRS_PER_SLICE):
             if not self._changes:
@@ -74,7 +78,7 @@ class TopicFilters:
         return False
 
     def change(self, change: Change) -> int:
-        """Apply a confirmed change. Return how many filters were added or removed."""
+        """Apply a confirmed change, and return the number of filters that were added or removed."""
         if self.loading:
             self._changes.append(change)
             return 0

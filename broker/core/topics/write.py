@@ -1,6 +1,7 @@
-"""A change of subscriptions, as its home handles it.
+"""A change of subscriptions at the home of its topics.
 
-Owns: the record of one write, and all writes of one client at this home. Must never: act; ``writing`` does.
+Owns: the record of one write, and the record of all writes of one client at this home. Must never: act. ``writing``
+does this.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from ..model import Term
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Writer:
-    """A part that orders writes at this endpoint, and hears the result."""
+    """A part that requests writes at this endpoint and gets the results."""
 
     def written(self, write: Write, error: ProtocolError | None) -> None:
-        """Note the result of the write.
+        """Handle the result of the write.
 
         Args:
             write: The finished write.
-            error: Why it failed; ``None`` if it was made.
+            error: The reason why it failed, or ``None`` if it succeeded.
         """
 
     def not_home(self, write: Write) -> None:
-        """Send the write to its present home: this endpoint is not, or no longer, the home of its topics.
+        """Send the write to the present home of its topics, because this endpoint is not or is no longer their home.
 
-        Making it twice is harmless.
+        A second execution of the same write is harmless.
 
         Args:
             write: The refused write.
@@ -39,7 +40,7 @@ class Writer:
 
 
 class Write:
-    """A home's part of a change."""
+    """The part of a change that one home carries out."""
 
     __slots__ = (
         "added",
@@ -77,35 +78,37 @@ class Write:
         self.topics = topics
         self.added = added
         self.term = term
-        self.filter = filter  # None: an addition is for all messages, a removal removes everything
+        self.filter = filter  # None: an addition is for all messages, and a removal removes all subscriptions
         self.replace = replace
-        #: Writes of the same order may overlap; "": it runs alone.
+        #: Writes of a client with the same order may overlap. A write with the order "" runs alone.
         self.order = "" if replace else "added" if added else "removed"
-        #: Its topics with presence; once the home has looked, those that its client joins or leaves.
+        #: The write's topics with presence. After the home has read the client's subscriptions, only those that the
+        #: client joins or leaves.
         self.watched: list[str] | None = None
         self.made_at = now
-        self.took_s = math.inf  # from then to the store's answer
-        self.deadline = deadline  # when the write is given up, if it could not begin
-        # Gets the result: a part here, or the peer that sent it.
+        self.took_s = math.inf  # the time from ``made_at`` to the store's answer
+        self.deadline = deadline  # when the home gives up the write, if it could not begin it
+        # The result goes to a part here, or to the peer that sent the write.
         self.writer: Writer | None = None
         self.context: Any = None  # for the writer
         self.peer = ""
-        self.number = 0  # the peer's request
-        self.tell_at = math.inf  # when the peer gets a notice that the write takes longer
-        self.link: Link | None = None  # the peer's link that brought it, as it was then
-        self.round = 0  # the membership round, when the store was called
+        self.number = 0  # the number of the peer's request
+        self.tell_at = math.inf  # when to notify the peer that the write takes longer
+        self.link: Link | None = None  # the link over which the peer sent it
+        self.round = 0  # the membership round when the write began
 
 
 class Writes:
-    """One client's writes at this home.
+    """The writes of one client at this home.
 
-    Writes that only add may overlap each other, and so may removals. All others wait, because the store keeps no order.
-    A write to a topic with presence runs alone: the home first reads what the write will change."""
+    Writes that only add may overlap each other, and so may removals. All others wait, because the store does not keep
+    the order of calls. A write to a topic with presence runs alone, because the home first reads the subscriptions that
+    the write will change."""
 
     __slots__ = ("begun_in_turns", "order", "under_way", "waiting")
 
     def __init__(self) -> None:
-        self.order = ""  # the order that the writes under way share
+        self.order = ""  # the ``Write.order`` of the writes under way
         self.under_way = 0
         self.waiting: deque[Write] = deque()
-        self.begun_in_turns = False  # a job begins the waiting writes
+        self.begun_in_turns = False  # whether a job is beginning the waiting writes

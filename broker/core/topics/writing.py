@@ -1,7 +1,7 @@
-"""A home's part in changing subscriptions: writes the changes of its topics into the store.
+"""Changes of subscriptions at the home of their topics. The home writes them into the store.
 
-Owns: the writes under way, and the order of one client's writes. Must never: report success before the store has, and
-before its routing cache has the change: this is what guarantees that a later publish reaches the subscriber.
+Owns: the writes under way, and the order of one client's writes. Must never: report success before the store has
+reported it and the routing cache has the change. This rule guarantees that a later publish reaches the subscriber.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from .routes import Routes
 from .terms import Terms
 from .write import Write, Writes
 
-#: Changes that can wait behind another write of the same client; further ones are refused.
+#: The largest number of changes that wait behind another write of the same client. The home refuses further ones.
 WRITES_WAITING_MAX: Final = 1_000
 
-#: A home tells a peer after this time, in seconds, that its change takes longer, and repeats that: the peer would give
-#: up after twice this time.
+#: If a peer's change takes longer than this time, in seconds, the home notifies the peer, and repeats the notice at
+#: this interval. The peer would give up after twice this time.
 TELL_S: Final = TIMEOUT_S / 2
 
-#: A change of filters at more topics than this reaches the caches in slices.
+#: A change of filters at more topics than this is applied to the caches in slices.
 FEW_TOPICS: Final = 4
 
-#: Filters that one slice changes: some 0.2 ms, or 10 ms if each has many alternatives.
+#: The number of filters to change in one slice. They take about 0.2 ms, or 10 ms if each has many alternatives.
 CHANGES_PER_SLICE: Final = 20
 
 
@@ -48,15 +48,15 @@ class Writing(Part):
     """One endpoint's part as the home of subscriptions.
 
     Args:
-        desk: The store, time, and answers to peers.
+        desk: The services of the endpoint.
         me: This endpoint's incarnation.
         homes: The table of homes.
         routes: The routing cache.
         links: The links to the peers, by incarnation.
-        writes: The writes given to the store.
-        terms: Learn which slots have a term.
-        presence: Learns which clients join and leave; ``None``: no topic has it.
-        filtering: Learns of filters.
+        writes: Records the writes that the store has not answered yet.
+        terms: Makes terms, and records the slots into which this endpoint writes some.
+        presence: Announces clients that join and leave. ``None`` if no topic has presence.
+        filtering: Caches the filters of topics.
         sizes: Limits.
     """
 
@@ -85,7 +85,7 @@ class Writing(Part):
         self._under_way = writes
         self._clients: dict[str, Writes] = {}
         self._parked: list[Write] = []
-        self._asked: dict[Write, None] = {}  # peers' changes, in the order of their next notice
+        self._asked: dict[Write, None] = {}  # changes from peers, in the order of their next notices
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
@@ -94,11 +94,11 @@ class Writing(Part):
         ]
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """The requests of the clients' endpoints."""
+        """See ``Part``. The clients' endpoints send these requests."""
         return {ChangeRequest: self.change_requested}
 
     def change_requested(self, peer: str, number: int, request: ChangeRequest) -> None:
-        """A peer takes us for the home of these topics."""
+        """Handle a change from a peer, which considers this endpoint the home of these topics."""
         now, term = self._desk.now, None
         if request.until_disconnect or request.ttl_s:
             term = self._terms.term(request.until_disconnect, request.ttl_s)
@@ -112,7 +112,8 @@ class Writing(Part):
         self._at_home(write)
 
     def _at_home(self, write: Write) -> None:
-        """A sender takes us for the home of the write's topics."""
+        """Take the write if this endpoint is the home of its topics. If the write has many topics, check this in a
+        job."""
         if len(write.topics) > self._at_once:
             self._watch(write)
             writes = self._writes_of(write.client)
@@ -134,7 +135,7 @@ class Writing(Part):
             self._begin(writes, write)
 
     def _watch(self, write: Write) -> None:
-        """Find its topics with presence, once: a parked write comes here again."""
+        """Find the write's topics with presence, unless this was done before the write was parked."""
         presence = self._presence
         if presence is not None and write.watched is None:
             write.watched = presence.of(write.topics)
@@ -146,7 +147,7 @@ class Writing(Part):
         return not writes.under_way or (writes.order == write.order and write.order != "")
 
     def hold(self, client: str) -> bool:
-        """Hold the client's writes until ``release``. False: one is under way, or waits."""
+        """Hold back the client's writes until ``release``. Return false if one is under way or waits."""
         writes = self._clients.get(client)
         if writes is not None:
             return False
@@ -168,7 +169,8 @@ class Writing(Part):
         return writes
 
     def _wait(self, writes: Writes, write: Write) -> None:
-        # While waiting writes are begun in turn they count as under way, and their senders limit those.
+        # While a job begins the waiting writes, they count as under way. Their senders limit the number of writes under
+        # way.
         if len(writes.waiting) >= WRITES_WAITING_MAX and not writes.begun_in_turns:
             self._finish(
                 write, ProtocolError("store_unavailable", "Too many changes of this client are waiting; retry later")
@@ -203,8 +205,8 @@ class Writing(Part):
             self._clients.pop(client, None)
 
     def _is_ours(self, write: Write) -> bool:
-        """Is this endpoint still the home? Slots may have moved while the write was on its way, or waited; then it goes
-        there."""
+        """Return whether this endpoint is still the home of the write's topics. Otherwise send the write back to its
+        sender, because slots have moved while the write was on its way or waited."""
         homes = self._homes
         if homes.only_home is not None:
             ours = homes.only_home == self._me
@@ -233,13 +235,14 @@ class Writing(Part):
             self._store(writes, write)
 
     def _looked(self, context: tuple[Writes, Write], changed: list[str]) -> None:
-        """Continue a write once its effect on presence is known."""
+        """Continue a write, because its effect on presence is now known."""
         writes, write = context
         if write.round == self._homes.round and self._homes.joined:
             write.watched = changed
             self._store(writes, write)
             return
-        # Another endpoint may be home by now. Writing now would put this behind that home's writes.
+        # Another endpoint may be the home now, and may have written already. This write must not follow that home's
+        # writes.
         writes.under_way -= 1
         self._parked.append(write)
         self._go_on(write.client, writes)
@@ -275,10 +278,11 @@ class Writing(Part):
             self._ended(writes, write, error, write.topics)
 
     def _change_in_slices(self, writes: Writes, write: Write) -> Iterator[bool]:
-        """Change the caches in slices: an index may hold a filter many times, and a client may have many filters at a
-        topic.
+        """Change the caches in slices, because an index may have many rows for a filter, and a client may have many
+        filters at a topic.
 
-        Each topic changes completely in one turn, so every message finds either the former or the new subscriptions."""
+        All changes at a topic are made in one turn, so every message finds either the former or the new
+        subscriptions."""
         spent = 0
         for topic in write.topics:
             if write.round != self._homes.round:
@@ -290,7 +294,7 @@ class Writing(Part):
         self._ended(writes, write, None, ())
 
     def _change(self, write: Write, topics: Sequence[str]) -> int:
-        """Change the caches. Return the amount of work, as ``Filtering.change`` does."""
+        """Change the caches. Return the amount of work, like ``Filtering.change``."""
         if write.filter is None or write.replace:
             self._routes.change(write.client, topics, write.added and write.filter is None)
         if write.filter is None and write.added and not write.replace:
@@ -298,7 +302,8 @@ class Writing(Part):
         return self.filtering.change(write.client, topics, write.filter, write.added, write.replace)
 
     def _ended(self, writes: Writes, write: Write, error: Exception | None, unchanged: Sequence[str]) -> None:
-        """Finish a write that the store has answered. ``unchanged``: topics that the caches do not know of yet."""
+        """Finish a write that the store has answered. ``unchanged`` are the topics whose change the caches do not have
+        yet."""
         writes.under_way -= 1
         if write.replace:
             self.filtering.replacing.pop(write, None)
@@ -310,7 +315,7 @@ class Writing(Part):
             self._routes.doubt(write.topics)
             self._finish(write, _refusal(error))
         elif write.round != self._homes.round:
-            # Another endpoint may have acted as home meanwhile, with a set read before this write.
+            # Another endpoint may have acted as home meanwhile, with a set of subscribers read before this write.
             self._routes.doubt(write.topics)
             self._not_home(write)
         else:
@@ -329,7 +334,7 @@ class Writing(Part):
             self._forget_ended(client, writes)
 
     def _tell(self, changed: list[str], write: Write, error: Exception | None) -> None:
-        """Announce joins and leaves. Count uncertain changes, or those that another home may announce, as lost."""
+        """Announce joins and leaves. Changes that are uncertain, or that another home may announce, count as lost."""
         presence = self._presence
         assert presence is not None
         if error is None and write.round == self._homes.round:
@@ -355,20 +360,21 @@ class Writing(Part):
             self._asked[write] = None
 
     def lapsed(self) -> None:
-        """Park the writes that have not begun: others may act for us."""
+        """Park the writes that have not begun, because other endpoints may now act for this one."""
         for writes in self._clients.values():
             self._parked.extend(writes.waiting)
             writes.waiting.clear()
 
     def tick(self) -> None:
-        """Retry parked writes; tell peers that wait behind a slow store, or behind other changes of a client."""
+        """Retry the parked writes. Notify the peers whose changes wait for a slow store or for other changes of the
+        same client."""
         if self._asked:
             self._have_wait()
         parked, self._parked = self._parked, []
         for write in parked:
             if write.peer and write.link is not self._links.get(write.peer):
-                # The peer gave up this endpoint or the link, and has repeated its requests, here or elsewhere. This
-                # write may be obsolete, and its client may have reversed it since.
+                # The peer gave up this endpoint or the link, and has repeated its request here or elsewhere. This write
+                # may be obsolete, because its client may have reversed it since.
                 self._desk.drops["outdated_change"] += 1
                 self._asked.pop(write, None)
                 continue
