@@ -80,12 +80,12 @@ class Attempts(Part):
         return [
             self._desk.counted(
                 "messages_sent_again",
-                "Retained messages sent by this endpoint to clients that recover, or ask for the latest",
+                "Retained messages sent to clients of this endpoint that recover, or subscribe with last or since",
             ),
-            self._desk.counted("recoveries", "Recoveries of missed messages begun for clients of this endpoint"),
+            self._desk.counted("recoveries", "Recoveries that this endpoint has begun for its clients"),
             self._desk.counted(
                 "gaps_told",
-                "Notices to clients of this endpoint that retained messages can be missing",
+                "Gap notices sent to clients of this endpoint: retained messages may be missing",
             ),
         ]
 

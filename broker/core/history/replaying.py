@@ -66,7 +66,7 @@ class Replaying(Part):
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
-        help = "Connections at this endpoint whose clients recover, or wait for retained messages"
+        help = "Connections of this endpoint whose clients recover, or wait for retained messages"
         return [gauge("replay_sessions", help, len(self.replay_sessions))]
 
     # Messages

@@ -76,7 +76,7 @@ class Fanout(Part):
             ),
             self._desk.counted(
                 "relocations",
-                "Locations read again because a client was not where the cache had it",
+                "Locations read again because a client was not at its cached location",
             ),
         ]
 

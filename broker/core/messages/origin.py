@@ -77,7 +77,7 @@ class Origin(Part):
             ),
             self._desk.counted(
                 "duplicates_dropped",
-                "Publishes dropped by this endpoint, as home, because their payload was seen lately",
+                "Publishes that this endpoint, as home, dropped because it had seen their payload recently",
             ),
         ]
 

@@ -1,4 +1,4 @@
-"""Broadcast over a tree of endpoints, pure: protocols that the simulator of `bench/overlay` runs.
+"""Protocols for broadcast over trees of endpoints. They do no I/O. The simulator in `bench/overlay` runs them.
 
-Owns: trees, their repair, and causal order over them. Must never: know a topic, or open a link.
+Owns: trees, their repair, and causal order over the trees. Must never: know a topic, or open a link.
 """

@@ -1,6 +1,7 @@
-"""One end of a link in ``grove``: the neighbour's order as far as it has arrived, and our own for the neighbour.
+"""One end of a link in ``grove``. It records the order in which the neighbour has delivered messages, as far as this
+order has arrived, and this node's own order, as far as it waits to be sent to the neighbour.
 
-Owns: this end's state of one link. Must never: decide; ``grove`` does.
+Owns: this end's state of one link. Must never: make decisions. ``grove`` makes them.
 """
 
 from __future__ import annotations
@@ -11,24 +12,26 @@ from typing import Final
 from .history import Key
 from .node import Peer
 
-#: The use of a neighbour's entry, in ``Branch.index``. A *floor* has no place in the neighbour's order: up to there the
-#: neighbour has passed messages that it cannot send. This node passes it once they are delivered.
+#: The kind of a neighbour's entry, in ``Branch.index``. An entry with this kind is a *floor*. The neighbour has passed
+#: messages of a root up to this number that it cannot send. A floor has no place in the neighbour's order. This node
+#: passes the floor when it has delivered these messages.
 FLOOR: Final = 0
-#: The neighbour has delivered the message at this place of its order, but can no longer send it.
+#: The neighbour has delivered the message at this place in its order, but can no longer send it.
 PLACE: Final = 1
-#: As PLACE, and the neighbour can send it.
+#: The same as PLACE, but the neighbour can still send the message.
 SENDABLE: Final = 2
 
-#: Bits given to links before renumbering: masks stay within a machine word.
+#: After this many bits have been given to links, the node renumbers its links, so that masks fit in a machine word.
 BITS_MAX: Final = 56
 
 
 class Branch:
-    """One end of a link. ``bit``: its place in the masks of roots.
+    """One end of a link. ``bit`` is the link's bit in the masks of roots.
 
-    ``ordered``: the neighbour has our vector, so its entries are an order. ``out``: we have the neighbour's vector, so
-    our entries are one. ``queue``: the neighbour's entries not passed yet, in its order of delivery. ``index``: the
-    same, with the use of each. ``pending``: our entries that wait for the batch.
+    ``ordered`` is true if the neighbour has this node's vector, so that its entries form an order. ``out`` is true if
+    this node has the neighbour's vector, so that this node's entries form an order for the neighbour. ``queue`` has the
+    neighbour's entries that this node has not passed yet, in the neighbour's order of delivery. ``index`` has the same
+    entries, each with its kind. ``pending`` has this node's entries that wait for the next batch.
     """
 
     __slots__ = ("bit", "index", "ordered", "out", "peer", "pending", "queue")

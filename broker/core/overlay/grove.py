@@ -1,17 +1,19 @@
-"""Causal broadcast over one tree per root. Each message arrives once, after all that its sender had delivered before
-it.
+"""Causal broadcast over one tree per root. Each message is delivered once, after all messages that its sender had
+delivered before it.
 
-Owns: when a message is delivered, and what a node tells its neighbours about its order. Must never: know how neighbours
-are found (``views``), or choose where payloads go (``trees``).
+Owns: the moment when a message is delivered, and the entries that tell neighbours this node's order. Must never: know
+how neighbours are found (``views``), or choose where payloads go (``trees``).
 
-**Order and payload are apart.** Over every link a node sends its *entries*: the messages that it has delivered, in that
-order, except those that the neighbour announced or had before. A node forwards a payload when it comes, deliverable or
-not: a payload held back on its way would wait for others that wait for it. A node delivers a message once its payload
-is here, from any neighbour, and on *one* link every message before its entry is delivered.
+**Order and payload are separate.** Over every link a node sends its *entries*. These name the messages that it has
+delivered, in the order of delivery, except those that the neighbour has announced or had before. A node forwards a
+payload at once, even if it cannot deliver the message yet. If nodes held payloads back, payloads could wait for each
+other. A node delivers a message when two conditions hold. The payload has arrived from any neighbour. And there is
+*one* link on which every message before the message's entry has been delivered.
 
-This rule gives causal order. Let a node deliver m because of its neighbour's entry, and let m1 come before m. The
-neighbour had delivered m1 before m, by the same rule. So m1 is before m on the link, and delivered. Or the neighbour
-left it out, which it does only for messages that this node had delivered. No message carries its dependencies.
+This rule gives causal order. Assume that a node delivers m because of its neighbour's entry, and that m1 comes causally
+before m. By the same rule, the neighbour had delivered m1 before m. If m1's entry is on the link, it is before m's, so
+this node has delivered m1. Otherwise the neighbour left m1 out, which it does only if this node already had m1. So no
+message has to carry its dependencies.
 """
 
 from __future__ import annotations
@@ -43,11 +45,11 @@ from .wires import (
     named,
 )
 
-#: Entries wait this long for others, in seconds: far less than a GRAFT timer. At 1,000 messages per second it batches
-#: ten.
+#: The time for which entries wait for others to share a batch, in seconds. It is far less than a GRAFT timer. At 1,000
+#: messages per second, a batch has ten entries.
 BATCH_S: Final = 0.01
 
-#: Maximum number of messages of a life: an entry has four bytes for the number.
+#: The largest number of messages in one life of a root, because an entry has four bytes for the number.
 SEQ_MAX: Final = (1 << 32) - 1
 
 #: The name of a timer.
@@ -56,7 +58,8 @@ BATCH_DUE: Final = 0
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Grove(Swaps):
-    """One node. It counts ``stray`` wires, which came from no neighbour, and what ``Swaps`` and ``Trees`` count."""
+    """One node. In addition to the counts of ``Swaps`` and ``Trees``, it counts ``stray`` wires, which did not come
+    from a neighbour."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds | None = None) -> None:
         super().__init__(desk, me, bounds or Bounds())
@@ -72,19 +75,19 @@ class Grove(Swaps):
         own = self._own
         if own is None or now - own.at > RENEW_S or own.seq >= SEQ_MAX:
             own = self._own = self._learn(Life(self.me, self._sent) if self._sent else self.me)
-        if not own.eager & self._out_bits:  # all links that its tree began with are gone
+        if not own.eager & self._out_bits:  # all links of its tree are gone
             own.eager = self._out_bits
         self._sent += 1
         self._deliver((own.name, own.seq + 1), own, 0, payload_bytes, now, None, False)
 
     def up(self, peer: Peer, dialled: bool) -> None:
         """See ``Node``."""
-        if peer in self._links:  # the former link's end was not reported
+        if peer in self._links:  # the end of the former link was not reported
             self.down(peer)
         self._swap(self._add(peer))
 
     def down(self, peer: Peer) -> None:
-        """See ``Node``. Keep the payloads that arrived over the link and all deliveries; drop its order."""
+        """See ``Node``. Keep the payloads that arrived over the link and all deliveries, but drop the link's order."""
         branch = self._links.get(peer)
         if branch is not None:
             self._remove(branch)
@@ -124,7 +127,7 @@ class Grove(Swaps):
             self._sweep()
 
     def kept(self) -> dict[str, int]:
-        """How much the node keeps of each item that has a limit."""
+        """Return the number of stored items of each kind that has a limit."""
         return {
             "roots": len(self.rows),
             "history": len(self.history.records),
@@ -134,17 +137,17 @@ class Grove(Swaps):
             "wanted": len(self.wanted.rows),
         }
 
-    # A message's way
+    # The way of a message through the node
 
     def _came(self, branch: Branch, wire: Wire, payload_bytes: int) -> None:
-        """Take in a payload."""
+        """Handle a payload from a neighbour."""
         kind: int = wire[0]
         key: Key = wire[1]
         name, seq = key
         ordered = kind != EARLY and branch.ordered
         if kind == PAYLOAD and ordered and wire[4] is not None:
             self._announced(branch, wire[4])
-            ordered = branch.ordered  # a long list of entries may have restarted the link
+            ordered = branch.ordered  # a long list of entries may restart the link
         row = self.rows.get(name)
         if row is None:
             row = self._learn(name)
@@ -161,7 +164,7 @@ class Grove(Swaps):
             if ordered:
                 self._announced(branch, (key,))
             return
-        early = bool(self._dropped) and key in self._dropped  # so this node has already forwarded it
+        early = bool(self._dropped) and key in self._dropped  # dropped earlier, after this node had forwarded it
         if early:
             want = self.wanted.rows.get(key)
             if kind != REPLAY and (want is None or want.of is not branch):
@@ -191,13 +194,14 @@ class Grove(Swaps):
         self._hold(key, (payload_bytes, hops, born))
         if self._is_floor(key):
             self._await(key)
-        elif self._released(key):  # the messages before it in its root's order are on no link
+        elif self._released(key):  # the root's messages before this one are on no link
             self._drain()
         if kind == PAYLOAD and ordered and len(branch.queue) > self._bounds.queue_max:
             self._restart(branch)
 
     def _released(self, key: Key) -> bool:
-        """Is every message before this entry delivered, on one link? Floors have no place in a link's order."""
+        """Return whether there is a link on which all messages before this entry have been delivered. Floors have no
+        place in a link's order."""
         for branch in self._out:
             queue = branch.queue
             if queue and queue[0] == key and branch.index[key] != FLOOR:
@@ -207,10 +211,11 @@ class Grove(Swaps):
     def _deliver(
         self, key: Key, row: Root, hops: int, payload_bytes: int, born: float, announcer: Branch | None, early: bool
     ) -> bool:
-        """Deliver the message, and tell the neighbours except ``announcer``, which told us.
+        """Deliver the message, and announce or forward it to all neighbours except ``announcer``, which announced it to
+        this node.
 
-        ``early``: its payload was forwarded before. Return whether entries wait on any link, perhaps for this
-        message."""
+        If ``early`` is true, this node has already forwarded the payload. Return whether entries wait on any link,
+        perhaps for this message."""
         now = self._desk.now
         seq = key[1]
         row.seq = seq
@@ -241,12 +246,12 @@ class Grove(Swaps):
                 if onward is None:
                     onward = (PAYLOAD, key, hops + 1, now - born, None)
                 self._send(branch.peer, onward, PAYLOAD_BYTES + name_bytes, payload_bytes)
-        # Last: the application may broadcast at once, and that message follows this one.
+        # This comes last, because the application may broadcast a message at once, which must follow this one.
         self._desk.deliver(row.origin, row.base + seq, hops)
         return waiting
 
     def _forward_early(self, source: Branch, row: Root, key: Key, hops: int, payload_bytes: int, age: float) -> None:
-        """Forward a payload that cannot be delivered yet."""
+        """Forward a payload whose message cannot be delivered yet."""
         eager = row.eager
         wire = (EARLY, key, hops + 1, age)
         size = EARLY_BYTES + NAME_BYTES if key[1] == 1 else EARLY_BYTES
@@ -255,7 +260,7 @@ class Grove(Swaps):
                 self._send(branch.peer, wire, size, payload_bytes)
 
     def _announced(self, branch: Branch, keys: tuple[Key, ...]) -> None:
-        """Queue messages that the neighbour has delivered, in this order."""
+        """Queue the messages that the neighbour has delivered, in the order of ``keys``."""
         rows = self.rows
         pending = branch.pending
         queue = branch.queue
@@ -282,9 +287,9 @@ class Grove(Swaps):
             self._drain()
 
     def _drain(self) -> None:
-        """Deliver held messages that have become deliverable, and remove the entries of delivered ones.
+        """Deliver the held messages that have become deliverable, and remove the entries of delivered messages.
 
-        Neighbours with early payloads wait for the entries, so these go at once."""
+        Neighbours that already have the payloads wait for this node's entries, so send the entries at once."""
         rows = self.rows
         early = NOBODY
         progress = True

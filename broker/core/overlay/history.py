@@ -1,6 +1,6 @@
-"""A node's history: the messages that it has delivered lately, in the order of delivery.
+"""A node's history: the messages that it has delivered recently, in the order of delivery.
 
-Owns: which messages a node can send again, and which of these another node lacks. Must never: send.
+Owns: the messages that a node can send again, and the search for those that another node lacks. Must never: send.
 """
 
 from __future__ import annotations
@@ -10,23 +10,25 @@ from typing import Final
 
 from .roots import HISTORY_S, TOLD_S, Root, Vector
 
-#: Payloads kept for a new neighbour, in bytes. At 1,600 bytes and 1,000 messages per second it lasts as long as
-#: ``HISTORY_S``.
+#: The largest number of payload bytes to keep for new neighbours. With 1,000 messages of 1,600 bytes per second, they
+#: cover ``HISTORY_S`` seconds.
 HISTORY_BYTES_MAX: Final = 16 << 20
 
-#: Number of messages between sweeps. A sweep for each one would walk over the dictionary's freed places each time.
+#: The number of messages between two sweeps. A sweep for each message would each time walk over the freed places in the
+#: dictionary.
 SWEEP_EVERY: Final = 64
 
 Key = tuple[Hashable, int]
-"""A message: the name of its root's life, and its number there, from 1."""
+"""A message: the name of the life of its root, and its number in this life, beginning with 1."""
 
 Record = tuple[int, int, float, float]
-"""The record of a message: its payload's bytes; the links that it has crossed; when it was sent, judging by its age;
-when it was delivered here."""
+"""The record of a message: the bytes of its payload, the number of links that it has crossed, when it was sent
+(computed from its age), and when it was delivered here."""
 
 
 class History:
-    """A history. ``bytes_max``: limit on payloads. ``age_max_s``: limit on the seconds since they were sent."""
+    """A history. ``bytes_max`` limits the bytes of payloads. ``age_max_s`` limits the time since the messages were
+    sent, in seconds."""
 
     __slots__ = ("_age_max_s", "_bytes", "_bytes_max", "_until_sweep", "records")
 
@@ -46,7 +48,8 @@ class History:
             self._sweep(now)
 
     def _sweep(self, now: float) -> None:
-        """Drop old messages. If the bytes exceed the limit, drop an eighth at once (``SWEEP_EVERY`` says why)."""
+        """Drop old messages. If the bytes exceed the limit, drop an eighth of the limit at once, for the same reason as
+        with ``SWEEP_EVERY``."""
         self._until_sweep = SWEEP_EVERY
         oldest = now - self._age_max_s
         left = self._bytes
@@ -62,24 +65,24 @@ class History:
         self._bytes = left
 
     def find(self, key: Key, now: float) -> Record | None:
-        """The message, if it can still be sent."""
+        """Return the record of the message if it can still be sent, else ``None``."""
         record = self.records.get(key)
         return None if record is None or record[2] < now - self._age_max_s else record
 
     def lacking(
         self, theirs: Vector, rows: Mapping[Hashable, Root], since: float, now: float
     ) -> tuple[Vector, list[Key]]:
-        """Find what a node lacks.
+        """Find the messages that another node lacks.
 
         Args:
-            theirs: Its vector.
-            rows: Our roots.
-            since: Messages delivered before this time, in seconds, are not sent.
-            now: The present time.
+            theirs: The other node's vector.
+            rows: This node's roots.
+            since: Messages delivered before this time are left out (in seconds).
+            now: The present time, in seconds.
 
         Returns:
-            Floors: for each root, the number up to which it must get messages elsewhere. Then the messages to send, in
-            the order of delivery.
+            Floors, which give for some roots the number up to which the other node must get messages elsewhere; and the
+                messages to send, in the order of delivery.
         """
         floors: Vector = {}
         keys: list[Key] = []

@@ -1,11 +1,12 @@
-"""The interface of an overlay node: the border between a protocol and the program that runs it.
+"""The interface between an overlay protocol and the program that runs it.
 
 Owns: the events that a protocol receives, and the desk that it calls. Must never: know a clock, a socket, a simulator
-or another protocol.
+or a particular protocol.
 
-A protocol is pure: it receives one event after another, and asks its desk for all actions. A link to a neighbour has
-two ends, carries messages in order, and loses none until it is down; then messages under way may or may not have
-arrived. The membership (``views``) chooses the neighbours; a broadcast protocol hears about each.
+A protocol does no I/O. It receives one event after another, and calls its desk for all actions. A link connects two
+neighbours. It delivers messages in order, and loses none until it goes down. After that, messages that were under way
+may or may not have arrived. The membership protocol (``views``) chooses the neighbours, and notifies the broadcast
+protocol when a neighbour comes or goes.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any, TypeVar
 from ingeborg.protocol.native import mypyc_attr
 
 Peer = Hashable
-"""Another node: the simulator's number, an endpoint's incarnation."""
+"""The name of another node. In the simulator it is a number, and in a cluster an endpoint's incarnation."""
 
 Wire = tuple[Any, ...]
-"""A message of a protocol to a neighbour: its kind first, a small whole number."""
+"""A message of a protocol to a neighbour. Its first item is the kind of message, a small integer."""
 
 
 One = TypeVar("One")
@@ -27,14 +28,14 @@ One = TypeVar("One")
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Chance:
-    """The only source of chance, drawn from a generator that the runner has seeded."""
+    """The only source of random numbers. The program that runs the node has seeded its generator."""
 
     def random(self) -> float:
-        """Draw a number from 0 to below 1, uniformly."""
+        """Draw a number from 0 up to but excluding 1, uniformly distributed."""
         raise NotImplementedError
 
     def choice(self, some: Sequence[One]) -> One:
-        """Draw one of these.
+        """Draw one of the items.
 
         Args:
             some: At least one item.
@@ -59,20 +60,20 @@ class Chance:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Desk:
-    """The calls that a node can make. ``now``: seconds from an arbitrary zero."""
+    """The calls that a node can make. ``now`` is the time in seconds since an arbitrary moment."""
 
     def __init__(self, random: Chance) -> None:
         self.now = 0.0
         self.random = random
 
     def send(self, peer: Peer, wire: Wire, control_bytes: int, payload_bytes: int = 0) -> None:
-        """Send a message over the link to a neighbour. Without a link, nothing is sent.
+        """Send a message over the link to a neighbour. If there is no link, do nothing.
 
         Args:
             peer: The neighbour.
             wire: The message.
-            control_bytes: Bytes that the protocol adds on the wire.
-            payload_bytes: Bytes of the payload; 0 without one.
+            control_bytes: The bytes that the protocol adds on the wire.
+            payload_bytes: The size of the payload in bytes, or 0 if there is none.
         """
         raise NotImplementedError
 
@@ -85,8 +86,8 @@ class Desk:
 
         Args:
             root: The node that broadcast it.
-            number: Its number at the root, from 1.
-            hops: Links that its payload has crossed.
+            number: The number that the root gave it, beginning with 1.
+            hops: The number of links that its payload has crossed.
         """
         raise NotImplementedError
 
@@ -95,32 +96,32 @@ class Desk:
         raise NotImplementedError
 
     def hang_up(self, peer: Peer) -> None:
-        """End the link. Only the other end gets ``Node.down``."""
+        """Close the link. Only the node at the other end gets ``Node.down``."""
         raise NotImplementedError
 
     def contacts(self) -> list[Peer]:
-        """Return some live nodes from a registry, for a node that knows none. The reads are counted."""
+        """Return some live nodes from a registry, for a node that knows no other node. The simulator counts these
+        reads."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Node:
-    """One node of a protocol. Every method is optional; by default it does nothing."""
+    """One node of a protocol. Every method is optional and does nothing by default."""
 
     def broadcast(self, payload_bytes: int) -> None:
-        """Broadcast a message of the application, and deliver it here at once.
+        """Broadcast a message of the application, and deliver it at this node at once.
 
-        Its number is this root's next one, from 1.
+        The message gets the next number of this root, beginning with 1.
 
         Args:
-            payload_bytes: Bytes of its payload.
-        """
+            payload_bytes: The size of its payload in bytes. """
 
     def up(self, peer: Peer, dialled: bool) -> None:
-        """Use the open link to the peer. ``dialled``: this end opened it."""
+        """Use the new link to the peer. ``dialled`` is true if this end opened the link."""
 
     def down(self, peer: Peer) -> None:
-        """Drop the link: the peer has crashed, hung up, or is cut off."""
+        """Handle the end of a link, because the peer has crashed, has hung up, or is cut off."""
 
     def unreachable(self, peer: Peer) -> None:
         """Handle a failed dial."""
@@ -131,8 +132,8 @@ class Node:
         Args:
             peer: The neighbour at the other end.
             wire: The message.
-            payload_bytes: Bytes of its payload; 0 without one.
+            payload_bytes: The size of its payload in bytes, or 0 if there is none.
         """
 
     def due(self, what: Any) -> None:
-        """Handle a timer. ``what``: the argument of ``Desk.after``."""
+        """Handle a timer that has expired. ``what`` is the argument of ``Desk.after``."""

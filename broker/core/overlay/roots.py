@@ -1,23 +1,25 @@
-"""Roots of trees: how far this node has delivered each root's messages, and which links carry their payloads.
+"""The roots of trees. For each root a node stores the number of messages that it has delivered, and the links that
+carry the root's payloads.
 
-Owns: a node's vector, which is its whole memory of duplicates; each root's tree, as masks of links; when a root can be
-forgotten. Must never: send or deliver.
+Owns: a node's vector, which is all that it remembers to recognise duplicates; each root's tree, as masks of links; and
+the rule when a node may forget a root. Must never: send or deliver.
 
-**When a root can be forgotten.** A vector that forgets a root would take a copy of an old message for a new one. So:
+**When a root can be forgotten.** If a node forgot a root too early, it would take a copy of an old message for a new
+message. These rules prevent this:
 
-1. Every payload carries its age: the time that it has spent in histories since its root sent it. A history sends a
-   payload only while it is younger than ``HISTORY_S``. Only the time on links does not count. A payload crosses few
-   links, and a slow link goes down: together they take far less than ``TRANSIT_S``.
-2. So no copy of a message arrives ``HISTORY_S + TRANSIT_S`` or longer after any node delivered it. A node that forgets
-   its root after that delivers nothing twice.
-3. A live root may merely be silent. A node must not see a gap before its next message. So a root that has been silent
-   for ``RENEW_S`` begins another *life*: it takes another name, and counts from 1 again. ``FORGET_S`` is longer, so
-   that no node forgets a life that still continues.
-4. A node that has forgotten a life must not learn it again from one that got it later and has not forgotten it.
-   Otherwise the life would circulate forever, and count as a gap each time. So a node that hears of a life also hears
-   how long it has been quiet, and counts from there. A life that has been quiet for ``TOLD_S`` has ended, and none of
-   its messages is under way. Nodes no longer mention it. A node that lacks part of such a life, after a cut that long,
-   does not count a gap.
+1. Every payload carries its age, which is the time that it has spent in histories since its root sent it. A history
+   sends a payload only while its age is below ``HISTORY_S``. The age does not include the time on links. This time is
+   far less than ``TRANSIT_S``, because a payload crosses few links, and a slow link goes down.
+2. Because of rule 1, no copy of a message arrives later than ``HISTORY_S + TRANSIT_S`` after any node has delivered it.
+   A node that forgets the root after this time delivers no message twice.
+3. A live root may only be silent, and nodes that have forgotten it must not see a gap before its next message. A root
+   that has been silent for ``RENEW_S`` therefore begins another *life*. It takes another name and counts from 1 again.
+   ``FORGET_S`` is longer, so that no node forgets a life that still continues.
+4. A node that has forgotten a life must not learn it again from a node that learned the life later and still knows it.
+   Otherwise the life would circulate forever, and count as a gap each time. A node that mentions a life therefore also
+   says how long the life has been quiet, and the receiver counts from there. A life that has been quiet for ``TOLD_S``
+   has ended, and no message of the life is under way. Nodes no longer mention it. If a node lacks a part of such a life
+   after a long cut, it does not count a gap.
 """
 
 from __future__ import annotations
@@ -27,50 +29,52 @@ from typing import Final, NamedTuple
 
 from .node import Peer
 
-#: Seconds for which a history sends a payload, from when its root sent it. A crash is noticed within a few seconds, and
-#: its neighbours have new links a second later.
+#: A history sends a payload for this time after the root sent it, in seconds. Neighbours notice a crash within a few
+#: seconds, and have new links a second later.
 HISTORY_S: Final = 10.0
 
-#: The longest total time of a payload on links, in seconds.
+#: The longest total time that a payload spends on links, in seconds.
 TRANSIT_S: Final = 100.0
 
-#: A root that has been silent this long begins another life with its next message, in seconds.
+#: A root that has been silent for this time begins another life with its next message, in seconds.
 RENEW_S: Final = 150.0
 
-#: A life without new messages for this long is forgotten, in seconds.
+#: A node forgets a life that has had no new messages for this time, in seconds.
 FORGET_S: Final = 300.0
 
-#: Nodes no longer mention a life without new messages for this long, in seconds. Nodes differ by the latest message's
-#: transit time, and forget it later than this: ``FORGET_S`` is longer by more.
+#: A node no longer mentions a life that has had no new messages for this time, in seconds. The times of two nodes
+#: differ by at most the transit time of the latest message. ``FORGET_S`` is longer by more than that, so no node
+#: mentions a life that another has already forgotten.
 TOLD_S: Final = RENEW_S + TRANSIT_S
 
-#: Maximum number of lives that a node knows at a time. Beyond that, lives silent for ``HISTORY_S + TRANSIT_S`` are
-#: forgotten: a vector of this length takes 120 kB on a new link. If such a root then speaks within ``RENEW_S``, it
-#: seems to have a gap, which is counted.
+#: The largest number of lives that a node knows at a time. If it knows more, it forgets lives that have been silent for
+#: ``HISTORY_S + TRANSIT_S``. A vector of this length takes 120 kB on a new link. If a forgotten root sends a message
+#: within ``RENEW_S``, it seems to have a gap, which is counted.
 ROOTS_MAX: Final = 10_000
 
-#: A mask without links, and one with all.
+#: A mask without links, and a mask with all links.
 NOBODY: Final = 0
 EVERYBODY: Final = -1
 
 Vector = dict[Hashable, int]
-"""The number of delivered messages, by root."""
+"""The number of delivered messages, by the name of the root's life."""
 
 
 class Life(NamedTuple):
-    """The name of a root's second or later life. The first is named after the node. ``base``: messages of the lives
-    before."""
+    """The name of a root's second or later life. The first life has the name of the node. ``base`` is the number of
+    messages in all earlier lives."""
 
     origin: Peer
     base: int
 
 
 class Root:
-    """One life of a root, as one node sees it. Masks are of the node's links.
+    """One life of a root, as one node sees it. The masks refer to the node's links.
 
-    ``seq``: the number of its messages delivered here, or given up. ``at``: when the latest was delivered, here or by
-    the node that told us, in seconds. ``eager``: the links that forward its payloads. ``parent``: the link that brings
-    them, as far as known. ``refused``: links whose other end should stop sending payloads; some may still be under way.
+    ``seq`` is the number of messages delivered here or given up. ``at`` is when the latest message was delivered, here
+    or at the node that mentioned the life, in seconds. ``eager`` has the links over which this node forwards the life's
+    payloads. ``parent`` has the link that brings the payloads, as far as known. ``refused`` has the links whose other
+    end should stop sending payloads. Some of these payloads may still be under way.
     """
 
     __slots__ = ("at", "base", "eager", "name", "origin", "parent", "refused", "seq")
@@ -90,12 +94,12 @@ class Root:
 
 
 def vector(rows: dict[Hashable, Root]) -> Vector:
-    """The vector of all deliveries."""
+    """Return the vector of all deliveries."""
     return {name: row.seq for name, row in rows.items() if row.seq}
 
 
 def forget(rows: dict[Hashable, Root], now: float, roots_max: int = ROOTS_MAX) -> int:
-    """Forget the lives that are due, and return their number."""
+    """Forget the lives that may be forgotten now, and return their number."""
     over = len(rows) - roots_max
     silent = [name for name, row in rows.items() if row.at < now - FORGET_S]
     if len(silent) < over:
@@ -108,7 +112,8 @@ def forget(rows: dict[Hashable, Root], now: float, roots_max: int = ROOTS_MAX) -
 
 
 def renumber(rows: dict[Hashable, Root], bits: list[tuple[int, int]]) -> None:
-    """Change the bits of links in the masks: pairs of the former and the present bit. Other links are gone."""
+    """Change the bits of links in all masks. ``bits`` has pairs of the former and the new bit of each link. Bits of
+    other links are cleared, because those links are gone."""
     for row in rows.values():
         row.eager = _renumbered(row.eager, bits)
         row.parent = _renumbered(row.parent, bits)

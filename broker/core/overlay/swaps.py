@@ -1,16 +1,19 @@
-"""Starts and restarts links: exchanges what each end lacks, and gives up what nobody can send.
+"""Starts and restarts links. The ends exchange the messages that either end lacks, and a node gives up messages that
+nobody can send.
 
 Owns: the exchange of vectors, floors, and payloads held until delivery. Must never: deliver.
 
-**A new link** begins with both vectors. Each end then sends, in its own order of delivery, what the other lacks. It
-names messages that its history has dropped as *floors*. Beyond them nothing of the link is delivered until the messages
-up to there have arrived over other links. If none brings them within ``GAP_WAIT_S``, the node gives them up, and counts
-that. A node sends nothing else before its neighbour's vector has arrived, so that such a link orders nothing.
+**A new link** begins with the vectors of both ends. Each end then sends the messages that the other end lacks, in its
+own order of delivery. If its history has dropped some of these, it sends *floors*, which give the numbers of the last
+dropped messages. The receiver delivers no later message from this link until the messages up to the floors have arrived
+over other links. If no link brings them within ``GAP_WAIT_S``, the node gives them up and counts a gap. Before the
+neighbour's vector has arrived, a node sends only its own vector, so the link does not contribute to any order yet.
 
-For some seconds a node is **new**: until it adopts the position of a neighbour that was there before it, apart from
-that neighbour's deliveries since the node began. A delivery does not end that: if several nodes start together, one may
-get another's first message before it hears of any older one. But if it has delivered a message of a root, it lacks the
-messages between.
+A node is **new** for some seconds after its start, until it adopts the position of a neighbour that is older than the
+node. The position does not include the neighbour's deliveries since the node began, which the neighbour sends. A
+delivery does not make a node old, because of several nodes that start together one may get another's first message
+before any older message. But if the node has delivered a message of a root with a floor, it cannot adopt the position,
+because it would lack the messages in between.
 """
 
 from __future__ import annotations
@@ -40,17 +43,19 @@ from .wires import (
     named,
 )
 
-#: A new node asks for what its neighbour has delivered since the node began, and in this many seconds before that: the
-#: request took time, and clocks differ in speed.
+#: A new node requests the messages that its neighbour has delivered since the node began, and in this many seconds
+#: before that. The addition covers the time of the request, and clocks that differ in speed.
 NEWCOMER_S: Final = 1.0
 
-#: The neighbour whose position it adopts can be newer by this, in seconds: half, which leaves a request half a second.
+#: The neighbour whose position the node adopts may be newer than that by this time, in seconds. Half of ``NEWCOMER_S``
+#: leaves half a second for a request.
 NEWER_S: Final = NEWCOMER_S / 2.0
 
-#: A node is new for at most this many seconds: as long as its neighbours' histories have what it asks for.
+#: A node is new for at most this many seconds. For this time, its neighbours' histories have the messages that it
+#: requests.
 NEW_S_MAX: Final = HISTORY_S - NEWCOMER_S
 
-#: Interval of the search for roots to forget, in seconds.
+#: The interval of the search for roots to forget, in seconds.
 SWEEP_S: Final = 60.0
 
 #: The name of a timer.
@@ -59,13 +64,14 @@ SWEEP_DUE: Final = 2
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Swaps(Trees):
-    """One node. It counts ``restarts`` of links; ``gaps``, roots with messages given up; ``forgotten`` roots."""
+    """One node. It counts ``restarts`` of links, ``gaps`` (roots of which it has given up messages), and ``forgotten``
+    roots."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         super().__init__(desk, me, bounds)
         self._began = desk.now
-        self._new = True  # it has not adopted the position of another node
-        self._whole_since = -NEVER  # since then this node has left out nothing because it was new
+        self._new = True  # whether it has not adopted the position of another node
+        self._whole_since = -NEVER  # since when it has left out no message because it was new
         self._sweeping = False
         self.restarts = self.gaps = self.forgotten = 0
 
@@ -74,7 +80,7 @@ class Swaps(Trees):
         raise NotImplementedError
 
     def _learn(self, name: Hashable) -> Root:
-        """Add an unknown root: its first message floods."""
+        """Add an unknown root. All links forward its first message."""
         row = self.rows[name] = Root(name, self._desk.now, self._out_bits)
         if not self._sweeping:
             self._sweeping = True
@@ -82,7 +88,7 @@ class Swaps(Trees):
         return row
 
     def _tell_pending(self, to: int = EVERYBODY) -> None:
-        """Send our batched entries over these links."""
+        """Send this node's batched entries over the links in ``to``."""
         for branch in self._out:
             if branch.pending and to & branch.bit:
                 keys = tuple(branch.pending)
@@ -90,7 +96,7 @@ class Swaps(Trees):
                 self._send(branch.peer, (ENTRIES, keys), ENTRIES_BYTES + ENTRY_BYTES * len(keys) + named(keys))
 
     def _swap(self, branch: Branch) -> None:
-        """Send our vector."""
+        """Send this node's vector."""
         known = vector(self.rows)
         age = self._desk.now - self._began + NEWCOMER_S if self._is_new() else -1.0
         size = VECTOR_BYTES + VECTOR_ROW_BYTES * len(known)
@@ -100,7 +106,7 @@ class Swaps(Trees):
         return self._new and self._desk.now - self._began <= NEW_S_MAX
 
     def _open(self, branch: Branch, theirs: Vector, age: float) -> None:
-        """Take the neighbour's vector. From now on our order goes over the link."""
+        """Handle the neighbour's vector. From now on this node's order goes over the link."""
         now = self._desk.now
         branch.pending = {}
         if not branch.out:
@@ -124,10 +130,10 @@ class Swaps(Trees):
     def _floors(
         self, branch: Branch, floors: Vector, first: bool, whole_s: float, quiet: Mapping[Hashable, float]
     ) -> None:
-        """Handle the neighbour's floors: it has passed messages up to there that it cannot send. Its first ones begin
-        its order."""
+        """Handle the neighbour's floors. The neighbour has passed messages up to these numbers that it cannot send. The
+        first floors on a link begin the neighbour's order."""
         if not (first or branch.ordered):
-            return  # they belong to the order before the link was restarted
+            return  # they belong to the order from before a restart of the link
         branch.ordered = True
         now = self._desk.now
         above: Vector = {}
@@ -156,8 +162,8 @@ class Swaps(Trees):
             self._await(key)
 
     def _forgotten_before(self, branch: Branch, key: Key) -> None:
-        """Put a gap before this message. The neighbour left out the earlier ones, so they were here; since then their
-        root was forgotten, as one of too many."""
+        """Put a floor before this message. The neighbour left out the earlier messages because this node had delivered
+        them. Since then this node has forgotten their root, because it knew too many roots."""
         floor = (key[0], key[1] - 1)
         if floor not in branch.index:
             branch.queue.appendleft(floor)
@@ -168,12 +174,13 @@ class Swaps(Trees):
         """See ``Trees``."""
         self.gaps += len(floors)
         for key in floors.items():
-            if key[0] in self.rows and not self._is_floor(key):  # a neighbour has it, and got it only now
+            if key[0] in self.rows and not self._is_floor(key):  # a neighbour got the message only now
                 self.rows[key[0]].at = self._desk.now
         self._pass(floors)
 
     def _pass(self, floors: Vector) -> None:
-        """Skip the messages up to the floors, and tell the neighbours at this place of our order."""
+        """Skip the messages up to the floors, and send the floors to the neighbours at the present place in this node's
+        order."""
         for name, seq in floors.items():
             row = self.rows.get(name)
             if row is None:
@@ -189,8 +196,8 @@ class Swaps(Trees):
         self._drain()
 
     def _sweep(self) -> None:
-        """Forget roots that are due, and payloads that nobody has announced: their root crashed before it sent their
-        predecessors."""
+        """Forget the roots that may be forgotten, and payloads that nobody has announced. The root of such a payload
+        crashed before it sent the messages before."""
         now = self._desk.now
         self.forgotten += forget(self.rows, now)
         if self._own is not None and self._own.name not in self.rows:
@@ -203,7 +210,7 @@ class Swaps(Trees):
             self._desk.after(SWEEP_S, SWEEP_DUE)
 
     def _hold(self, key: Key, held: Held) -> None:
-        """Keep the payload until delivery, if there is room."""
+        """Keep the payload until its delivery, if there is room."""
         if self._held_bytes + held[0] <= self._bounds.held_bytes_max:
             self._held[key] = held
             self._held_bytes += held[0]
@@ -216,13 +223,14 @@ class Swaps(Trees):
             self._tidy()
 
     def _tidy(self) -> None:
-        """Forget dropped payloads that no neighbour has announced. A later announcement makes them wanted again."""
+        """Forget dropped payloads that no neighbour announces any longer. A later announcement makes them wanted
+        again."""
         for key in list(self._dropped):
             if not any(key in branch.index for branch in self._out):
                 del self._dropped[key]
 
     def _restart(self, branch: Branch) -> None:
-        """Have the neighbour restart its order after our deliveries."""
+        """Make the neighbour restart its order, beginning after the messages that this node has delivered."""
         self.restarts += 1
         branch.ordered = False
         branch.queue.clear()

@@ -1,19 +1,19 @@
-"""One tree per root: chooses the links for payloads, and mends broken trees.
+"""Maintains one tree for each root. Chooses the links for payloads, and repairs broken trees.
 
-Owns: links and their bits; each root's tree; PRUNE, GRAFT and the timers. Must never: decide when a message is
-delivered (``grove`` does), or choose the neighbours (``views`` does).
+Owns: links and their bits, each root's tree, PRUNE, GRAFT and the timers. Must never: decide when a message is
+delivered (``grove`` does this), or choose the neighbours (``views`` does this).
 
-A root's first message floods. A node that gets a payload twice asks the later sender to stop, so that a tree remains
-(Plumtree: Leitão, Pereira and Rodrigues, "Epidemic Broadcast Trees", 2007; here one for each root, as in riak_core).
-Rules beyond Plumtree:
+A root's first message goes over all links. A node that gets a payload twice asks the later sender to stop. The links
+that are left form a tree (Plumtree: Leitão, Pereira and Rodrigues, "Epidemic Broadcast Trees", 2007). Here each root
+has its own tree, as in riak_core. These rules are not in Plumtree:
 
-* The **parent** is the neighbour whose payload came first. Another neighbour's entry may have released it for delivery:
-  taking that one as parent would prune the tree.
-* A node never prunes its parent. A pruned neighbour does not become the parent while its last payloads still arrive.
-* Two neighbours whose payloads cross on their link both stop on their own, without a PRUNE.
-* A new link carries no payloads of known roots until its other end asks. A node without a parent asks at a message's
-  first announcement: no tree could still bring it, so no timer is needed. The same holds when the parent itself
-  announces: it would have sent the payload.
+* The **parent** is the neighbour whose payload arrived first. Another neighbour's entry may have made the message
+  deliverable. If that neighbour became the parent, the node would prune the tree.
+* A node never prunes its parent. A pruned neighbour cannot become the parent while its last payloads still arrive.
+* If the payloads of two neighbours cross on their link, both stop without a PRUNE.
+* A new link carries no payloads of known roots until the other end requests them. A node without a parent requests a
+  payload when the message is first announced. It needs no timer, because no tree can bring the payload. The same
+  applies when the parent itself announces a message, because otherwise the parent would have sent the payload.
 """
 
 from __future__ import annotations
@@ -30,27 +30,29 @@ from .roots import HISTORY_S, NOBODY, Root, renumber
 from .wanted import ANSWER_S, GAP_WAIT_S, TIMER_S_MAX, TIMER_S_MIN, Want, Wanted
 from .wires import EARLY, EARLY_BYTES, ENTRIES_BYTES, ENTRY_BYTES, GONE, GRAFT, PRUNE, PRUNE_BYTES
 
-#: Payloads held until delivery, in bytes. Payloads beyond that are dropped, and asked for again when their turn comes.
-#: (Restarting the link would be simpler. But its neighbour would send everything again. That much is held only when
-#: links are full, so a delay would become a collapse.)
+#: The largest number of bytes of payloads that a node holds until their delivery. It drops further payloads, and
+#: requests each again when it could deliver the message. It would be simpler to restart the link, but then the
+#: neighbour would send all messages again. A node holds this many bytes only when links are congested, so a restart
+#: would make the congestion worse.
 HELD_BYTES_MAX: Final = 16 << 20
 
-#: Waiting entries of a link: as many as a history of small messages has. Beyond that the link restarts: its neighbour
-#: sends the missing messages in an order in which none must wait. Its history bounds what it then sends.
+#: The largest number of waiting entries of a link, which is about the length of a history of small messages. If there
+#: are more, the node restarts the link. The neighbour then sends the missing messages in an order in which no message
+#: must wait. The neighbour's history limits the number of these messages.
 QUEUE_MAX: Final = 1 << 16
 
-#: The name of a timer, and its shortest time, in seconds.
+#: The name of a timer, and its shortest duration in seconds.
 WANT_DUE: Final = 1
 PAUSE_S_MIN: Final = 0.001
 
 NEVER: Final = float("inf")
 
 Held = tuple[int, int, float]
-"""A waiting payload: its bytes, the links that it has crossed, when it was sent."""
+"""A waiting payload: its size in bytes, the number of links that it has crossed, and when it was sent."""
 
 
 class Bounds:
-    """Limits on what a node keeps, in bytes and seconds; the tests use smaller ones."""
+    """The limits of a node, in bytes and seconds. The tests use smaller limits."""
 
     __slots__ = ("held_bytes_max", "history_bytes_max", "history_s", "queue_max", "timer_s_max", "timer_s_min")
 
@@ -75,8 +77,8 @@ class Bounds:
 class Trees(Node):
     """One node's part of all trees.
 
-    Counts: ``duplicates`` of payloads; ``prunes`` and ``grafts`` sent; payloads ``dropped`` because there was no
-    room."""
+    It counts ``duplicates`` of payloads, ``prunes`` and ``grafts`` that it has sent, and payloads ``dropped`` for lack
+    of room."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         self._desk = desk
@@ -88,13 +90,13 @@ class Trees(Node):
         self._bounds = bounds
         self._own: Root | None = None
         self._links: dict[Peer, Branch] = {}
-        self._out: list[Branch] = []  # those that carry our order, as they were opened
+        self._out: list[Branch] = []  # the links that carry this node's order, oldest first
         self._next_bit = 0
-        self._live = NOBODY  # bits of all links
+        self._live = NOBODY  # the bits of all links
         self._out_bits = NOBODY
         self._held: dict[Key, Held] = {}
         self._held_bytes = 0
-        self._dropped: dict[Key, bool] = {}  # dropped payload -> has it been asked for again?
+        self._dropped: dict[Key, bool] = {}  # dropped payloads, and whether each was requested again
         self._armed_at = NEVER  # when the timer for wanted payloads is due
         self.duplicates = self.prunes = self.grafts = self.dropped = 0
 
@@ -130,7 +132,7 @@ class Trees(Node):
     # Branches of a tree
 
     def _twice(self, branch: Branch, row: Root, key: Key) -> None:
-        """Handle a payload that was here already."""
+        """Handle a payload that this node already had."""
         self.duplicates += 1
         if self.wanted.answered:
             self.wanted.came_again(key, self._desk.now)
@@ -154,14 +156,15 @@ class Trees(Node):
             row.eager &= ~branch.bit
 
     def _grafted(self, branch: Branch, keys: tuple[Key, ...], once: bool) -> None:
-        """Send the neighbour these messages. Unless ``once``, add it to the trees of their roots as well."""
+        """Send these messages to the neighbour. Unless ``once`` is true, also add the neighbour to the trees of their
+        roots."""
         now = self._desk.now
         gone: list[Key] = []
         for key in keys:
             row = self.rows.get(key[0])
             if row is not None and not once:
                 row.eager |= branch.bit
-                if row.parent == branch.bit:  # the neighbour has no parent any longer
+                if row.parent == branch.bit:  # the neighbour no longer has a parent
                     row.parent = NOBODY
             record = self.history.find(key, now)
             if record is None:
@@ -175,7 +178,8 @@ class Trees(Node):
     # Wanted payloads
 
     def _want(self, branch: Branch, keys: list[Key]) -> None:
-        """Want the payloads of these messages, which the neighbour has announced."""
+        """Record that this node wants the payloads of these messages, which the neighbour has announced. Request them
+        at once if no tree can bring them."""
         now = self._desk.now
         rows = self.wanted.rows
         timer_s = self.wanted.timer_s()
@@ -190,7 +194,7 @@ class Trees(Node):
             rows[key] = Want(now, now + ANSWER_S, branch)
             ask.append(key)
             if row is not None:
-                row.parent = branch.bit  # so only one announcer gets the request for this root's next message
+                row.parent = branch.bit  # so that only one neighbour gets a request for this root
         if ask:
             self._graft(branch, ask)
         self._arm(now + (min(timer_s, ANSWER_S) if ask else timer_s))
@@ -204,7 +208,8 @@ class Trees(Node):
         self._send(branch.peer, (GRAFT, tuple(keys), False), ENTRIES_BYTES + ENTRY_BYTES * len(keys))
 
     def _pull(self, branch: Branch, key: Key, row: Root) -> None:
-        """Ask for a dropped message that is next in the neighbour's order. Its tree can stay as it is."""
+        """Request a dropped payload again, because its message is next in the neighbour's order. The tree does not
+        change."""
         now = self._desk.now
         self._dropped[key] = True
         want = self.wanted.rows[key] = Want(now, now + ANSWER_S, branch)
@@ -217,8 +222,8 @@ class Trees(Node):
         self._arm(want.due_at)
 
     def _ask(self, key: Key, want: Want) -> bool:
-        """Ask for the message now, from one possible sender after another. Return False for a gap: no neighbour can
-        send it."""
+        """Request the payload now. Each call asks another neighbour that can send it. Return false for a gap, which
+        means that no neighbour can send it."""
         now = self._desk.now
         can: list[Branch] = []
         wait_s = 0.0
@@ -226,8 +231,8 @@ class Trees(Node):
             good_for = branch.index.get(key)
             if good_for is None:
                 continue
-            # A payload that nobody can send again may still be on its way, unless it came and was dropped. A floor
-            # announces no payload on its way.
+            # A payload that nobody can send again may still be on its way, unless it arrived and was dropped. For a
+            # floor, no payload is on its way.
             wait_s = max(wait_s, GAP_WAIT_S if good_for == FLOOR else HISTORY_S)
             if good_for == SENDABLE and key not in self._held:
                 can.append(branch)
@@ -235,7 +240,7 @@ class Trees(Node):
             of = can[want.asked % len(can)]
             self._graft(of, [key])
             self.wanted.ask(want, of, now)
-        elif not wait_s:  # its announcer is gone; the others will announce it
+        elif not wait_s:  # the neighbour that announced it is gone; others will announce it
             del self.wanted.rows[key]
         elif now < want.first_at + wait_s and key not in self._dropped:
             want.due_at = want.first_at + wait_s
@@ -246,7 +251,8 @@ class Trees(Node):
         return True
 
     def _await(self, floor: Key) -> None:
-        """Wait for others to bring the messages up to the floor. Holding the last one does not bring the rest."""
+        """Wait until other neighbours bring the messages up to the floor. This is also needed if the node holds the
+        last of these messages, because others may still be missing."""
         if floor not in self.wanted.rows:
             now = self._desk.now
             self.wanted.rows[floor] = Want(now, now + GAP_WAIT_S)
@@ -256,7 +262,7 @@ class Trees(Node):
         return any(branch.index.get(key) == FLOOR for branch in self._out)
 
     def _comes(self, upto: Key) -> bool:
-        """Does this node hold or expect any message of this root up to there?"""
+        """Return whether this node holds or expects any message of this root up to ``upto``."""
         name, seq = upto
         for key in self._held:
             if key[0] == name and key[1] <= seq:
@@ -268,7 +274,7 @@ class Trees(Node):
         return False
 
     def _gone(self, branch: Branch, keys: tuple[Key, ...]) -> None:
-        """Note that the neighbour can no longer send these."""
+        """Handle a notice that the neighbour can no longer send these messages."""
         for key in keys:
             if branch.index.get(key, FLOOR) == SENDABLE:
                 branch.index[key] = PLACE
@@ -278,7 +284,7 @@ class Trees(Node):
         self._arm_next()
 
     def _parents_gone(self) -> None:
-        """Ask at once for payloads that trees over the lost link would have brought."""
+        """Request at once the payloads that trees over the lost link would have brought."""
         for key, want in list(self.wanted.rows.items()):
             row = self.rows.get(key[0])
             if row is None or not row.parent & self._live:
@@ -303,7 +309,7 @@ class Trees(Node):
         self._arm_next()
 
     def _give_up(self, floors: dict[Any, int]) -> None:
-        """Give up messages that nobody can send: of each root, up to this number."""
+        """Give up messages that nobody can send, up to the given number for each root."""
         raise NotImplementedError
 
     def _arm_next(self) -> None:

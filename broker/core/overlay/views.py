@@ -1,22 +1,22 @@
-"""HyParView: maintains a node's neighbours, and the other nodes that it knows.
+"""HyParView, a membership protocol. It maintains a node's neighbours, and a set of other known nodes.
 
-Owns: the active view, the passive view, and every link of the node: it alone dials and hangs up. Must never: know what
-the protocol above says over the links.
+Owns: the active view, the passive view, and every link of the node. No other module dials or hangs up. Must never: know
+the messages that the protocol above sends over the links.
 
-The protocol (Leitão, Pereira and Rodrigues, "HyParView", 2007; section 4.2.1 of the document): a small *active view* of
-neighbours, symmetrical, each with an open link; a larger *passive view* of nodes to take their places. A newcomer's
-contact sends it on random walks, whose ends become its neighbours. Shuffles exchange parts of passive views. This
-implementation differs, for these reasons:
+In the protocol (Leitão, Pereira and Rodrigues, "HyParView", 2007), each node has two views. The small *active view* has
+the neighbours. It is symmetrical, and there is an open link to each neighbour. The larger *passive view* has nodes that
+can replace neighbours. When a newcomer joins, its contact starts random walks, and the nodes where these end become the
+newcomer's neighbours. Shuffles exchange parts of passive views. This implementation differs in these points:
 
-* A peer becomes a neighbour only when both have agreed, never before it has answered.
-* A node asks for neighbours while it has fewer than ``ACTIVE``, and accepts up to ``ACTIVE_MAX``. Nearly every request
-  finds room, so a request seldom costs another node a neighbour.
-* A neighbour that goes down is replaced from the passive view. Only two kinds of node ask the registry: one without
-* neighbours, and one that has long had too few and knows no others. Joining again at every loss would churn the
-* overlay. A neighbour that went down without a word may be cut off. The node redials it for ``LOST_S``: otherwise the
-* two sides
-  of a cut, whose views have filled up meanwhile, would never find each other.
-* The answer to a shuffle returns along the shuffle's path, over open links.
+* A peer becomes a neighbour only when both nodes have agreed, and never before the peer has answered.
+* A node looks for neighbours while it has fewer than ``ACTIVE``, and accepts requests while it has fewer than
+  ``ACTIVE_MAX``. Nearly every request finds room, so the accepting node seldom has to evict a neighbour.
+* A neighbour that goes down is replaced from the passive view. Only two kinds of node ask the registry: a node without
+  neighbours, and a node that has long had too few and knows no others. If nodes joined again at every loss, the
+  overlay would keep changing.
+* A neighbour that went down without a DISCONNECT may be cut off. The node redials this neighbour for ``LOST_S``.
+  Otherwise the two sides of a cut would never find each other, because their views have filled up meanwhile.
+* The answer to a shuffle goes back along the path of the shuffle, over open links.
 """
 
 from __future__ import annotations
@@ -31,32 +31,35 @@ from .passive import PASSIVE_MAX as PASSIVE_MAX
 from .walks import ARWL, Walks
 from .words import ACCEPT, DISCONNECT, FORWARD_JOIN, HEAD_BYTES, JOIN, NAME_BYTES, NEIGHBOUR, REFUSE, SHUFFLE, SHUFFLED
 
-#: Neighbours that a node asks for: log10 n + 1 for 10,000 nodes (section 4.2.1).
+#: The number of neighbours that a node looks for. It is log10 n + 1 for 10,000 nodes (section 4.2.1 of the thesis, see
+#: ``docs/overlay.md``).
 ACTIVE: Final = 5
 
-#: Neighbours that a node accepts: one more than it asks for, as explained above.
+#: The largest number of neighbours that a node accepts, one more than it looks for, as explained above.
 ACTIVE_MAX: Final = 6
 
-#: Interval of a node's shuffles, in seconds: an exchange of 7 names, over at most 12 links.
+#: The interval between a node's shuffles, in seconds. A shuffle exchanges 7 names over at most 12 links.
 SHUFFLE_S: Final = 10.0
 
 #: A node with too few or lost neighbours tries again after this time, in seconds. The actual wait is random, between
-#: half and the whole. Both sides of a cut find each other within that and a dial.
+#: half of this time and all of it. The two sides of a cut find each other again within this time and the time of a
+#: dial.
 RETRY_S: Final = 2.0
 
-#: A node redials a lost neighbour for this long, in seconds: by then registries have removed the dead. ``LOST_MAX``
-#: limits the lost neighbours that it redials: twice as many as its neighbours.
+#: A node redials a lost neighbour for this time, in seconds. After this time, registries have removed dead nodes. A
+#: node redials at most ``LOST_MAX`` lost neighbours, twice the number of its neighbours.
 LOST_S: Final = 300.0
 LOST_MAX: Final = 12
 
-#: Refusals after which a node stops asking a lost neighbour. By then most have found others, and the sides are joined.
+#: After this many refusals a node stops asking a lost neighbour. At that point most nodes have found other neighbours
+#: on the other side, so that the two sides are connected.
 REFUSALS_MAX: Final = 3
 
-#: From its second request on, one request in this many has priority. So two sides whose nodes are all full still join,
-#: and few neighbours lose their place.
+#: From the second request to a lost neighbour on, one request in this many has priority. Two sides whose nodes are all
+#: full can therefore still connect, and few neighbours are evicted.
 PRIORITY_OF: Final = 8
 
-#: A link without an agreement ends after this time, in seconds.
+#: A node closes a link after this time if the two ends have not become neighbours, in seconds.
 IDLE_S: Final = 5.0
 
 # Names of timers, apart from those of the protocol above.
@@ -64,15 +67,15 @@ SHUFFLE_DUE: Final = 100
 RETRY_DUE: Final = 101
 
 # Purposes of a link.
-IDLE: Final = 0  # opened by the peer, which has not said why
-ASKED: Final = 1  # we have asked the peer to be a missing neighbour, and wait for its answer
-URGED: Final = 2  # we have asked, and would evict another neighbour for it
+IDLE: Final = 0  # the peer opened the link and has not sent a request yet
+ASKED: Final = 1  # this node has asked the peer to become a neighbour, and waits for the answer
+URGED: Final = 2  # as ASKED, and this node would evict another neighbour for the peer
 NEIGHBOURS: Final = 3
 
 # Reasons for dialling a peer.
 TO_JOIN: Final = 0
 TO_REPLACE: Final = 1
-TO_WELCOME: Final = 2  # the peer is a newcomer whose walk has ended here
+TO_WELCOME: Final = 2  # the peer is a newcomer whose walk has ended at this node
 TO_FIND: Final = 3  # the peer was lost
 
 
@@ -89,23 +92,25 @@ class Options:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Hyparview(Walks):
-    """One node's membership protocol. ``upper``: the protocol above; it hears of neighbours, and of no other links.
+    """One node's membership protocol. ``upper`` is the protocol above, which is notified of neighbours only, and not of
+    other links.
 
-    Counts: ``registry_reads``; ``joins`` sent; ``put_out``, neighbours evicted to make room.
+    It counts ``registry_reads``, ``joins`` that it has sent, and ``put_out``, the neighbours that it has evicted to
+    make room.
     """
 
     def __init__(self, desk: Desk, me: Peer, upper: Node, options: Options | None = None) -> None:
         self.options = options or Options()
         super().__init__(desk, me, self.options.passive_max)
         self.upper = upper
-        self._links: dict[Peer, tuple[int, float]] = {}  # purpose, and start time
-        self._dialling: dict[Peer, int] = {}  # reason
-        self._lost: dict[Peer, tuple[float, int]] = {}  # when it was lost, and refusals since
-        self._tried: dict[Peer, None] = {}  # asked in this round of the search for neighbours
+        self._links: dict[Peer, tuple[int, float]] = {}  # the purpose of each link, and its start time
+        self._dialling: dict[Peer, int] = {}  # the reason of each dial
+        self._lost: dict[Peer, tuple[float, int]] = {}  # when each was lost, and the number of refusals since
+        self._tried: dict[Peer, None] = {}  # nodes asked in this round of the search for neighbours
         self._expected: dict[Peer, None] = {}
-        self._read_at = float("-inf")  # last read of the registry
+        self._read_at = float("-inf")  # when the registry was last read
         self._pause_s = RETRY_S
-        self._joined = False  # this node has had a contact or a neighbour
+        self._joined = False  # whether this node has had a contact or a neighbour
         self._left = False
         self._retry_at = float("inf")
         self.registry_reads = self.joins = self.put_out = 0
@@ -113,28 +118,29 @@ class Hyparview(Walks):
     # Beginning and end
 
     def start(self, contact: Peer | None = None) -> None:
-        """Join through this contact. None: this node is the first, and waits for others. Call this or ``expect``,
-        once."""
+        """Join the overlay through this contact. ``None`` means that this node is the first one and waits for others.
+        Call either this method or ``expect``, and only once."""
         self._start()
         if contact is not None:
             self._joined = True
             self._dial(contact, TO_JOIN)
 
     def expect(self, active: Sequence[Peer], passive: Sequence[Peer]) -> None:
-        """Start inside an existing overlay: links to ``active`` come up unannounced, as links of neighbours."""
+        """Start inside an existing overlay. Links to the nodes in ``active`` will come up without a request, and these
+        nodes are neighbours."""
         self._start()
         self._expected = dict.fromkeys(active)
         for peer in passive:
             self.passive.note(peer)
 
     def leave(self) -> None:
-        """Leave in order: tell the neighbours, which then look for others."""
+        """Leave the overlay in order. Notify the neighbours, so that they look for other neighbours."""
         self._left = True
         for peer in list(self._links):
             self._part(peer, True)
 
     def _start(self) -> None:
-        # A random delay, so that nodes that start together do not shuffle together.
+        # A random delay, so that nodes that start at the same time do not shuffle at the same time.
         self._desk.after(SHUFFLE_S * (0.5 + self._random.random()), SHUFFLE_DUE)
 
     # Events
@@ -167,7 +173,7 @@ class Hyparview(Walks):
 
     def up(self, peer: Peer, dialled: bool) -> None:
         """See ``Node``."""
-        if peer in self.active:  # its end of the former link was reported before ours
+        if peer in self.active:  # only the peer was notified that the former link ended
             self._lose(peer)
         why = self._dialling.pop(peer, -1)
         self._links[peer] = (IDLE, self._desk.now)
@@ -238,7 +244,7 @@ class Hyparview(Walks):
             self._parted(peer, wire[1])
 
     def _ask(self, peer: Peer, why: int) -> None:
-        """Ask the peer of a link that we have dialled to be a neighbour."""
+        """Ask the peer to become a neighbour, over a link that this node has dialled."""
         full = len(self.active) >= self.options.active_max
         priority = not self.active
         if why == TO_FIND:
@@ -254,7 +260,7 @@ class Hyparview(Walks):
         self._send(peer, (NEIGHBOUR, priority), HEAD_BYTES)
 
     def _accept(self, peer: Peer) -> None:
-        """Accept the peer's request. The peer hears that before the protocol above sends anything."""
+        """Accept the peer's request. The ACCEPT goes to the peer before any message of the protocol above."""
         if peer not in self.active:
             self._make_room()
             self._send(peer, (ACCEPT,), HEAD_BYTES)
@@ -272,7 +278,7 @@ class Hyparview(Walks):
         self._seek()
 
     def _refused(self, peer: Peer) -> None:
-        """Release a peer that lives but has no room, or for which we have none."""
+        """Release a peer that is alive but has no room, or for which this node has no room."""
         self._hang_up(peer)
         if peer in self._lost:
             since, refusals = self._lost.pop(peer)
@@ -289,7 +295,7 @@ class Hyparview(Walks):
             self._part(self._random.choice(list(self.active)), False)
 
     def _part(self, peer: Peer, leaves: bool) -> None:
-        """Tell the peer that we part, and end the link."""
+        """Notify the peer that it is no longer a neighbour, and close the link."""
         self._send(peer, (DISCONNECT, leaves), HEAD_BYTES)
         if peer in self.active:
             self._lose(peer)
@@ -297,7 +303,7 @@ class Hyparview(Walks):
         self._hang_up(peer)
 
     def _parted(self, peer: Peer, leaves: bool) -> None:
-        """The peer has told us that it parts."""
+        """Handle a peer's notice that this node is no longer its neighbour."""
         if peer in self.active:
             self._lose(peer)
         self._hang_up(peer)
@@ -331,7 +337,7 @@ class Hyparview(Walks):
         if peer not in self._links:
             self._dialling[peer] = why
             self._desk.dial(peer)
-        elif self._links[peer][0] == IDLE:  # the peer has dialled us
+        elif self._links[peer][0] == IDLE:  # the peer has dialled this node
             self._ask(peer, why)
 
     def _welcome(self, newcomer: Peer) -> None:
@@ -339,7 +345,7 @@ class Hyparview(Walks):
         self._dial(newcomer, TO_WELCOME)
 
     def _seek(self) -> None:
-        """Ask as many nodes as neighbours are missing."""
+        """Ask one node of the passive view for each missing neighbour."""
         lacking = self.options.active - len(self.active) - len(self._expected)
         if lacking <= 0:
             return
@@ -358,7 +364,8 @@ class Hyparview(Walks):
             self._retry()
 
     def _ask_registry(self) -> None:
-        """Ask the registry, since no known node could become a neighbour. The very first node waits for others."""
+        """Read nodes from the registry, because no known node could become a neighbour. The very first node of an
+        overlay waits for others instead."""
         now = self._desk.now
         if not self._joined or now < self._read_at + RETRY_S / 2.0:
             return
@@ -379,7 +386,7 @@ class Hyparview(Walks):
             self._desk.after(pause_s, RETRY_DUE)
 
     def _try_again(self) -> None:
-        """Search again: neighbours are missing, or were lost."""
+        """Search again, because neighbours are missing or were lost."""
         now = self._desk.now
         self._retry_at = float("inf")
         self._tried.clear()
@@ -391,7 +398,7 @@ class Hyparview(Walks):
         if self._lost:
             self._retry()
         if len(self.active) < self.options.active:
-            # In a small overlay this never ends, so it slows down.
+            # In a small overlay neighbours are always missing, so the search slows down.
             self._pause_s = min(2.0 * self._pause_s, SHUFFLE_S)
             if self._pause_s == SHUFFLE_S and not self.passive.names:
                 self._ask_registry()

@@ -1,6 +1,6 @@
-"""HyParView's random walks: newcomers find neighbours on them, and shuffles exchange passive views.
+"""HyParView's random walks. Newcomers find neighbours on such walks, and shuffles exchange parts of passive views.
 
-Owns: where a walk continues, and what is exchanged at its end. Must never: dial; ``views`` does.
+Owns: the choice of a walk's next node, and the exchange at a walk's end. Must never: dial. ``views`` does this.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from .node import Desk, Node, Peer
 from .passive import Passive
 from .words import FORWARD_JOIN, HEAD_BYTES, NAME_BYTES, SHUFFLE, SHUFFLED
 
-#: Lengths of a newcomer's random walks, as in the paper: until it gets a neighbour there; until a passive view takes
-#: it, counted from the end.
+#: The lengths of a newcomer's random walks, as in the paper. After ``ARWL`` steps the newcomer gets a neighbour.
+#: ``PRWL`` steps before the end, the newcomer enters a passive view.
 ARWL: Final = 6
 PRWL: Final = 3
 
-#: Nodes of the active and of the passive view in a shuffle (the paper's numbers).
+#: The number of nodes from the active view and from the passive view in a shuffle, as in the paper.
 SHUFFLED_ACTIVE: Final = 3
 SHUFFLED_PASSIVE: Final = 4
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Walks(Node):
-    """One node's views, and its part in walks. ``passive_max``: size of the passive view."""
+    """One node's views, and its part in walks. ``passive_max`` is the size of the passive view."""
 
     def __init__(self, desk: Desk, me: Peer, passive_max: int) -> None:
         self._desk = desk
@@ -34,14 +34,14 @@ class Walks(Node):
         self.me = me
         self.active: dict[Peer, None] = {}
         self.passive = Passive(desk, me, passive_max)
-        self._shuffled: list[Peer] = []  # sent in the last shuffle
+        self._shuffled: list[Peer] = []  # the names sent in the last shuffle
 
     def _welcome(self, newcomer: Peer) -> None:
-        """Welcome a newcomer whose walk has ended here."""
+        """Handle a newcomer whose walk has ended at this node."""
         raise NotImplementedError
 
     def _seek(self) -> None:
-        """Ask nodes of the passive view, which may have grown, if neighbours are missing."""
+        """If neighbours are missing, ask nodes of the passive view, which may have grown."""
         raise NotImplementedError
 
     def _walk(self, sender: Peer, newcomer: Peer, ttl: int) -> None:
@@ -66,7 +66,7 @@ class Walks(Node):
         self._send(self._random.choice(neighbours), wire, HEAD_BYTES + NAME_BYTES * (2 + len(names)))
 
     def _shuffle_on(self, names: tuple[Peer, ...], ttl: int, way: tuple[Peer, ...]) -> None:
-        """Pass a shuffle on, or answer it."""
+        """Forward a shuffle to another node, or answer it."""
         onward = [peer for peer in self.active if peer not in way]
         if ttl > 1 and onward:
             wire = (SHUFFLE, names, ttl - 1, (*way, self.me))
@@ -79,7 +79,7 @@ class Walks(Node):
         self._seek()
 
     def _shuffle_back(self, names: tuple[Peer, ...], way: tuple[Peer, ...]) -> None:
-        """Pass the answer on, or take it."""
+        """Forward the answer to a shuffle, or use it."""
         if way:
             size = HEAD_BYTES + NAME_BYTES * (len(names) + len(way) - 1)
             self._send(way[-1], (SHUFFLED, names, way[:-1]), size)

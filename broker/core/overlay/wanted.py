@@ -1,13 +1,15 @@
-"""Announced messages whose payload is not here: decides how long their tree has to bring them.
+"""Announced messages whose payload has not arrived. For each one, this module decides how long to wait until the tree
+brings the payload.
 
-Owns: when to ask for a payload, and the estimate of the lag behind that decision. Must never: choose the neighbour to
-ask.
+Owns: the time at which to request a payload, and the estimate of the lag that this time depends on. Must never: choose
+the neighbour to ask.
 
-A GRAFT timer below the tree's latency asks for payloads that are on their way. That moves the tree's branches to slower
-links, which makes payloads later still. So the timer follows the tree: it is twice the 99th percentile of the **lag**,
-the time from a message's first announcement to the payload that the tree brings. This payload may follow a requested
-one. Then it is a duplicate, and its lag still counts. If only the requested one comes, the tree is broken, and no
-lag exists: otherwise failures would lengthen the timer, and slow their own repair.
+If the GRAFT timer is shorter than the tree's latency, a node requests payloads that are already on their way. This
+moves branches of the tree to slower links, which delays payloads further. The timer therefore adapts to the tree. It is
+twice the 99th percentile of the **lag**, which is the time from a message's first announcement until the tree brings
+the payload. If the node has requested the payload meanwhile, the tree's copy is a duplicate, but its lag counts. If
+only the requested copy arrives, the tree is broken, and this counts as no lag. Otherwise failures would lengthen the
+timer and so delay their own repair.
 """
 
 from __future__ import annotations
@@ -18,33 +20,35 @@ from typing import Final
 from .branch import Branch
 from .history import Key
 
-#: Bounds of the timer, in seconds. Below, jitter would set it off; above, a broken tree would heal too slowly.
+#: The bounds of the timer, in seconds. With a shorter timer, jitter would trigger it. With a longer timer, a broken
+#: tree would heal too slowly.
 TIMER_S_MIN: Final = 0.1
 TIMER_S_MAX: Final = 2.0
 
 #: The initial estimate of the lag, in seconds.
 LAG_S: Final = 0.25
 
-#: The step of the estimate, in seconds: a lag above the estimate moves it up by 99 hundredths of a step, others move it
-#: down by one.
-#: The two are in balance when one lag in a hundred is above the estimate (Ma, Muthukrishnan and Sandler, "Frugal
-#: Streaming for Estimating Quantiles", 2013).
+#: The step of the estimate, in seconds. A lag above the estimate raises it by 99 hundredths of a step, and any other
+#: lag lowers it by one hundredth. The estimate is stable when one lag in a hundred is above it (Ma, Muthukrishnan and
+#: Sandler, "Frugal Streaming for Estimating Quantiles", 2013).
 STEP_S: Final = 0.02
 
-#: A neighbour has this long to send a requested payload, in seconds: some round trips. It has as long as the tree, if
-#: that is more. The next neighbour has twice as long.
+#: The time that a neighbour has to send a requested payload, in seconds. It is enough for several round trips. If the
+#: tree's timer is longer, the neighbour has that time. The next neighbour has twice as long.
 ANSWER_S: Final = 0.5
 
-#: After one neighbour announces a gap, the others have this long to announce the missing messages, in seconds. They may
-#: first need new neighbours: noticing a crash takes a second, and a link another.
+#: After one neighbour has announced a gap, the others have this time to announce the missing messages, in seconds. They
+#: may need new neighbours first. It takes a second to notice a crash, and another second to open a link.
 GAP_WAIT_S: Final = 4.0
 
-#: Requested payloads that have arrived and of which the tree may bring another copy.
+#: The largest number of requested payloads to remember after their arrival. The tree may still bring another copy of
+#: each.
 ANSWERED_MAX: Final = 256
 
 
 class Want:
-    """One wanted message. ``asked``: number of requests for it; ``of``: the neighbour asked last. Times in seconds."""
+    """One wanted message. ``asked`` is the number of requests for it, and ``of`` the neighbour that was asked last.
+    Times are in seconds."""
 
     __slots__ = ("asked", "due_at", "first_at", "of")
 
@@ -56,35 +60,35 @@ class Want:
 
 
 class Wanted:
-    """All messages that one node wants. ``timer_s_min``, ``timer_s_max``: bounds of the timer.
+    """All messages that one node wants. ``timer_s_min`` and ``timer_s_max`` are the bounds of the timer.
 
-    While nothing is wanted, which is nearly always, a caller can count an incoming payload in ``in_time`` instead of
-    calling ``came``.
+    While no message is wanted, which is nearly always the case, a caller may count an incoming payload in ``in_time``
+    instead of calling ``came``.
     """
 
     __slots__ = ("_lag_s", "_timer_s_max", "_timer_s_min", "answered", "in_time", "rows")
 
     def __init__(self, timer_s_min: float = TIMER_S_MIN, timer_s_max: float = TIMER_S_MAX) -> None:
         self.rows: dict[Key, Want] = {}  # roughly in the order in which they are due
-        self.answered: dict[Key, float] = {}  # payloads that arrived on request: when each was first announced
+        self.answered: dict[Key, float] = {}  # requested payloads that arrived, and when each was announced
         self._lag_s = LAG_S
-        self.in_time = 0  # payloads with a lag below the estimate, which it has not counted yet
+        self.in_time = 0  # the payloads below the estimate that are not in it yet
         self._timer_s_min = timer_s_min
         self._timer_s_max = timer_s_max
 
     def lag_s(self) -> float:
-        """The estimated 99th percentile of the lag."""
+        """Return the estimated 99th percentile of the lag, in seconds."""
         if self.in_time:
             self._lag_s = max(0.0, self._lag_s - 0.01 * STEP_S * self.in_time)
             self.in_time = 0
         return self._lag_s
 
     def timer_s(self) -> float:
-        """The time that a tree has from a message's first announcement on."""
+        """Return the time that a tree has to bring a payload after the message's first announcement, in seconds."""
         return min(max(2.0 * self.lag_s(), self._timer_s_min), self._timer_s_max)
 
     def came(self, key: Key, branch: Branch, now: float) -> None:
-        """Note that a payload is here, announced or not."""
+        """Handle the arrival of a payload, which may have been announced or not."""
         want = self.rows.pop(key, None) if self.rows else None
         if want is None:
             self.in_time += 1
@@ -96,7 +100,7 @@ class Wanted:
             self._learn(now - want.first_at)
 
     def came_again(self, key: Key, now: float) -> None:
-        """Note a duplicate. If the first payload arrived on request, the tree has brought this one."""
+        """Handle a duplicate payload. If the first copy arrived on request, the tree has brought this one."""
         first_at = self.answered.pop(key, None)
         if first_at is not None:
             self._learn(now - first_at)
@@ -109,17 +113,18 @@ class Wanted:
             self.in_time += 1
 
     def ask(self, want: Want, of: Branch, now: float) -> None:
-        """Note a request for the message. Each further request waits longer: the neighbour may be slow."""
+        """Record a request for the message. The timer of each further request is longer, because the neighbours may be
+        slow."""
         want.of = of
         want.asked += 1
         want.due_at = now + min(max(ANSWER_S, self.timer_s()) * want.asked, self._timer_s_max)
 
     def due(self, now: float) -> list[Key]:
-        """The messages that are due."""
+        """Return the messages that are due."""
         return [key for key, want in self.rows.items() if want.due_at <= now]
 
     def next_at(self) -> float:
-        """When the next message is due; infinity without any."""
+        """Return the time when the next message is due, or infinity if no message is wanted."""
         return min(self._times(), default=float("inf"))
 
     def _times(self) -> Iterator[float]:

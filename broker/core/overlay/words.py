@@ -1,4 +1,4 @@
-"""The wires that nodes of ``views`` exchange, and their sizes.
+"""The protocol messages (*wires*) that nodes of ``views`` exchange, and their sizes.
 
 Owns: the kinds of wires and their sizes. Must never: know a node.
 """
@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from typing import Final
 
-# Kinds of wires; a protocol above has others, below 100.
+# Kinds of wires. The protocol above has other kinds, with numbers below 100.
 JOIN: Final = 100
-"""``()``: a newcomer to its contact, which accepts."""
+"""``()``: a newcomer asks its contact to become its neighbour. The contact accepts."""
 FORWARD_JOIN: Final = 101
 """``(newcomer, ttl)``"""
 NEIGHBOUR: Final = 102
-"""``(priority,)``: asks to become a neighbour. With priority, the peer evicts another for it."""
+"""``(priority,)``: asks to become a neighbour. With priority, the peer evicts another neighbour if it has no room."""
 ACCEPT: Final = 103
 REFUSE: Final = 104
 DISCONNECT: Final = 105
-"""``(leaves,)``: ends the neighbourhood. ``leaves``: the sender also leaves the overlay."""
+"""``(leaves,)``: the sender is no longer a neighbour. ``leaves``: it also leaves the overlay."""
 SHUFFLE: Final = 106
-"""``(names, ttl, way)``: names from the first node's views, itself first; the nodes that have passed it on, in
-order."""
+"""``(names, ttl, way)``: ``names`` are nodes from the views of the shuffle's first node, beginning with this node
+itself. ``way`` has the nodes that have forwarded the shuffle, in order."""
 SHUFFLED: Final = 107
-"""``(names, way)``: names in return; the nodes still to pass, the next one last."""
+"""``(names, way)``: ``names`` are sent in return. ``way`` has the nodes that must still forward the answer, the next
+one last."""
 
-#: Sizes on the wire: a kind with a number, and a name.
+#: Sizes in bytes: the kind with one number, and the name of a node.
 HEAD_BYTES: Final = 2
 NAME_BYTES: Final = 8

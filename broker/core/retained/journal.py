@@ -119,7 +119,7 @@ class Journal(Part):
         return [
             self._desk.counted(
                 "retained_not_erased",
-                "Dropped messages that the journal still has, because its writes failed",
+                "Dropped messages that are still in the journal because its writes failed",
             ),
             self._desk.counted(
                 "retained_reads_failed",

@@ -38,9 +38,9 @@ class RetentionPart(Part):
                 "messages_not_retained",
                 "Messages that this endpoint, as home, dispatched but had no room to retain (history-bytes)",
             ),
-            gauge("history_bytes", "Bytes of retained messages, as their home and as a replica", self._log.bytes),
-            gauge("history_entries", "Retained messages, as their home and as a replica", self._log.entries),
-            gauge("history_topics", "Topics of these messages", self._log.topics),
+            gauge("history_bytes", "Bytes of retained messages at this endpoint, as home or replica", self._log.bytes),
+            gauge("history_entries", "Retained messages at this endpoint, as home or replica", self._log.entries),
+            gauge("history_topics", "Topics of the retained messages at this endpoint", self._log.topics),
             counters_by(
                 "history_forgotten",
                 "Retained messages that this endpoint, as home, has dropped, by reason",

@@ -115,7 +115,7 @@ class Topics:
             counters_by("routes_evicted", why, "why", left),
             counter(
                 "routes_admitted",
-                "Topics that entered the full routing cache instead of only passing through",
+                "Topics that entered the routing cache while it was full",
                 routes.admitted,
             ),
             counters("cache_requests", looks_up, ("cache", "result"), requests),

@@ -161,10 +161,10 @@ class Expiry(Part):
             ),
             gauge(
                 "expiring_subscriptions",
-                "Subscriptions with a term to this endpoint's topics, at its last walk",
+                "Subscriptions with a term to topics of this endpoint, as home, when it last checked them",
                 self.found,
             ),
-            gauge("expiring_clients_away", "Clients of these subscriptions that listen nowhere", self.away),
+            gauge("expiring_clients_away", "Clients with such a subscription that listen nowhere", self.away),
         ]
 
     def view_changed(self) -> None:
