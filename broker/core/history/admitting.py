@@ -158,7 +158,7 @@ class Admitting(Part):
     def _refusal(self, connection: Connection, command: Command) -> ProtocolError | None:
         session = self._replaying.replay_sessions.get(connection)
         if session is not None and session.stays and session.client != command.client:
-            text = f"Client {session.client[:64]!r} recovers on this connection: use another connection"
+            text = f"Client {session.client[:64]!r} recovers on this connection and cannot share it; use another one"
             return ProtocolError("bad_state", text)
         if command.recover is None:
             return None

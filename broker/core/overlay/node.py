@@ -115,7 +115,8 @@ class Node:
         The message gets the next number of this root, beginning with 1.
 
         Args:
-            payload_bytes: The size of its payload in bytes. """
+            payload_bytes: The size of its payload in bytes.
+        """
 
     def up(self, peer: Peer, dialled: bool) -> None:
         """Use the new link to the peer. ``dialled`` is true if this end opened the link."""
