@@ -3,8 +3,8 @@
 
 Owns: the decision on each of these commands, and the list of commands that wait. A command waits until the journal has
 reported how far positions go, or until the previous `listen` has its reply. Must never: carry out a command. The parts
-that own the commands do this, and then they call ``Recovery`` or ``RetainedRead``, which add what the command requests
-beyond that.
+that own the commands carry them out. At the end they call ``Recovery`` or ``RetainedRead``, which start to send the
+retained messages.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ class Attempts(Part):
         self._history_server = history_server
         self._sending = sending
         self._again: list[Attempt] = []  # attempts that a later tick starts
-        #: Attempts that have ended, each with whether it has completed. ``Replaying`` empties this list.
+        #: Attempts that have ended, each with a flag that says whether it has completed. ``Replaying`` empties this
+        #: list.
         self.over: list[tuple[Attempt, bool]] = []
 
     def metrics(self) -> list[Metric]:
@@ -99,7 +100,7 @@ class Attempts(Part):
         attempt.names = []
         attempt.parked = False
         if not self._members.joined or (session.is_unknown and not self._watermarks.known):
-            self._retry(attempt)  # not admitted by the others, or no position is known to end the recovery with
+            self._retry(attempt)  # this endpoint has not joined, or knows no position yet
             return
         if attempt.wanted is not None:
             attempt.topics = attempt.wanted
@@ -272,7 +273,7 @@ class Attempts(Part):
         return ready
 
     def _know_patterns(self, attempt: Attempt, rows: list[KeptRow]) -> None:
-        """Read the client's filters at the topics of these rows from the store, unless the attempt knows them.
+        """Unless the attempt already knows them, read from the store the client's filters for the topics of these rows.
         ``attempt.names`` lists the topics of the call to the store."""
         if attempt.wanted is not None:
             return

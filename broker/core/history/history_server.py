@@ -56,7 +56,7 @@ GAPS_MAX: Final = 4_096
 #: The largest number of entries to look up in one slice. They take about 2 ms.
 ENTRIES_PER_SLICE: Final = 4_000
 
-#: While a peer's question has to wait, the home notifies the peer of this every so many seconds.
+#: The interval at which the home tells a peer that its question still has to wait, in seconds.
 TELL_S: Final = 2.0
 
 Found = deque[tuple[int, Entry]]
@@ -81,7 +81,7 @@ class Open:
 
 class Search:
     """A question from a client's endpoint, while this home searches the retained messages. ``read`` is the store's
-    answer to the latest question about topics, and is empty until the answer arrives."""
+    latest answer about the topics that the client has subscribed to. It is empty until the answer arrives."""
 
     __slots__ = ("asked", "context", "error", "job", "number", "parked", "peer", "question", "read", "tell_at", "told")
 
@@ -181,7 +181,7 @@ class HistoryServer(Part):
         topics = search.question.topics
         if topics is not None:
             job = self._look_up(search, topics)
-            if not next(job, True):  # most end with the first slice
+            if not next(job, True):  # most searches end in the first slice
                 self._desk.job(job)
         elif self._acts:
             search.tell_at = self._desk.now + TELL_S
@@ -309,7 +309,7 @@ class HistoryServer(Part):
     ) -> None:
         question = search.question
         entries = deque([(entry.stamp, entry) for entry in found])
-        log = None if question.limit or question.latest else self._log  # not messages that the client missed
+        log = None if question.limit or question.latest else self._log  # the client did not miss these
         page = _page(entries, question.limit or PAGE_MESSAGES, ONCE_BYTES if question.limit else PAGE_BYTES, log)
         if page is None:
             self._tell(search, None)

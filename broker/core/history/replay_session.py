@@ -82,9 +82,9 @@ class Attempt:
         # A restart resets the following attributes:
         self.topics: list[str] | None = None
         self.asked = 0  # the number of homes that have not answered
-        self.covered = bytearray()  # a bit for each slot: the answers cover it
+        self.covered = bytearray()  # one bit for each slot that the answers cover
         self.sources: dict[str, Source] = {}
-        self.watermark = -1  # the minimum of the homes' watermarks, and of the cluster's at the start
+        self.watermark = -1  # the cluster's watermark at the start, or a home's if that is smaller
         self.gap_topics: list[str] = []
         self.gap_slots: list[int] = []
         self.has_gap = False
@@ -120,7 +120,7 @@ class Attempt:
         return rows
 
     def brings_after(self, stamp: int) -> bool:
-        """Return whether every row that a home can still send has a greater stamp."""
+        """Return whether every row that a home can still send has a greater stamp than ``stamp``."""
         for source in self.sources.values():
             if source.rows:
                 if source.rows[0][4] <= stamp:

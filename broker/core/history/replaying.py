@@ -61,7 +61,7 @@ class Replaying(Part):
         self.replay_sessions = positions.replay_sessions
         self._lingering: deque[tuple[float, ReplaySession]] = (
             deque()
-        )  # (until when, session): their clients got retained messages that can still arrive live as well
+        )  # (until when, session): sessions whose clients got retained messages that may also arrive live
         self._timed: deque[Attempt] = deque()  # the attempts of commands, in the order of their time-outs
 
     def metrics(self) -> list[Metric]:
@@ -78,7 +78,7 @@ class Replaying(Part):
             self._hold(session, message, message.named_for(codec) if session.stays else message.frame_for(codec))
             return
         if not session.stays and (message.origin, message.number) in session.sent:
-            session.sent.discard((message.origin, message.number))  # an attempt has sent it before its dispatch
+            session.sent.discard((message.origin, message.number))  # an attempt sent it before its dispatch
             return
         onward = session.onward
         if onward is not None:
@@ -133,11 +133,11 @@ class Replaying(Part):
         session.receiver = ReplayReceiver(self, session)
         put_first(connection, session.receiver)
         if session.onward is not None:
-            session.onward.release(None)  # messages held back by bounds leave before those of this session
+            session.onward.release(None)  # first send the messages that bounds hold back
         return session
 
     def _before_holding(self, session: ReplaySession) -> None:
-        """Prepare to hold back messages. First, the messages held back by bounds leave."""
+        """Prepare to hold back messages. First send the messages that the client's bounds hold back."""
         if session.onward is not None:
             session.onward.release(None)
         session.settled = session.since = max(session.since, self._watermarks.cluster_watermark)

@@ -1,5 +1,5 @@
-"""Sends requests to other endpoints over their links. Repeats a request at another endpoint, or gives it up, if no
-answer can come.
+"""Sends requests to other endpoints over their links. If no answer can come, repeats the request at another endpoint or
+gives it up.
 
 Owns: the requests under way, their time-outs, and the numbers that identify them. Must never: know a request's meaning.
 
@@ -35,7 +35,7 @@ RETAINED: Final = "kept"
 NOT_HOME: Final = "not_home"
 
 
-#: The answer of an endpoint that is leaving to requests that only a home can carry out.
+#: An endpoint that is leaving the cluster gives this answer to requests that only a home can carry out.
 LEAVING: Final = "leaving"
 
 #: A preliminary answer, which says that the actual answer takes longer. A receiver can send it several times.
@@ -134,8 +134,8 @@ class Calls:
         self.put(target, (number, request if linked is None else linked))
 
     def put(self, peer: str, item: Sent) -> None:
-        """Put the item into the peer's link. If there is no link, drop the item, because a peer that is gone needs no
-        answer, and requests under way are sent again over the next link."""
+        """Put the item into the peer's link. If there is no link, drop the item. A peer that is gone needs no answer,
+        and a new link gets all requests under way again."""
         link = self.links.get(peer)
         if link is not None:
             link.send(item)

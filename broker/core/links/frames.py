@@ -92,7 +92,7 @@ _ITEM: Final[Decoder[Received]] = Decoder(Received)
 _NUMBERED: Final = Decoder(tuple[Number, Raw])
 _HEAD: Final = Decoder(_Head)
 
-#: The exceptions of a decoder. Deeply nested lists, about a thousand, raise ``RecursionError``.
+#: The exceptions of a decoder. About a thousand nested lists raise ``RecursionError``.
 _UNSOUND: Final = (ValueError, RecursionError)
 
 encoded = _ENCODER.encode
@@ -122,7 +122,7 @@ def _one_by_one(items: Raw) -> list[Received] | None:
 
 
 def _received(item: Raw) -> Received:
-    """Decode one item. If it has no valid number either, raise the decoder's exception."""
+    """Decode one item, which may be malformed. If not even its number can be decoded, raise the decoder's exception."""
     try:
         return _ITEM.decode(item)
     except _UNSOUND:

@@ -94,13 +94,13 @@ class Link:
         self._number = 0  # the number of the last batch sent
         self._processed = 0  # the number of the last processed batch from the peer
         self._confirm = False  # whether this side has to confirm processed batches
-        self._confirm_bytes = 0  # the bytes of the frames to confirm
+        self._confirm_bytes = 0  # the size of the frames to confirm, in bytes
         self._unconfirmed: deque[tuple[int, bytes]] = deque()
         self.unconfirmed_bytes = 0
         self._open = False
         self.down_since: float | None = None  # when the last connection broke; None while one is up
         self._echo: float | None = None
-        self.confirmed_sent_at: float | None = None  # this side's time of sending the latest ping that the peer echoed
+        self.confirmed_sent_at: float | None = None  # when this side sent the latest ping that the peer echoed
 
     @property
     def queued(self) -> int:
@@ -131,7 +131,8 @@ class Link:
         """Handle a frame.
 
         Returns:
-            The items to process now, or ``None`` if they are malformed, and the frames to send again.
+            Two lists. The first has the items to process now, and is ``None`` if they are malformed. The second has the
+                frames to send again.
 
         Raises:
             LinkError: The caller must close the connection. After a ``SessionMismatch`` it must also replace this link.

@@ -40,7 +40,7 @@ SlotBits = Annotated[bytes, Meta(min_length=SLOTS // 8, max_length=SLOTS // 8)]
 """A set of slots, with one bit for each slot of the cluster (``cluster.slots.pack_slots``)."""
 
 Claim = Annotated[str, Meta(pattern=rf"^({JTI}|{SUB})\Z")]
-"""The identifier, in a revocation, of the tokens that it revokes."""
+"""Identifies the tokens that a revocation revokes."""
 
 Name = tuple[str, int]
 """The unique name of a message in the cluster: the incarnation of its origin, and a number that the origin chose."""
@@ -74,8 +74,8 @@ class Request(Struct, array_like=True, gc=False):
 
 
 class ForBounds(Struct, array_like=True, gc=False):
-    """A message's item and weight, for subscribers with bounds, and whether it is retained. Where a record has ``None``
-    instead, all three have their defaults."""
+    """A message's item and weight, for subscribers with bounds, and whether it is retained. A message with ``None`` in
+    place of this record has the default for all three."""
 
     item: Annotated[str, Meta(min_length=1, max_length=ITEM_BYTES_MAX)] | None = None
     weight: Annotated[float, Meta(ge=0, le=WEIGHT_MAX)] = 1.0
@@ -83,7 +83,7 @@ class ForBounds(Struct, array_like=True, gc=False):
 
 
 class Carried(Struct, array_like=True, gc=False):
-    """A message, in the form in which requests contain it (``carrying``)."""
+    """A message as a part of a request (see ``carrying``)."""
 
     topic: str  # empty for a broadcast
     payload: bytes
@@ -183,7 +183,7 @@ class LeaveRequest(Request, tag=8):
 
 
 class SeenRequest(Request, tag=9):
-    """A former home or an origin tells a home which keys of payloads it knows."""
+    """A former home or an origin tells a home which keys of payloads the sender knows."""
 
     keys: list[tuple[Slot, Hash, Known]]
 
@@ -195,8 +195,8 @@ class FiguresRequest(Request, tag=10):
 
 
 class PrepareRequest(Request, tag=11):
-    """A newcomer asks every peer to replicate to it the slots that it will be home of. The peer answers whether it has
-    done so."""
+    """A newcomer asks every peer for replicas of the slots whose home the newcomer will be. The peer answers whether it
+    has sent them."""
 
     answer = Decoder(bool)
 
@@ -207,7 +207,7 @@ class ReplicaBeginsRequest(Request, tag=12):
     replica: int  # the replica's number among the sender's replicas
     slots: SlotBits | None  # the replica's slots; None: the replica has ended
     at: float = 0.0  # when the replica began, by the sender's clock, in Unix seconds
-    for_failover: bool = False  # the replica serves in case the sender crashes
+    for_failover: bool = False  # the receiver uses the replica if the sender crashes
     fewer: bool = False  # the replica exists already, and loses slots
     lapsed: bool = False  # the sender does not act at present, so its state may be outdated
     giver: str = ""  # the incarnation from which the sender got these slots, which it passes on
@@ -269,7 +269,7 @@ class HistoryRequest(Request, tag=17):
     answer = Decoder(HistoryPage)
 
     client: str
-    since: int  # the stamp after which the messages are missing
+    since: int  # return messages with greater stamps than this one
     topics: list[str] | None  # the topics; None: all topics of the client, because they are too many to list
     latest: NotNegative = 0  # if not 0: return this many latest messages of each topic instead
     name: Name | None = None  # if not None: return the messages after this one instead

@@ -73,7 +73,7 @@ class Announcing(Part):
         """Handle a client's ``publish``. Refuse it on topics of announcements, regardless of the client's token,
         because only homes publish there."""
         if command.topics[0].startswith(self._presence.told_of):
-            text = f"No client publishes to {command.topics[0][:128]!r}: the endpoints announce joins and leaves there"
+            text = f"No client may publish to {command.topics[0][:128]!r}: endpoints announce joins and leaves there"
             self._replies.refuse(connection, None, command.id, ProtocolError("forbidden", text), "publish")
         else:
             self._origin.publish(connection, command)

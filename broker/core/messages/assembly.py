@@ -29,7 +29,7 @@ class Messages:
 
     Args:
         base: the desk and the bounds.
-        cluster: the assembly of one of the layers below this one, like the next four arguments.
+        cluster: the assembly of the cluster's parts. The next four arguments are assemblies of other layers.
         outgoing: see ``cluster``.
         replication: see ``cluster``.
         topics: see ``cluster``.

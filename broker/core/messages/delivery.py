@@ -24,8 +24,8 @@ from ..outgoing.sending import Sending
 from ..part import Part, RequestHandler
 from ..topics.moved import MovedAway
 
-#: The time to remember that a message was delivered, in seconds. No origin resends a message for that long
-#: (``TIMEOUT_S``).
+#: The time to remember that a message was delivered, in seconds. It is longer than the time for which an origin may
+#: resend a message (``TIMEOUT_S``).
 RECENT_S: Final = 30.0
 
 #: Messages longer than this are written to fewer connections per slice.
@@ -157,8 +157,8 @@ class Delivery(Part):
         this case the message is sent in slices, and afterwards ``told`` gets the ticket and the clients that are not
         here. ``ids`` is the set of the clients, if the caller has one.
 
-        The same message can arrive more than once. A home sends it again for clients that have moved here, another home
-        may have taken over, or the origin may have lost contact with its home and asked again.
+        The same message can arrive more than once. A home sends it again for clients that have moved here. A home that
+        took over also sends it again. So does a home that the origin could not reach for a while and asks again.
         """
         travelled = message.travelled or not message.topic
         if travelled:
@@ -293,7 +293,7 @@ class Delivery(Part):
         bindings = self._hub.bindings
         bound = self._hub.bound
         if not self._moved_away.complete(self._desk.now):
-            self._desk.drops["moved_evicted"] += 1  # further clients can miss the broadcast
+            self._desk.drops["moved_evicted"] += 1  # clients missing from the list can miss the broadcast
         moved = [(client, since) for client, since in self._moved_away.since(self._desk.now) if client not in bindings]
         clients: list[str] = []
         if had is None or had.bound is None:  # else another home has had it sent here before

@@ -1,5 +1,5 @@
-"""Messages that a home was dispatching when it crashed. The endpoint with its replica becomes the home and dispatches
-them. ADR 23.
+"""Messages that a home was dispatching when it crashed. The endpoint that has the replica of the slot becomes the home,
+and dispatches them. ADR 23.
 
 Owns: these messages, until their outcome is known. Must never: give such a message a new identity. Each keeps its old
 one, so that no client gets the message twice.
@@ -89,11 +89,11 @@ class Failover(Part):
         ]
 
     def view_changed(self) -> None:
-        """Begin messages of a crashed home if this endpoint has become home of its slots."""
+        """Begin to dispatch the messages of a crashed home if this endpoint is now the home of its slots."""
         self._begin_left()
 
     def joined(self) -> None:
-        """Begin messages of a crashed home if this endpoint has become home of its slots."""
+        """Begin to dispatch the messages of a crashed home if this endpoint is now the home of its slots."""
         self._begin_left()
 
     def _begin_left(self) -> None:

@@ -58,8 +58,8 @@ class Fanout(Part):
         self._retention = retention
         self._keeps_lists = keeps_lists
         self._many = sizes.delivery_slice
-        #: Messages that could not end at once, for which every endpoint has now confirmed or failed. The home empties
-        #: this tray.
+        #: Messages that could not end at once. Every endpoint has now confirmed them or failed. The home empties this
+        #: tray.
         self.dispatched: deque[tuple[Dispatch, ProtocolError | None]] = deque()
         #: Deliveries at this endpoint that took more than one turn. Their tickets have the dispatch, the number of
         #: clients, and the locations where these had been found.
@@ -103,7 +103,7 @@ class Fanout(Part):
             absent = []
         if absent is not None and not absent and not remote and not dispatch.open:
             return True
-        dispatch.open += 1  # this one is confirmed below, when all requests have been sent
+        dispatch.open += 1  # one more, which is confirmed below when all requests have been sent
         if local:
             dispatch.open += 1
             if absent is not None:
@@ -124,7 +124,7 @@ class Fanout(Part):
         if all(len(clients) <= many for places in (plain, matched) for clients in places[1].values()):
             add(plain, matched)
             return self.send(dispatch, plain[0], plain[1])
-        dispatch.open += 1  # this one is confirmed below, when both groups have been sent
+        dispatch.open += 1  # one more, which is confirmed below when both groups have been sent
         self.send(dispatch, plain[0], plain[1])
         self.send(dispatch, matched[0], matched[1], None, name)
         self._confirmed_by_one(dispatch)
@@ -174,7 +174,7 @@ class Fanout(Part):
         self.dispatched.append((dispatch, error))
 
     def answered(self, call: Call, value: Any) -> None:
-        """Note an endpoint's confirmation."""
+        """Record an endpoint's confirmation."""
         if isinstance(call.request, DeliverRequest):
             dispatch, clients, places = call.context
             if len(value) < len(clients):
@@ -240,7 +240,7 @@ class Fanout(Part):
         found: Found = dict(zip(clients, result, strict=True))
         for client, location in found.items():
             self._locations.learn(client, location or NEVER_LISTENED)
-            found[client] = self._locations.get(client) or location  # the caches may have a later one
+            found[client] = self._locations.get(client) or location  # the caches may know a later location
         if tried is not None:
             late = self._desk.now >= dispatch.message.received + MOVED_S
             last = {client for client in clients if late or not _later(found[client], tried[client])}
@@ -292,7 +292,7 @@ class Fanout(Part):
 
 
 def _note(dispatch: Dispatch, name: str) -> None:
-    """Note an endpoint's confirmation."""
+    """Record an endpoint's confirmation."""
     if dispatch.confirmed is None:
         dispatch.confirmed = [name]
     else:

@@ -40,16 +40,16 @@ from .outcomes import Outcomes
 
 #: The largest number of messages to compare with filters in one turn. Each takes about 5 µs.
 MATCHING_PER_TURN: Final = 1_000
-#: For every so many filters at its topic, a message counts as one more message. With a million filters at a topic,
-#: about ten messages fit into a turn, and take 3 ms.
+#: A message counts as one more message for each ``FILTERS_MORE`` filters at its topic. With a million filters at a
+#: topic, about ten messages fit into a turn, and take 3 ms.
 FILTERS_MORE: Final = 10_000
 
 
 class Home(Part):
     """One endpoint's part as the home of messages whose recipients are not known yet."""
 
-    #: Whether a peer gets a long list of recipients only once. This pays, because a topic's recipients stay the same
-    #: for a while.
+    #: Whether a peer gets a long list of recipients only once. This saves traffic, because a topic's recipients stay
+    #: the same for a while.
     keeps_lists: ClassVar[bool] = True
 
     def __init__(
@@ -267,7 +267,7 @@ class Home(Part):
             assert route.first is not None
             matched = self._filtering.matched(route, route.filters, route.first)
             if matched.plain is not None:
-                clients = matched.clients  # the plain subscribers have their places
+                clients = matched.clients  # plain subscribers are placed already
         places = self._resolver.places(topic, route, clients)
         if places is None:
             return False

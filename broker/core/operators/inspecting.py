@@ -21,7 +21,7 @@ from ..part import CommandSpec, Part, RequestHandler
 from .words import WAITING_MAX, too_many
 
 #: The longest time to wait for the other endpoints' figures, in seconds. It is short because people wait for the reply.
-#: If an endpoint is slower, the reply shows this, which is useful to know.
+#: If an endpoint is slower, the reply shows that it is not up.
 FIGURES_S: Final = 1.0
 
 
@@ -88,10 +88,10 @@ class Inspecting(Part):
         self._complete(census)
 
     def figures_requested(self, peer: str, number: int, request: FiguresRequest) -> None:
-        """Send this endpoint's figures to a peer, which has the command of an operator."""
+        """Send this endpoint's figures to a peer, because an operator has asked the peer."""
         try:
             figures = self._figures()
-        except Exception:  # the link is not at fault
+        except Exception:  # do not treat this as an error of the link
             self._desk.decline(peer, number, "internal", "this endpoint could not read its figures")
         else:
             self._desk.answer(peer, number, figures)

@@ -72,7 +72,7 @@ class Subscriptions(Part):
         for number, held in enumerate(result, start):
             size += filter_bytes(held)
             if size > REPLY_FILTER_BYTES and number:
-                # Read a shorter page instead, because the store returns the cursor for its end.
+                # Read a shorter page instead. The store then returns the cursor for the end of the shorter page.
                 self._read_topics((connection, reply, command._replace(limit=number)))
                 return
             if held:  # else the subscription has ended since the page was read

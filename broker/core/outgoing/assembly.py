@@ -16,8 +16,8 @@ from .sending import Sending
 
 
 class Outgoing:
-    """One endpoint's outgoing side. ``resident`` returns the memory of this process in bytes. It is ``None`` if nothing
-    can measure this memory; then only the counted bytes of the connections are compared with the bound."""
+    """One endpoint's outgoing side. ``resident`` returns the memory of this process in bytes. If it is ``None``,
+    nothing can measure this memory, and the bound applies to the counted bytes of the connections alone."""
 
     def __init__(self, base: Base, resident: Callable[[], int] | None) -> None:
         held_bytes = base.limits.held_bytes

@@ -84,7 +84,7 @@ class Replies:
                 self._memory.wait(connection, -first.held)
             if first.data is not None:
                 self._sending.push(connection, connection.codec.frame(first.data), True)
-        # One reply can release many later ones, so this checks whether the number has fallen to half the maximum.
+        # One reply can release many later ones, so compare the numbers of waiting replies before and after.
         if connection.backlog and (not replies or len(replies) <= REPLIES_MAX // 2 < before):
             self.ready.append(connection)
 
@@ -104,8 +104,7 @@ class Replies:
         kind: str,
         counted_as: str | None,
     ) -> None:
-        """Give a command of this ``kind`` an error reply. The metrics count it for ``counted_as``, or as ``reply`` does
-        if this is ``None``."""
+        """Give a command of this ``kind`` an error reply. ``counted_as`` becomes the ``kind`` of ``reply``."""
         self._errors[error.code] += 1
         if self.on_refusal is not None:
             self.on_refusal(connection.number, number, kind, error)

@@ -126,7 +126,7 @@ class Sending:
     def hold_back(self) -> None:
         """Write nothing to connections with a grant from now on. Their outboxes fill like those of slow readers."""
         if self._held_back is None:
-            self._held_back = {}  # a connection in ``_going_on`` is added on its next write
+            self._held_back = {}  # connections in ``_going_on`` are added at their next write
 
     def _hold_some(self, dirty: list[Connection], held: dict[Connection, None]) -> list[Connection]:
         """Hold back connections with a grant, and return the others."""

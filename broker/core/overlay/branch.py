@@ -1,5 +1,5 @@
-"""One end of a link in ``grove``. It records the order in which the neighbour has delivered messages, as far as this
-order has arrived, and this node's own order, as far as it waits to be sent to the neighbour.
+"""One end of a link in ``grove``. It records the entries that have arrived from the neighbour, and this node's entries
+that wait to be sent to the neighbour.
 
 Owns: this end's state of one link. Must never: make decisions. ``grove`` makes them.
 """
@@ -13,8 +13,8 @@ from .history import Key
 from .node import Peer
 
 #: The kind of a neighbour's entry, in ``Branch.index``. An entry with this kind is a *floor*. The neighbour has passed
-#: messages of a root up to this number that it cannot send. A floor has no place in the neighbour's order. This node
-#: passes the floor when it has delivered these messages.
+#: messages of a root, up to the number in the entry, but cannot send them. A floor has no place in the neighbour's
+#: order. This node passes the floor when it has delivered these messages.
 FLOOR: Final = 0
 #: The neighbour has delivered the message at this place in its order, but can no longer send it.
 PLACE: Final = 1

@@ -7,8 +7,8 @@ how neighbours are found (``views``), or choose where payloads go (``trees``).
 **Order and payload are separate.** Over every link a node sends its *entries*. These name the messages that it has
 delivered, in the order of delivery, except those that the neighbour has announced or had before. A node forwards a
 payload at once, even if it cannot deliver the message yet. If nodes held payloads back, payloads could wait for each
-other. A node delivers a message when two conditions hold. The payload has arrived from any neighbour. And there is
-*one* link on which every message before the message's entry has been delivered.
+other. A node delivers a message when its payload has arrived from any neighbour, and when there is *one* link on which
+all messages before the message's entry have been delivered.
 
 This rule gives causal order. Assume that a node delivers m because of its neighbour's entry, and that m1 comes causally
 before m. By the same rule, the neighbour had delivered m1 before m. If m1's entry is on the link, it is before m's, so

@@ -14,8 +14,8 @@ from .roots import HISTORY_S, TOLD_S, Root, Vector
 #: cover ``HISTORY_S`` seconds.
 HISTORY_BYTES_MAX: Final = 16 << 20
 
-#: The number of messages between two sweeps. A sweep for each message would each time walk over the freed places in the
-#: dictionary.
+#: The number of messages between two sweeps. If there were a sweep for each message, it would walk over the freed
+#: places in the dictionary each time.
 SWEEP_EVERY: Final = 64
 
 Key = tuple[Hashable, int]
@@ -81,8 +81,9 @@ class History:
             now: The present time, in seconds.
 
         Returns:
-            Floors, which give for some roots the number up to which the other node must get messages elsewhere; and the
-                messages to send, in the order of delivery.
+            Two items. The first one has the floors. A floor is the number of a root's message up to which the other
+                node must get the root's messages elsewhere. The second one has the messages to send, in the order of
+                delivery.
         """
         floors: Vector = {}
         keys: list[Key] = []

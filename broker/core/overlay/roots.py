@@ -12,7 +12,7 @@ message. These rules prevent this:
    far less than ``TRANSIT_S``, because a payload crosses few links, and a slow link goes down.
 2. Because of rule 1, no copy of a message arrives later than ``HISTORY_S + TRANSIT_S`` after any node has delivered it.
    A node that forgets the root after this time delivers no message twice.
-3. A live root may only be silent, and nodes that have forgotten it must not see a gap before its next message. A root
+3. A silent root may still be alive, and nodes that have forgotten it must not see a gap before its next message. A root
    that has been silent for ``RENEW_S`` therefore begins another *life*. It takes another name and counts from 1 again.
    ``FORGET_S`` is longer, so that no node forgets a life that still continues.
 4. A node that has forgotten a life must not learn it again from a node that learned the life later and still knows it.
@@ -42,9 +42,9 @@ RENEW_S: Final = 150.0
 #: A node forgets a life that has had no new messages for this time, in seconds.
 FORGET_S: Final = 300.0
 
-#: A node no longer mentions a life that has had no new messages for this time, in seconds. The times of two nodes
-#: differ by at most the transit time of the latest message. ``FORGET_S`` is longer by more than that, so no node
-#: mentions a life that another has already forgotten.
+#: A node no longer mentions a life that has had no new messages for this time, in seconds. Two nodes can date the
+#: latest message differently, by at most its transit time. ``FORGET_S`` is longer than this time by more than that
+#: difference, so no node mentions a life that another has already forgotten.
 TOLD_S: Final = RENEW_S + TRANSIT_S
 
 #: The largest number of lives that a node knows at a time. If it knows more, it forgets lives that have been silent for

@@ -4,16 +4,17 @@ nobody can send.
 Owns: the exchange of vectors, floors, and payloads held until delivery. Must never: deliver.
 
 **A new link** begins with the vectors of both ends. Each end then sends the messages that the other end lacks, in its
-own order of delivery. If its history has dropped some of these, it sends *floors*, which give the numbers of the last
-dropped messages. The receiver delivers no later message from this link until the messages up to the floors have arrived
-over other links. If no link brings them within ``GAP_WAIT_S``, the node gives them up and counts a gap. Before the
-neighbour's vector has arrived, a node sends only its own vector, so the link does not contribute to any order yet.
+own order of delivery. If the history of an end has dropped some of these messages, this end sends *floors*, which give
+the numbers of the last dropped messages. The receiver delivers no later message from this link until the messages up to
+the floors have arrived over other links. If no link brings them within ``GAP_WAIT_S``, the node gives them up and
+counts a gap. Before the neighbour's vector has arrived, a node sends only its own vector, so the link does not
+contribute to any order yet.
 
 A node is **new** for some seconds after its start, until it adopts the position of a neighbour that is older than the
 node. The position does not include the neighbour's deliveries since the node began, which the neighbour sends. A
-delivery does not make a node old, because of several nodes that start together one may get another's first message
-before any older message. But if the node has delivered a message of a root with a floor, it cannot adopt the position,
-because it would lack the messages in between.
+delivery does not end this state. If several nodes start together, one of them may get another's first message before
+any older message. But if the node has delivered a message of a root with a floor, it cannot adopt the position, because
+it would lack the messages in between.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ from .wires import (
 #: before that. The addition covers the time of the request, and clocks that differ in speed.
 NEWCOMER_S: Final = 1.0
 
-#: The neighbour whose position the node adopts may be newer than that by this time, in seconds. Half of ``NEWCOMER_S``
-#: leaves half a second for a request.
+#: A new node requests all messages since a certain time. It adopts a neighbour's position only if the neighbour has
+#: skipped no messages as a new node since that time plus this many seconds. Half of ``NEWCOMER_S`` leaves half a second
+#: for the request.
 NEWER_S: Final = NEWCOMER_S / 2.0
 
 #: A node is new for at most this many seconds. For this time, its neighbours' histories have the messages that it
@@ -71,7 +73,7 @@ class Swaps(Trees):
         super().__init__(desk, me, bounds)
         self._began = desk.now
         self._new = True  # whether it has not adopted the position of another node
-        self._whole_since = -NEVER  # since when it has left out no message because it was new
+        self._whole_since = -NEVER  # since this time it has skipped no messages as a new node
         self._sweeping = False
         self.restarts = self.gaps = self.forgotten = 0
 
@@ -186,7 +188,7 @@ class Swaps(Trees):
             if row is None:
                 row = self._learn(name)
             if not (row.seq or row.parent):
-                row.eager = NOBODY  # its tree exists without this node
+                row.eager = NOBODY  # the root's tree already exists, without this node
             row.seq = max(row.seq, seq)
         for key in [key for key in self._held if key[1] <= floors.get(key[0], 0)]:
             self._held_bytes -= self._held.pop(key)[0]

@@ -222,8 +222,8 @@ class Trees(Node):
         self._arm(want.due_at)
 
     def _ask(self, key: Key, want: Want) -> bool:
-        """Request the payload now. Each call asks another neighbour that can send it. Return false for a gap, which
-        means that no neighbour can send it."""
+        """Request the payload now. Each call asks another neighbour that can send it. Return false if no neighbour can
+        send it, which is a gap."""
         now = self._desk.now
         can: list[Branch] = []
         wait_s = 0.0

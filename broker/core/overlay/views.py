@@ -41,9 +41,9 @@ ACTIVE_MAX: Final = 6
 #: The interval between a node's shuffles, in seconds. A shuffle exchanges 7 names over at most 12 links.
 SHUFFLE_S: Final = 10.0
 
-#: A node with too few or lost neighbours tries again after this time, in seconds. The actual wait is random, between
-#: half of this time and all of it. The two sides of a cut find each other again within this time and the time of a
-#: dial.
+#: A node with too few neighbours, or with lost ones, tries again after this time, in seconds. The actual wait is
+#: random, between half of this time and all of it. The two sides of a cut find each other again within this time and
+#: the time of a dial.
 RETRY_S: Final = 2.0
 
 #: A node redials a lost neighbour for this time, in seconds. After this time, registries have removed dead nodes. A
@@ -59,7 +59,7 @@ REFUSALS_MAX: Final = 3
 #: full can therefore still connect, and few neighbours are evicted.
 PRIORITY_OF: Final = 8
 
-#: A node closes a link after this time if the two ends have not become neighbours, in seconds.
+#: If the two ends of a link have not become neighbours after this time, in seconds, the node closes the link.
 IDLE_S: Final = 5.0
 
 # Names of timers, apart from those of the protocol above.
@@ -69,7 +69,7 @@ RETRY_DUE: Final = 101
 # Purposes of a link.
 IDLE: Final = 0  # the peer opened the link and has not sent a request yet
 ASKED: Final = 1  # this node has asked the peer to become a neighbour, and waits for the answer
-URGED: Final = 2  # as ASKED, and this node would evict another neighbour for the peer
+URGED: Final = 2  # the same as ASKED, but this node would evict another neighbour for the peer
 NEIGHBOURS: Final = 3
 
 # Reasons for dialling a peer.

@@ -8,8 +8,8 @@ If the GRAFT timer is shorter than the tree's latency, a node requests payloads 
 moves branches of the tree to slower links, which delays payloads further. The timer therefore adapts to the tree. It is
 twice the 99th percentile of the **lag**, which is the time from a message's first announcement until the tree brings
 the payload. If the node has requested the payload meanwhile, the tree's copy is a duplicate, but its lag counts. If
-only the requested copy arrives, the tree is broken, and this counts as no lag. Otherwise failures would lengthen the
-timer and so delay their own repair.
+only the requested copy arrives, the tree is broken, and no lag is counted. Otherwise failures would lengthen the timer
+and so delay their own repair.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Wanted:
         self.rows: dict[Key, Want] = {}  # roughly in the order in which they are due
         self.answered: dict[Key, float] = {}  # requested payloads that arrived, and when each was announced
         self._lag_s = LAG_S
-        self.in_time = 0  # the payloads below the estimate that are not in it yet
+        self.in_time = 0  # payloads with a lag below the estimate, not yet counted in it
         self._timer_s_min = timer_s_min
         self._timer_s_max = timer_s_max
 

@@ -7,8 +7,9 @@ is first mentioned. One end uses even numbers and the other end odd ones. A name
 2 for the number of the life (at most ``ROOTS_MAX`` exist) and 4 for the number of the message (a root with more
 messages begins a new life). The entry of a life's first message also includes the life's name, in 8 more bytes. Any
 other life was already named in a vector or in floors. Every wire has a byte for its kind. A wire with entries has a
-byte for their number. From 128 entries on it has two, and the second one is not counted here. A payload has a byte for
-the number of links crossed, a byte for its age in twentieths of a second, and 4 bytes for its length.
+byte for their number. With 128 entries or more the number takes two bytes, but the sizes below count only one. A
+payload has a byte for the number of links crossed, a byte for its age in twentieths of a second, and 4 bytes for its
+length.
 """
 
 from __future__ import annotations

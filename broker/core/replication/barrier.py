@@ -36,9 +36,9 @@ class ReplicationBarrier:
         message = dispatch.message
         identity = self.replicated.identities.get(key)
         if identity is not None:
-            # A crashed home's message with this key waits for a retry. Clients that already have that message must not
-            # get this one as well, so this one takes over its name. The publish itself keeps its own name, in case it
-            # goes to another home.
+            # A crashed home's message with this key waits for a retry. This message takes over the name of that one, so
+            # that clients that already have that message do not get this one. The publish itself keeps its own name, in
+            # case it goes to another home.
             said = replace(carried(message), origin=identity[0], number=identity[1])
             message = dispatch.message = arrived(said, message.received)
         self.under_way[key] = message

@@ -113,7 +113,7 @@ class KeyTransfer(Part):
 
     def _hand_all_on(self, number: int, keys: list[int]) -> Iterator[bool]:
         """Pass the keys to their new homes, slice by slice. This endpoint lets a newcomer in only after it has sent the
-        newcomer's keys. The link delivers them first, because it keeps the order."""
+        newcomer's keys. Links keep the order, so the newcomer gets its keys first."""
         for start in range(0, len(keys), self._per_slice):
             homes = self._members.table
             part = [key for key in keys[start : start + self._per_slice] if self._goes(key, homes)]

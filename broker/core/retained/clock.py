@@ -56,9 +56,9 @@ class Clock:
         return self.value
 
     def leap(self, unix_s: float) -> int:
-        """Advance the clock like ``step``, for an endpoint that has not seen other endpoints' stamps. It may be new, or
-        others may have continued without it and died since. The result also depends on the time, so an endpoint that
-        leaps later gets a greater value."""
+        """Advance the clock like ``step``, for an endpoint that has not seen other endpoints' stamps. The endpoint may
+        be new, or others may have continued without it and died since. The result also depends on the time, so an
+        endpoint that leaps later gets a greater value."""
         self.value = max(self.value + UNHEARD_OF, int(unix_s * 1000) * STAMPS_PER_MS)
         return self.value
 

@@ -56,18 +56,18 @@ FORGOTTEN_MAX: Final = 100_000
 
 
 class Unread(NamedTuple):
-    """A key of a slot's replica, which says that the journal may have messages of the slot up to ``stamp`` that the
-    slot's home has not read yet. With ``stamp`` 0 the home has read all. A replica gets one such key before the
-    messages that the home reads, and another one after them."""
+    """A key in a slot's replica. It says that the slot's home has not read all messages of the slot from the journal
+    yet. The unread ones have stamps up to ``stamp``. If ``stamp`` is 0, the home has read all. A replica gets one such
+    key before the messages that the home reads, and another one after them."""
 
     slot: int
     stamp: int
 
 
 class Journal(Part):
-    """One endpoint's journal. It notifies ``observers`` when this endpoint knows all from the journal that it needs to
-    act. If ``writes`` is true, this endpoint writes the messages that it keeps. If ``voids`` is true, it keeps messages
-    in memory, and records only this in the journal."""
+    """One endpoint's journal. It notifies ``observers`` when it has read everything from the journal that this endpoint
+    needs before it can act. If ``writes`` is true, this endpoint writes the messages that it keeps. If ``voids`` is
+    true, it keeps messages in memory, and records only this in the journal."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class Journal(Part):
         self._desk.store("keep", arguments, self._done, ([dispatch for _, (_, dispatch) in rows], arguments))
 
     def _forget_lost(self, lost: list[Entry]) -> None:
-        """Delete the entries that the log has dropped from the journal."""
+        """Delete from the journal the entries that the log has dropped."""
         table, me = self._members.table, self._me
         for entry in lost:
             slot = slot_of(entry.topic)

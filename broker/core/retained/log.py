@@ -29,8 +29,9 @@ from .room import AGED_AT_ONCE, Room
 #: floor of a topic's slot instead.
 HOLES_MAX: Final = 50_000
 
-#: One step of a sweep checks one ``SWEEP_STEPS``-th of the topics for expired entries, within the two bounds that
-#: follow. No client gets an expired entry that a sweep has not reached yet. Such an entry only takes up room.
+#: One step of a sweep checks 1/``SWEEP_STEPS`` of the topics for expired entries, but not fewer or more than the two
+#: bounds that follow. No client gets an expired entry that a sweep has not reached yet. Such an entry only takes up
+#: room.
 SWEEP_STEPS: Final = 600
 SWEPT_PER_STEP_LEAST: Final = 100
 SWEPT_PER_STEP: Final = 1_000

@@ -6,10 +6,10 @@ log does this.
 The *young* messages stay regardless of their rank. These are the latest messages, up to a tenth of all bytes. A client
 that loses its connection for a moment does not count as missing messages yet, and returns with a slightly older
 position, so it still needs them. A message larger than that tenth is never young, because it would push out all others
-before its rank is known. All other messages are *old*. Within a topic the log drops the first message before the
-others, because after that a position before it has a gap at the topic in any case. Among the topics, the log first
-drops from the one whose first message is still needed by the fewest subscribers, relative to its size. A topic's rank
-falls over time relative to new topics, because some clients never return.
+before its rank is known. All other messages are *old*. Within a topic the log drops the oldest message first. A dropped
+message causes a gap for all positions before it, so the oldest one affects the fewest positions. Among the topics, the
+log first drops from the one whose first message is still needed by the fewest subscribers, relative to its size. A
+topic's rank falls over time relative to new topics, because some clients never return.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Room:
                 self._policy.used(log.rank)
 
     def next_aged(self) -> Entry | None:
-        """Make the oldest young entry old and return it, if the young entries exceed their bytes. Otherwise return
+        """If the young entries take more bytes than they may, make the oldest one old and return it. Otherwise return
         ``None``."""
         row = self._row
         while row and self._young > self._young_max:

@@ -163,7 +163,7 @@ class History(SlotState):
             slots = [slot for slot in slots if self._log.unread(slot)]
         if slots and not self._journal.lacking(slots):
             # Messages of these slots may be missing. The floor must therefore be greater than any position that a
-            # client has now. It leaps, because the former home may have considered this endpoint dead and sent
+            # client has now. The clock leaps, because the former home may have considered this endpoint dead and sent
             # positions that this endpoint does not know.
             stamp = self._clock.leap(self._desk.unix_s)
             for slot in slots:

@@ -65,8 +65,8 @@ class Watermarks(Part):
         self.epochs: dict[str, None] = {}
         #: Epochs of earlier lives, each with the greatest stamp of its positions that this endpoint accepts.
         self.past: dict[str, int] = {}
-        #: The journal has recorded that positions can have stamps up to this one. -1 until the journal has recorded a
-        #: stamp.
+        #: The journal has recorded that positions can have stamps up to this one. It is -1 until the journal has
+        #: recorded a stamp.
         self.proven = ANY
         self._watermarks: dict[str, int] = {}
         #: By peer: its clients to which a delivery failed, each with the number of the latest failure. The single key
@@ -122,8 +122,8 @@ class Watermarks(Part):
         self.unproven = max(self.unproven, stamp)
 
     def reached(self, past: dict[str, int], proven: int) -> None:
-        """Handle the journal's record. Positions can have stamps up to ``proven``, and ``past`` has the earlier
-        lives."""
+        """Use the values that the journal has recorded. Positions can have stamps up to ``proven``, and ``past`` has
+        the earlier lives of the cluster."""
         self.past, self.proven = past, proven
         self.advance()
 

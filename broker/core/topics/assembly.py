@@ -100,9 +100,9 @@ class Topics:
         requests = [((name, "hit"), float(looks - misses)) for name, (looks, misses) in asked.items()]
         requests += [((name, "miss"), float(misses)) for name, (_, misses) in asked.items()]
         evicted = [(("routes",), float(routes.evicted)), (("locations",), float(locations.evicted))]
-        why = "Topics that left the routing cache, by the limit that was exceeded, or dropped as outdated"
+        why = "Topics removed from the routing cache, by reason: a limit was exceeded, or dropped as outdated"
         looks_up = "Look-ups in the caches of topics (routes) and of clients' locations"
-        lost = "Joins and leaves that this endpoint could not detect, or not announce to all subscribers"
+        lost = "Joins and leaves that this endpoint could not detect, or could not announce to all subscribers"
         return [
             self._desk.counted(
                 "presence_told", "Joins and leaves of topics with presence that this endpoint, as home, announced"

@@ -81,4 +81,4 @@ class Change:
         self.job: Iterator[bool] | None = None  # the job that splits a large change
         self.error: ProtocolError | None = None
         self.size = 0  # the bytes that its connection holds for this change
-        self.counted = False  # whether ``Quota`` has it: the client's later changes then wait until it ends
+        self.counted = False  # whether ``Quota`` counts it; if so, the client's later changes wait for its end

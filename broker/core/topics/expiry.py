@@ -1,8 +1,8 @@
 """Ends subscriptions whose term has expired, at the home of their topics. SPEC section 2.2, ADR 32.
 
 Owns: the walk over the subscriptions with a term in this endpoint's slots, and the record of when their clients went
-away. Must never: end a subscription whose client listens, or that this endpoint has seen away for less than the grace
-time.
+away. Must never: end a subscription whose client listens, or whose client this endpoint has seen away for less than the
+grace time.
 
 This endpoint measures the time for which a client is away, beginning when it first finds the client away. No store
 keeps that time. So no clocks of different machines are compared, and a new home starts to measure again. If a client

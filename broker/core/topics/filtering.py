@@ -147,8 +147,8 @@ class Filtering:
         Args:
             client: The client's id.
             topics: The changed topics.
-            text: The filter. ``None`` means the subscription without a filter in an addition, and all subscriptions in
-                a removal.
+            text: The filter. In an addition ``None`` means the subscription without a filter, and in a removal all
+                subscriptions.
             added: Whether the store has added a subscription; otherwise it has removed one.
             replace: Whether the subscription replaces the client's others.
 
@@ -180,8 +180,8 @@ class Filtering:
 
     @staticmethod
     def matched(route: Route, filters: TopicFilters, dispatch: Dispatch) -> Matched:
-        """Return the clients whose filters match the topic's first message, without the plain subscribers at the same
-        moment.
+        """Return the clients whose filters match the topic's first message, except those that are plain subscribers at
+        the same moment.
 
         A client that gets or loses a filter meanwhile thus gets the message exactly once. Until the search has fixed
         the plain subscribers, each call matches again."""
@@ -193,7 +193,7 @@ class Filtering:
             clients, key = filters.index.match(dispatch.message.payload)
             plain: Collection[str] | None = route.subscribers
             if search is not None and search.clients is not None:
-                plain = frozenset(search.clients)  # the search has fixed them; some may have a filter now
+                plain = frozenset(search.clients)  # the search has fixed these; some may have a filter now
             if plain:
                 clients = [client for client in clients if client not in plain]
             matched = filters.matched = Matched(dispatch, clients, key)

@@ -104,8 +104,8 @@ class Presence:
             client: The client's id.
             topics: The topics to examine. All have presence.
             added: Whether the change adds a subscription; otherwise it removes some.
-            filter: The filter of that subscription. ``None`` means the subscription without a filter in an addition,
-                and all subscriptions in a removal.
+            filter: The filter of that subscription. In an addition ``None`` means the subscription without a filter,
+                and in a removal all subscriptions.
             then: Called with the result.
             context: The first argument of ``then``.
         """

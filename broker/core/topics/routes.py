@@ -22,16 +22,14 @@ from .topic_filters import TopicFilters
 SMALL: Final = 8
 
 
-#: The *stage* of a topic says why its first message waits. The stages in order are: it does not wait; the store reads
-#: the subscribers; the store locates some subscribers; slices of work, or another turn, come first; too many recipients
-#: are being served; the replica or the journal needs the message first; the store reads the topic's filters.
-READY: Final = 0
-READING: Final = 1
-LOCATING: Final = 2
-RESOLVING: Final = 3
-CROWDED: Final = 4
-BARRIER: Final = 5
-LOADING: Final = 6
+#: The *stage* of a topic says why its first message waits.
+READY: Final = 0  # it does not wait
+READING: Final = 1  # the store reads the topic's subscribers
+LOCATING: Final = 2  # the store locates some of these subscribers
+RESOLVING: Final = 3  # it needs several slices of work, or a later turn
+CROWDED: Final = 4  # other messages to many recipients must end first
+BARRIER: Final = 5  # the replica or the journal must have the message first
+LOADING: Final = 6  # the store reads the topic's filters
 
 
 class LocationSearch:
@@ -170,7 +168,7 @@ class Routes:
         self.filter_bytes_max = filter_bytes_max
         self._choosy = choosy
         self._choice = 1  # a pseudo-random number below 2^31
-        #: Routes that only pass through. Separate from the cache, they are so few that they stay in the CPU's caches.
+        #: Routes that only pass through. They are not in the cache. They are so few that they stay in the CPU's caches.
         self._passing: dict[str, Route] = {}
         self.ids = 0  # the number of ids in all sets
         self.filter_bytes = 0  # the bytes of all filters
@@ -244,7 +242,7 @@ class Routes:
         return route
 
     def _chosen(self) -> bool:
-        # A random choice, because with every eighth topic, repeated cycles over the topics could always choose the same
+        # A random choice. If it were every eighth topic, repeated cycles over the topics could always choose the same
         # ones. Lehmer's generator: 16807 modulo 2^31 - 1 (Park and Miller, 1988).
         self._choice = self._choice * 16807 % 0x7FFFFFFF
         return self._choice % CHOSEN == 0
@@ -337,7 +335,7 @@ class Routes:
 
     def trim(self) -> None:
         """Evict routes that stayed over the limits because they were in use. The home calls this periodically, because
-        perhaps no new topic triggers an eviction."""
+        evictions otherwise happen only when a new topic comes."""
         for _ in range(TRIMMED):
             if not self._too_much():
                 return

@@ -180,7 +180,7 @@ def test_no_client_publishes_where_it_is_told(told: Told, topic: str) -> None:
     (frame,) = told.written(connection)
     reply = orjson.loads(frame)
     assert (reply["error"], reply["command"], reply["id"]) == ("forbidden", "publish", 7)
-    assert "No client publishes to" in reply["info"]
+    assert "No client may publish to" in reply["info"]
     assert told.flush() == []
     assert told.take_asked() == []
 
