@@ -7,9 +7,9 @@ the neighbour to ask.
 If the GRAFT timer is shorter than the tree's latency, a node requests payloads that are already on their way. This
 moves branches of the tree to slower links, which delays payloads further. The timer therefore adapts to the tree. It is
 twice the 99th percentile of the **lag**, which is the time from a message's first announcement until the tree brings
-the payload. If the node has requested the payload meanwhile, the tree's copy is a duplicate, but its lag counts. If
-only the requested copy arrives, the tree is broken, and no lag is counted. Otherwise failures would lengthen the timer
-and so delay their own repair.
+the payload. If the node has meanwhile requested the payload from a neighbour, the tree's copy is a duplicate, but its
+lag is counted. If only the requested copy arrives, the tree is broken, and no lag is counted. Otherwise failures would
+lengthen the timer and so delay their own repair.
 """
 
 from __future__ import annotations

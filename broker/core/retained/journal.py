@@ -41,7 +41,7 @@ RETAINED_PER_PAGE: Final = 500
 #: The number of slots to read together.
 SLOTS_PER_READ: Final = 64
 
-#: The longest payload to write, in bytes. A record of the store can have 3 MiB, including the topic and names.
+#: The longest payload to write, in bytes. A record of the store can hold at most 3 MiB, including the topic and names.
 WRITTEN_BYTES_MAX: Final = (3 << 20) - (4 << 10)
 
 #: The largest number of entries in one write. The others go into the next write.
