@@ -1,20 +1,20 @@
 """The store contract: everything that an endpoint requires of a store, as five protocols.
 
 Owns: the operations, their order, durability and conflict rules, and the errors. Every implementation passes the
-contract suites in ``tests/contract``, one for each protocol. Must never: know an implementation, or anything of the
+contract suites in ``tests/contract``, one for each protocol. Must never: depend on an implementation or on the
 endpoint.
 
-Every operation is batched: a caller passes everything that it has in one turn of the event loop. An implementation
-splits a batch as its storage requires (chunks, partitions, concurrent requests), so a large batch is *not* atomic:
-after an error, part of the batch may be stored. Every operation is idempotent, so callers can safely repeat the whole
-batch.
+Every operation takes a batch: a caller passes everything that it has collected in one pass of the event loop. An
+implementation splits a batch as its storage requires (chunks, partitions, concurrent requests), so a large batch is
+*not* atomic. After an error, part of the batch may be stored. Every operation is idempotent, so callers can safely
+repeat the whole batch.
 
 Operations take effect in order if the caller awaits each one before it calls the next. Concurrent operations may take
 effect in any order.
 
-Every asynchronous operation can raise ``StoreError``, most often ``StoreUnavailable``: the store did not answer in
-time, or refused. ``Raises:`` lists only the errors that are particular to an operation. An operation whose name ends in
-``_now`` does not await: it answers from memory within about 2 ms, or returns ``None``.
+Every asynchronous operation can raise ``StoreError``, most often ``StoreUnavailable`` because the store did not answer
+in time or refused the request. ``Raises:`` lists only the errors that are particular to an operation. An operation
+whose name ends in ``_now`` does not await: it answers from memory within about 2 ms, or returns ``None``.
 """
 
 from __future__ import annotations
@@ -89,46 +89,47 @@ __all__ = [
 ]
 
 PAGE_SUBSCRIPTIONS = 1_000
-"""Most subscriptions in a page of ``all_subscriptions``. The embedded store reads so large a page in 2 ms, during which
-the event loop waits."""
+"""The largest number of subscriptions in a page of ``all_subscriptions``. The embedded store reads such a page in 2 ms,
+and the event loop is blocked meanwhile."""
 
 KEEP_BYTES = 1 << 20
-"""Bytes of retained messages (payloads, topics, and about 64 bytes each) that ``Journal.keep`` writes atomically."""
+"""``Journal.keep`` writes retained messages of up to this many bytes atomically. Each message counts 256 bytes in
+addition to its payload and texts."""
 
 RETAINED_BYTES_MAX = 3 << 20
-"""Most bytes of one retained message: its payload and its texts. ``Journal.keep`` refuses a whole call that has a
-larger one."""
+"""The largest size of one retained message, that is of its payload and its texts. ``Journal.keep`` refuses a whole call
+if one message in the call is larger."""
 
 RETAINED_PAGE_BYTES = 1 << 20
-"""Most bytes of payloads in a page of retained messages."""
+"""The largest number of bytes of payloads in a page of retained messages."""
 
 
 class Subscriptions(Protocol):
     """The subscriptions of all clients.
 
     A subscription belongs to one client and one topic. It has at most one filter, and at most one term. All
-    subscriptions of a client to a topic form one record: a write changes the whole record or nothing.
+    subscriptions of a client to a topic form one record, which a write changes completely or not at all.
     """
 
     async def subscribe(self, batch: Sequence[Subscribe]) -> None:
         """Add each row's subscription to each of its topics. If the subscription exists, give it the row's term.
 
-        When the call returns, the change survives ``kill -9`` of every process. Unless it is a subscription until
-        disconnect, it also survives a power cut (embedded) or the loss of a minority of the nodes (Riak).
+        When the call returns, the subscriptions survive ``kill -9`` of every process. Subscriptions that do not end at
+        a disconnect also survive a power cut (embedded store) or the loss of a minority of the nodes (Riak).
 
-        A subscription without a term takes precedence over one with a term. A row without a term removes the term. A
-        row with a term does not change a subscription without one; if the subscription has a term, the row replaces it
-        and gives it a greater stamp.
+        A subscription without a term takes precedence over one with a term. A row without a term therefore removes the
+        subscription's term. A row with a term does not change a subscription without one. If both have a term, the
+        row's term replaces the old one and gets a greater stamp.
 
-        With ``replace``, the same write removes everything else that the client has at the topic, and the subscription
-        gets the row's term even if it had none before. The client has a subscription at every moment.
+        With ``replace``, the same write removes all other subscriptions of the client to the topic, and the
+        subscription gets the row's term even if it had none before. At no moment is the client without a subscription.
 
-        The call also removes from ``ended`` what it subscribes to: the topic with this filter or, with ``replace``, the
+        The call also removes the new subscriptions from ``ended``: the topic with this filter or, with ``replace``, the
         topic with any filter.
 
         Concurrent writes merge by union. If two writers give one subscription different terms, the term with the
-        greater stamp wins as a unit. A removal, by ``replace`` or ``unsubscribe``, may lose against a concurrent
-        ``subscribe``; a ``subscribe`` never loses against a removal.
+        greater stamp wins as a whole. If a ``subscribe`` and a removal (by ``replace`` or ``unsubscribe``) of the same
+        subscription run concurrently, the subscription may stay: the ``subscribe`` never loses.
 
         Args:
             batch: One row for each client, filter and term, with any number of topics. Rows of one client at one topic
@@ -142,49 +143,49 @@ class Subscriptions(Protocol):
         """Remove subscriptions, as durably as ``subscribe`` adds them.
 
         Args:
-            batch: ``(client, topics, filter)``. The call removes the client's subscription with this filter at each
-                topic; ``None`` removes everything that the client has there.
+            batch: ``(client, topics, filter)``. The call removes the client's subscription with this filter to each
+                topic. If the filter is ``None``, it removes all of the client's subscriptions to the topics.
         """
 
     async def subscribers(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
         """Return the subscribers of each topic.
 
-        The result includes every ``subscribe`` that has returned, on any process. While ``replace`` moves a client from
-        one of its subscriptions to another, the client appears in one of the two or in both, as far as both belong to
-        the first page of filters.
+        The result includes every ``subscribe`` that has returned, on any process. While ``replace`` exchanges one
+        subscription of a client for another, the result has one of the two or both, provided that both belong to the
+        first page of filters.
 
         Args:
-            topics: The topics; a topic without subscribers is valid.
+            topics: The topics. A topic may have no subscribers.
 
         Returns:
-            The clients that have a subscription without a filter, one collection for each topic in the order of
-            ``topics`` (empty: no such client). Then, for each topic that has filters, the first page of clients and
-            filters. A client that has both kinds is in both.
+            First, for each topic in the order of ``topics``, a collection of the clients that have a subscription
+            without a filter; it can be empty. Second, for each topic that has subscriptions with filters, the first
+            page of clients and filters. A client that has both kinds of subscription is in both parts.
         """
 
     def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]] | None:
         """Return the result of ``subscribers`` if reading memory for about 2 ms is enough.
 
         Args:
-            topics: The topics; a topic without subscribers is valid.
+            topics: The topics. A topic may have no subscribers.
 
         Returns:
-            The same as ``subscribers``; ``None``: call ``subscribers``.
+            The same as ``subscribers``, or ``None`` if the caller has to call ``subscribers`` instead.
         """
 
     async def filtered(self, topic: str, cursor: str, limit: int) -> FilterPage:
         """Return the next page of the topic's clients and filters.
 
-        A filter that exists from the first page to the last appears exactly once. If ``replace`` moves a client from
-        one filter to another between two calls, the client can be missing from both pages.
+        A filter that exists while all pages are read appears exactly once. If ``replace`` exchanges one filter of a
+        client for another between two calls, the client can be missing from both pages.
 
         Args:
             topic: The topic.
-            cursor: From ``subscribers`` or from the page before.
+            cursor: The cursor that ``subscribers`` or the previous page returned.
             limit: About how many pairs to return, at least 1.
 
         Returns:
-            ``(client, filter)`` pairs, and the cursor of the next page or ``None``.
+            ``(client, filter)`` pairs, and the cursor of the next page, or ``None`` after the last page.
 
         Raises:
             ValueError: The cursor is invalid.
@@ -195,11 +196,11 @@ class Subscriptions(Protocol):
 
         Args:
             topic: The topic.
-            cursor: From ``subscribers`` or from the page before.
+            cursor: The cursor that ``subscribers`` or the previous page returned.
             limit: About how many pairs to return, at least 1.
 
         Returns:
-            The same as ``filtered``; ``None``: call ``filtered``.
+            The same as ``filtered``, or ``None`` if the caller has to call ``filtered`` instead.
 
         Raises:
             ValueError: The cursor is invalid.
@@ -214,8 +215,8 @@ class Subscriptions(Protocol):
             pairs: ``(client, topic)``.
 
         Returns:
-            One list for each pair, in the order of ``pairs``: first the subscription without a filter, then those with
-            a filter, sorted by its text.
+            One list for each pair, in the order of ``pairs``. A list has the subscription without a filter first, then
+            those with a filter, sorted by the filter's text.
         """
 
     def subscriptions_of_now(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]] | None:
@@ -225,7 +226,7 @@ class Subscriptions(Protocol):
             pairs: ``(client, topic)``.
 
         Returns:
-            The same as ``subscriptions_of``; ``None``: call ``subscriptions_of``.
+            The same as ``subscriptions_of``, or ``None`` if the caller has to call ``subscriptions_of`` instead.
         """
 
     async def subscribed(self, client: str, topics: Sequence[str]) -> list[bool]:
@@ -249,54 +250,56 @@ class Subscriptions(Protocol):
             topics: The topics.
 
         Returns:
-            The same as ``subscribed``; ``None``: call ``subscribed``.
+            The same as ``subscribed``, or ``None`` if the caller has to call ``subscribed`` instead.
         """
 
     async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
         """Return one page of the topics at which the client has a subscription.
 
-        The implementation chooses a stable order (by hash). A topic that stays subscribed from the first page to the
-        last appears exactly once.
+        The implementation chooses a stable order (by hash). A topic to which the client stays subscribed while all
+        pages are read appears exactly once.
 
         Args:
             client: The client's id.
-            cursor: From the page before; ``None``: the first page.
-            limit: Most topics to return, at least 1.
+            cursor: The cursor that the previous page returned, or ``None`` for the first page.
+            limit: The largest number of topics to return, at least 1.
 
         Returns:
-            The topics, and the cursor of the next page or ``None``.
+            The topics, and the cursor of the next page, or ``None`` after the last page.
 
         Raises:
-            ValueError: The cursor is not one of this store's.
+            ValueError: The cursor is invalid.
         """
 
     def all_subscriptions(self) -> AsyncIterator[list[TopicPage]]:
         """Iterate over every subscription in the store.
 
-        This is not a snapshot, because endpoints may write meanwhile. A subscription that exists from the first page to
-        the last appears once (twice where the store itself holds it twice: Riak after a network partition). One that is
-        added or removed meanwhile may or may not appear. Memory use does not grow with the number of subscriptions.
+        This is not a snapshot, because endpoints may write meanwhile. A subscription that exists during the whole
+        iteration appears once, or twice if the store itself holds it twice (Riak after a network partition). A
+        subscription that is added or removed meanwhile may or may not appear. Memory use does not grow with the number
+        of subscriptions.
 
         Returns:
-            Pages of at most ``PAGE_SUBSCRIPTIONS`` subscriptions each, none empty. A topic with many subscriptions
-            comes in several parts. The implementation chooses the order.
+            Pages of at most ``PAGE_SUBSCRIPTIONS`` subscriptions each. No page is empty. A topic with many
+            subscriptions is split into several parts. The implementation chooses the order.
         """
 
-    # Subscriptions with a term, and how they end. The store finds them by slot and never reads those without a term.
+    # Subscriptions with a term, and how they end. The store finds these by slot, and reads no subscriptions without a
+    # term.
 
     async def expiring(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
-        """Return one page of the subscriptions with a term to topics of the slot.
+        """Return one page of the subscriptions that have a term, to topics of one slot.
 
-        A subscription that exists from the first page to the last appears once. On Riak, a page may also list a
-        subscription that has another term by now, or no longer exists: ``end`` sorts these out.
+        A subscription that exists while all pages are read appears once. On Riak, a page may also list a subscription
+        that has another term by now or no longer exists; ``end`` skips such subscriptions.
 
         Args:
             slot: The slot's number.
-            cursor: From the page before; ``None``: the first page.
+            cursor: The cursor that the previous page returned, or ``None`` for the first page.
             limit: About how many subscriptions to return, at least 1.
 
         Returns:
-            The subscriptions, and the cursor of the next page or ``None``.
+            The subscriptions, and the cursor of the next page, or ``None`` after the last page.
 
         Raises:
             ValueError: The cursor is invalid.
@@ -306,34 +309,34 @@ class Subscriptions(Protocol):
         """Return the slots that have subscriptions with a term.
 
         Returns:
-            The slots in ascending order; ``None``: the store would have to read all slots to find out.
+            The slots in ascending order, or ``None`` if the store would have to read all slots to find them.
         """
 
     async def end(
         self, batch: Sequence[tuple[Sequence[Subscription], Location | None, bool]]
     ) -> list[list[Subscription]]:
-        """Remove subscriptions whose term is over, and add them to what ``ended`` returns for the client.
+        """Remove subscriptions whose term has expired, and add them to the list that ``ended`` returns for the client.
 
-        A subscription that has another stamp by now, or no term, stays.
+        The store keeps a subscription that has another stamp by now, or no term.
 
         Args:
             batch: ``(subscriptions, location, only_there)``. The subscriptions of an entry belong to one client, and
-                each appears once. With the flag set, the store removes them only if the client's location is still the
-                given one (``None``: no location) at that moment. A client whose ``listen`` returned before, or returns
-                before this call does, then keeps them; otherwise ``ended``, called after that ``listen``, names them.
+                each appears once. If ``only_there`` is set, the store removes them only if the client's location is
+                then still the given one (``None``: no location). So a client keeps them if its ``listen`` returns
+                before this call returns. After a later ``listen``, ``ended`` names them.
 
         Returns:
-            For each entry, the subscriptions that this call removed or that were already gone.
+            For each entry, the subscriptions that this call removed and those that were already gone.
         """
 
     async def tidy(self, kept_s: float) -> int:
-        """Do one bounded step of cleaning up. Callers repeat it.
+        """Do one bounded step of cleaning up. Callers call this repeatedly.
 
-        A step removes what ended more than ``kept_s`` seconds ago. It also removes the location of a client that
-        listens nowhere and last began to listen more than ``kept_s`` seconds ago.
+        A step removes the records of subscriptions that ended more than ``kept_s`` seconds ago. It also removes the
+        location of a client that is offline and last began to listen more than ``kept_s`` seconds ago.
 
         Args:
-            kept_s: Seconds that the store keeps both.
+            kept_s: For how many seconds the store keeps these two kinds of records.
 
         Returns:
             The number of records removed; always 0 if the store cleans up at other times.
@@ -346,25 +349,25 @@ class Locations(Protocol):
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[tuple[Location, Ended | None]]:
         """Map each client to this endpoint.
 
-        The store draws a listen number when the call begins. It is greater than the number of the client's location at
-        that time, and at least the Unix time in milliseconds. The store writes the new location only if it is greater
-        than the one it finds then. So a delayed write, whose caller has long had an error, cannot displace a
-        ``listen`` that began after it.
+        When the call begins, the store draws a listen number for each client. It is greater than the number in the
+        client's location at that time, and at least the Unix time in milliseconds. The store writes the new location
+        only if it is greater than the location that the store then has. So if a write is so late that its caller got an
+        error long ago, it cannot displace a ``listen`` that began after it.
 
         Args:
             clients: The clients' ids, each once.
             incarnation: The incarnation of the endpoint that holds the connections.
 
         Returns:
-            For each client, in order: the new location, and what ``ended`` has for the client, read after the store
-            wrote the location.
+            For each client, in order: the new location, and the result of ``ended`` for the client, which the store
+            reads after it has written the location.
         """
 
     async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
         """Mark each client offline if its location is still the given one. A newer location stays.
 
         Args:
-            batch: ``(client, location)``, the location as ``listen`` returned it.
+            batch: ``(client, location)``, with the location that ``listen`` returned.
         """
 
     async def locations(self, clients: Sequence[str]) -> list[Location | None]:
@@ -374,7 +377,7 @@ class Locations(Protocol):
             clients: The clients' ids.
 
         Returns:
-            One location for each client, in the order of ``clients``; ``None``: the client has never listened.
+            One location for each client, in the order of ``clients``, or ``None`` for a client that has never listened.
         """
 
     def locations_now(self, clients: Sequence[str]) -> list[Location | None] | None:
@@ -384,21 +387,23 @@ class Locations(Protocol):
             clients: The clients' ids.
 
         Returns:
-            The same as ``locations``; ``None``: call ``locations``.
+            The same as ``locations``, or ``None`` if the caller has to call ``locations`` instead.
         """
 
     async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
         """Return the subscriptions of each client that have ended.
 
         A subscription leaves this list when its client subscribes again, or when the store forgets it (``tidy``). The
-        store names the latest ``ENDED_MAX`` subscriptions, with at most ``ENDED_BYTES_MAX`` bytes of text. It counts
-        the earlier ones without their names, and they stay counted.
+        store remembers the topics and filters of the latest ``ENDED_MAX`` subscriptions, with at most
+        ``ENDED_BYTES_MAX`` bytes of text. It only counts the earlier ones, and this count does not fall when the client
+        subscribes again.
 
         Args:
             clients: The clients' ids.
 
         Returns:
-            One entry for each client, in the order of ``clients``; ``None``: nothing has ended.
+            One entry for each client, in the order of ``clients``, or ``None`` for a client whose subscriptions have
+            not ended.
         """
 
 
@@ -406,7 +411,8 @@ class Registry(Protocol):
     """The endpoints of a cluster, how they find each other, and the settings that they agree on."""
 
     async def register(self, endpoint: Endpoint) -> None:
-        """Write this endpoint's registry entry when it starts, in place of any former holder of the name.
+        """Write the registry entry of an endpoint that starts. It replaces the entry of any earlier endpoint with this
+        name.
 
         Args:
             endpoint: The entry.
@@ -419,7 +425,7 @@ class Registry(Protocol):
             endpoint: The entry.
 
         Raises:
-            Superseded: Another incarnation has the name by now.
+            Superseded: Another incarnation has registered under the name since.
             StoreLost: Other processes no longer find this store under its name.
         """
 
@@ -440,15 +446,15 @@ class Registry(Protocol):
     async def settings(self, first: Settings | None = None) -> Settings | None:
         """Return the cluster's settings, and record ``first`` if the store has none.
 
-        If several processes record first settings at once, they agree. The settings of one process win; on Riak, the
-        result is what they all promise. On Riak a process can return before the last one has written, so it has to
-        call again.
+        If several processes record first settings at once, they all get the same result in the end. On the embedded
+        store, the settings of one process win. On Riak, the result is the strongest settings that they all promise.
+        There a call can return before the last process has written, so its caller has to call again.
 
         Args:
-            first: The settings to record, as durably as a ``subscribe``; ``None``: record nothing.
+            first: The settings to record, as durably as a ``subscribe``, or ``None`` to record nothing.
 
         Returns:
-            The recorded settings; ``None``: no settings.
+            The recorded settings, or ``None`` if the store has none.
 
         Raises:
             ValueError: ``first`` or the recorded value is invalid.
@@ -457,8 +463,8 @@ class Registry(Protocol):
     async def set_settings(self, settings: Settings) -> None:
         """Replace the recorded settings, as durably as a ``subscribe``.
 
-        If two calls run at once, one wins for all processes. On Riak, two calls that miss each other leave what
-        both promise.
+        If two calls run at once, one wins for all processes. If two calls on Riak do not see each other's write, the
+        result is the strongest settings that both promise.
 
         Args:
             settings: The new settings.
@@ -470,8 +476,8 @@ class Registry(Protocol):
     async def seen(self, hashes: Sequence[bytes], ttl_s: float) -> list[bool]:
         """Return whether each hash was seen before, and remember it for ``ttl_s`` more seconds.
 
-        Only ``lookup`` routing uses this. It is best effort: two endpoints that call at the same time can both get
-        ``False``.
+        Only ``lookup`` routing uses this. The answer is best effort: two endpoints that call at the same time can both
+        get ``False``.
 
         Args:
             hashes: Hashes of 16 bytes each.
@@ -499,17 +505,18 @@ class Journal(Protocol):
         """Write messages, remove others, and raise the floors of slots.
 
         A floor is the stamp from which on the journal has all messages of a slot. The floor ``VOID`` says that no part
-        of the slot is complete. It replaces every stamp. A stamp replaces ``VOID`` only if the slot is in ``whole``.
+        of the slot is complete. ``VOID`` can replace any stamp, but a stamp replaces ``VOID`` only if the slot is in
+        ``whole``.
 
-        A call with at most ``KEEP_BYTES`` of messages is atomic. The store writes a larger one in pieces: the floors
-        first and the removals last. So after a crash the journal never claims more than it has. A full store still
-        accepts a call without messages.
+        A call with at most ``KEEP_BYTES`` of messages is atomic. The store splits a larger call into several writes,
+        with the floors in the first and the removals in the last ones. So after a crash the floors never cover a
+        message that the journal lacks. A full store still accepts a call without messages.
 
         Args:
-            retained: The messages. One replaces a message with the same slot and stamp.
+            retained: The messages. Each replaces any message with the same slot and stamp.
             forgotten: ``(slot, stamp)`` of messages to remove, including messages in ``retained``.
-            floors: ``(slot, stamp)``. A floor never falls.
-            whole: Slots that the journal has completely from now on.
+            floors: ``(slot, stamp)``. The store ignores a stamp that is lower than the slot's floor.
+            whole: Slots of which the journal has all messages from now on.
 
         Raises:
             ValueError: A slot or stamp is invalid, or a message is larger than ``RETAINED_BYTES_MAX``. The store has
@@ -521,17 +528,18 @@ class Journal(Protocol):
     ) -> tuple[list[RetainedMessage], list[tuple[int, int]], str | None]:
         """Return one page of the slots' messages.
 
-        A message that exists from the first page to the last appears once. The floors come with the first page and
-        again with the last, because messages that the store forgot in between may have raised a floor.
+        A message that exists while all pages are read appears once. The floors come with the first page and again with
+        the last one, because a floor rises when the store forgets messages in between.
 
         Args:
             slots: The slots to read.
-            cursor: From the page before; ``None``: the first page.
+            cursor: The cursor that the previous page returned, or ``None`` for the first page.
             limit: About how many messages to return, at least 1.
 
         Returns:
-            The messages, sorted by slot and stamp, with at most ``RETAINED_PAGE_BYTES`` of payloads, or one message;
-            ``(slot, stamp)`` for each slot that has a floor; and the cursor of the next page or ``None``.
+            First the messages, sorted by slot and stamp, with at most ``RETAINED_PAGE_BYTES`` of payloads; a larger
+            message is alone in its page. Second ``(slot, stamp)`` for each slot that has a floor. Third the cursor of
+            the next page, or ``None`` after the last page.
 
         Raises:
             ValueError: The cursor is invalid.
@@ -541,21 +549,21 @@ class Journal(Protocol):
         """Return the greatest stamp that the journal ever received.
 
         Returns:
-            The greatest stamp of any message, floor, removal or ``reach``; 0: none.
+            The greatest stamp of any message, floor, removal or ``reach``, or 0 if there is none.
         """
 
     async def reach(self, epochs: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
-        """Record the present epochs, and that endpoints may hand out positions up to ``stamp``.
+        """Record the current epochs, and that endpoints may give clients positions up to ``stamp``.
 
-        Every other epoch that was present until now ends at the greatest stamp that the journal had before this call.
+        Every other epoch that was current until now ends at the greatest stamp that the journal had before this call.
 
         Args:
-            epochs: The present epochs, at least one.
+            epochs: The current epochs, at least one.
             stamp: The greatest stamp that a position may have.
 
         Returns:
-            The epochs that have ended, each with its last stamp, at most the ``EPOCHS_MAX`` latest; and the greatest
-            stamp in the journal.
+            The epochs that have ended, each with its last stamp, and the greatest stamp in the journal. Only the
+            ``EPOCHS_MAX`` latest ended epochs are included.
         """
 
 
@@ -565,8 +573,8 @@ class Revocations(Protocol):
     async def revoke(self, batch: Sequence[Revocation]) -> None:
         """Record revocations, as durably as a ``subscribe``.
 
-        Callers can repeat a revocation, and several processes can call at once. If two revocations have the same claim
-        and value, the later times win. A write also removes expired revocations.
+        Callers can repeat a revocation, and several processes can call this at once. If two revocations have the same
+        claim and value, the store keeps the later of their times. Each write also removes expired revocations.
 
         Args:
             batch: The revocations.
@@ -589,7 +597,7 @@ class Revocations(Protocol):
 class Store(Subscriptions, Locations, Registry, Journal, Revocations, Protocol):
     """The whole contract. The module's docstring has the rules that apply to all operations.
 
-    Client ids and topics are valid ``str``, and filters are canonical text: callers have checked them.
+    Callers have to check that client ids and topics are valid, and that filters are canonical text.
     """
 
     shape: Shape
@@ -598,9 +606,9 @@ class Store(Subscriptions, Locations, Registry, Journal, Revocations, Protocol):
         """Connect, check the layout and get ready.
 
         Raises:
-            StoreMisconfigured: The store cannot be used as it is, or has a feature that this version does not know
-                (``features.py``). The message says exactly what to do.
+            StoreMisconfigured: The store cannot be used as it is set up, or has a feature that this version does not
+                know (``features.py``). The message says exactly what the operator has to do.
         """
 
     async def close(self) -> None:
-        """Release everything. Operations still under way end with ``StoreUnavailable``."""
+        """Release all resources. Operations that are still running raise ``StoreUnavailable``."""

@@ -1,7 +1,8 @@
-"""Features, by name: contents of a store that a version may not understand although it knows the layout's number.
+"""Features of a store, by name. A feature marks contents that a version may not understand although it knows the
+layout's number.
 
-Owns: the features that this version knows, and the message that refuses an unknown one. Must never: know a store, or
-implement a feature.
+Owns: the features that this version knows, and the error for a store with an unknown feature. Must never: know a store,
+or implement a feature.
 
 A store records a set of names. The endpoints of a store rely on each other to honor them, so a process whose
 version does not know a name must not use the store.
@@ -19,7 +20,8 @@ FEATURES: Final[frozenset[str]] = frozenset()
 
 
 def require_known(found: Collection[str], where: str) -> None:
-    """Raise ``StoreMisconfigured`` if this version does not know one of the features. ``where`` names their store."""
+    """Raise ``StoreMisconfigured`` if this version does not know one of the features. ``where`` describes the store for
+    the message."""
     if unknown := ", ".join(map(repr, sorted(set(found) - FEATURES))):
         raise StoreMisconfigured(
             f"{where} has features that this version does not know: {unknown}. Start a version that knows them"

@@ -1,7 +1,7 @@
-"""Revoked tokens as a store records them: all in one value of limited size.
+"""Revoked tokens as a store records them: all revocations in one value of limited size.
 
-Owns: how the record grows, how many revocations it holds, and the message that refuses one too many. Must never: know a
-store, or drop a revocation that has not expired.
+Owns: how the record grows, its maximum number of revocations, and the error for a record that would exceed this
+maximum. Must never: know a store, or drop a revocation that has not expired.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from ingeborg.broker.core.clients.revocations import KEPT_S, is_over, later
 from ingeborg.broker.core.model import JTI, SUB, Revocation, TooManyRevocations
 
 REVOCATIONS_MAX: Final = 4096
-"""Most revocations that have not expired: about 300 KB, at most 700 KB, which every endpoint reads every ten seconds.
-To revoke more tokens at once, revoke a subject, or remove the keys."""
+"""The largest number of revocations that have not expired. Such a record has about 300 KB, at most 700 KB, and every
+endpoint reads it every ten seconds. To revoke more tokens at once, revoke a subject, or remove the keys that signed the
+tokens."""
 
 
 def recorded(found: Iterable[Revocation], more: Sequence[Revocation], unix_s: float) -> list[Revocation]:
-    """Return the record with ``more`` added and expired revocations removed. Raise ``TooManyRevocations``, and add
-    none, if the record would grow beyond its limit."""
+    """Return the record with ``more`` added and expired revocations removed. If the record would grow beyond its limit,
+    add none and raise ``TooManyRevocations``."""
     held = _by_name(one for one in found if not is_over(one, unix_s))
     before = len(held)
     held = _by_name((*held.values(), *(one for one in more if not is_over(one, unix_s))))
-    if len(held) > max(before, REVOCATIONS_MAX):  # a merge of two records can have exceeded the limit already
+    if len(held) > max(before, REVOCATIONS_MAX):  # a merge of two records may have exceeded the limit already
         expiry = datetime.fromtimestamp(min(one.expires_at for one in held.values()) + KEPT_S, UTC)
         raise TooManyRevocations(
             f"the store holds {REVOCATIONS_MAX:,} revocations that have not expired, its limit; the next one expires "
@@ -35,7 +36,7 @@ def recorded(found: Iterable[Revocation], more: Sequence[Revocation], unix_s: fl
 
 
 def union(one: Iterable[Revocation], other: Iterable[Revocation]) -> list[Revocation]:
-    """Merge two records without losing any revocation of either."""
+    """Return one record with all revocations of both records."""
     return sorted(_by_name((*one, *other)).values())
 
 

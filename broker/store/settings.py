@@ -1,6 +1,6 @@
 """The settings of a cluster as a store records them.
 
-Owns: the form of a record, and how two records become one. Must never: know a store, or what a setting does.
+Owns: the format of a record, and the merge of two records. Must never: know a store, or what a setting does.
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ def packed(settings: Settings) -> list[Any]:
 
 
 def weaker(one: Settings, other: Settings) -> Settings:
-    """Return the settings that both promise."""
+    """Return the strongest settings that both arguments promise."""
     return Settings(one.replication and other.replication, min(one.history, other.history, key=HISTORIES.index))

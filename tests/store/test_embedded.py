@@ -608,7 +608,7 @@ async def test_what_is_read_and_written_is_counted(tmp_path: Path) -> None:
 
 async def test_for_reading_only_nothing_is_made_and_no_writer_is_started(tmp_path: Path) -> None:
     absent = EmbeddedStore(tmp_path / "absent", read_only=True)
-    with pytest.raises(StoreMisconfigured, match=r"cannot read .*absent.* Is it the store's"):
+    with pytest.raises(StoreMisconfigured, match=r"cannot read .*absent.* Is this the store's directory"):
         await absent.open()
     await absent.close()
     assert os.listdir(tmp_path) == []

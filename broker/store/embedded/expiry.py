@@ -1,29 +1,32 @@
 """How subscriptions end in the embedded store, and how the store remembers their ends.
 
-Owns: the database ``terms`` as expiry reads it, ``ended`` as an endpoint sees it, and the steps of ``end``. The
-writers' changes within a transaction are in ``subscription_operations.py`` and ``operations.py``. Must never: hold a
-transaction across an ``await``, read for longer than ``SLICE_S`` without one, or read a subscription without a term.
+Owns: the reads of the databases ``terms`` and ``ended``, and the steps of ``end``. The writers' changes within a
+transaction are in ``subscription_operations.py`` and ``operations.py``. Must never: hold a transaction across an
+``await``, read for longer than ``SLICE_S`` without an ``await``, or read a subscription without a term.
 
-The soft environment has locations, ``ended``, and most subscriptions until disconnect (``subscriptions.py``). One
-transaction compares the location, removes the subscription and names it in ``ended``. Then ``end`` checks whether the
-durable environment has the subscription by now. If so, it has not ended, and ``end`` removes the name again.
+The soft environment has the locations, ``ended``, and most subscriptions that end at a disconnect
+(``subscriptions.py``). For such a subscription, one transaction compares the location, removes the subscription and
+adds it to ``ended``. Then ``end`` checks whether the durable environment has the subscription by now. If so, the
+subscription has not ended, and ``end`` removes it from ``ended`` again.
 
 A subscription of the durable environment ends in three transactions, in this order:
 
-1. The soft writer compares the location, if that matters, and names the subscriptions in ``ended``.
-2. The durable writer removes those that still have the given stamp.
-3. The soft writer removes the names of subscriptions that turned out to have another stamp, or no term.
+1. If the caller requires a location, the soft writer compares it. The soft writer then adds the subscriptions to
+   ``ended``.
+2. The durable writer removes the subscriptions that still have the given stamp.
+3. The soft writer removes those subscriptions from ``ended`` that turned out to have another stamp, or no term.
 
-The first step sees a ``listen`` that was committed before it. A later ``listen`` finds ``ended`` written. A process
-that dies after the first step leaves a subscription that ``ended`` names: either its client subscribes again, or the
-next expiry walk ends it. The first step does not name a subscription that is already gone.
+If a ``listen`` was committed before the first step, this step sees the new location. A later ``listen`` reads the new
+``ended``. If a process dies after the first step, ``ended`` has a subscription that still exists. Either its client
+subscribes again, or the next expiry walk ends the subscription. A subscription that is already gone is not added to
+``ended``.
 
-If both environments have a subscription, the durable one counts. ``end`` first removes the soft one without naming it.
-Expiry can meet such a copy if a process died before it could remove it.
+If both environments have a subscription, the durable one counts. ``end`` first removes the soft one, without adding it
+to ``ended``. Such a copy exists if a process died before it could remove the copy.
 
-``ended`` has the stamp of each subscription, so that nobody removes the name of a later subscription. The third step
-compares stamps. ``subscribe``, which removes names after it has written, removes only those whose stamps are below the
-stamps that its own transaction assigns.
+``ended`` has the stamp of each subscription, so that no process removes a later subscription from it by mistake. The
+third step compares stamps. A ``subscribe`` removes its subscriptions from ``ended`` after it has written them, but only
+if their stamps in ``ended`` are below the stamps that its own transaction assigns.
 """
 
 from __future__ import annotations
@@ -44,20 +47,22 @@ from ingeborg.broker.store.embedded.subscription_operations import GONE, STAYS, 
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 ENDED_AT_BYTES: Final = 8
-"""Length of the time in front of a value of ``ended``, so that cleanup need not read a thousand topics."""
+"""Length of the time at the beginning of a value of ``ended``. Because the time comes first, cleanup need not decode a
+thousand topics."""
 
 TOPICS_AT_ONCE: Final = 4_096
-"""Topics compared with a client's ``ended`` between two checks of the clock: 0.2 ms."""
+"""How many topics are compared with a client's record in ``ended`` between two checks of the clock: 0.2 ms."""
 
 _Row = tuple[Any, Subscription]
-"""A subscription to end, and where its client has to be for that, or nothing."""
+"""First the client's location and whether the client must still have it (``None`` if a step does not compare
+locations). Second the subscription to end."""
 
 EndedItem = tuple[str, str | None, int]
 """A subscription that has ended: topic, filter, stamp."""
 
 
 class EndedRecord(NamedTuple):
-    """A value of ``ended``. ``at_ms``: when the last one ended, Unix time."""
+    """A value of ``ended``. ``at_ms`` is the Unix time at which the last subscription ended, in milliseconds."""
 
     at_ms: int
     total: int
@@ -65,7 +70,7 @@ class EndedRecord(NamedTuple):
 
 
 def pack_ended(record: EndedRecord) -> bytes:
-    """Return the value, with the latest names up to the limits."""
+    """Return the value. It has the latest subscriptions, up to the limits."""
     named = record.named[-ENDED_MAX:]
     packed = ormsgpack.packb([record.total, named])
     if len(packed) > ENDED_BYTES_MAX:
@@ -85,7 +90,7 @@ def unpack_ended(value: bytes) -> EndedRecord:
 
 
 class Expiry:
-    """The expiry of one open store."""
+    """Expires the subscriptions of one open store."""
 
     def __init__(
         self,
@@ -102,8 +107,8 @@ class Expiry:
         self._durable, self._soft, self._wall_clock = durable, soft, wall_clock
 
     def slots(self) -> list[int]:
-        """Return the slots that have subscriptions with a term, in order: one seek for each slot and lane, at most 8
-        ms."""
+        """Return the slots that have subscriptions with a term, in order. This takes one seek for each such slot and
+        lane, at most 8 ms."""
         found: set[int] = set()
         for lane in self._lanes():
             with self._slices.reading(lane, "terms") as (_, terms):
@@ -131,7 +136,7 @@ class Expiry:
         return [subscription_in(found[key]) for key in page], rest
 
     async def _page(self, lane: Lane, prefix: bytes, after: bytes, limit: int) -> dict[bytes, bytes]:
-        """Return keys and records of the lane; one more than the limit if the lane has more."""
+        """Return keys and records of the lane. If the lane has more than ``limit``, return one more than ``limit``."""
         found: dict[bytes, bytes] = {}
 
         def read_slice() -> bool:
@@ -152,7 +157,7 @@ class Expiry:
     async def end(
         self, batch: Sequence[tuple[Sequence[Subscription], Location | None, bool]]
     ) -> list[list[Subscription]]:
-        """Remove them; return those that this call removed or that were already gone."""
+        """Implement ``Store.end``."""
         rows = [
             ((None if location is None else tuple(location), only), one)
             for subscriptions, location, only in batch
@@ -176,7 +181,7 @@ class Expiry:
                 expiring[Lane.DURABLE].append(number)
         if left:
             await self._soft("take_out", frames_of_subscriptions(left))
-        # Each part goes through all steps before the next one starts, so a `listen` waits for one part only.
+        # Each part goes through all steps before the next part starts, so a `listen` waits for at most one part.
         for numbers, end in ((expiring[Lane.SOFT], self._end_soft), (expiring[Lane.DURABLE], self._end_durable)):
             for start in range(0, len(numbers), FRAME_ITEMS):
                 part = numbers[start : start + FRAME_ITEMS]
@@ -195,7 +200,7 @@ class Expiry:
         return STAYS if entries.set_key_dup(digest(one.topic.encode()), entry) else GONE
 
     async def _end_soft(self, rows: Sequence[_Row]) -> list[int]:
-        """End subscriptions of the soft lane; return the outcome for each."""
+        """End subscriptions of the soft lane. Return the outcome for each."""
         states = await self._soft("end", zip(repeat(self._now_ms()), frames_of_subscriptions(rows)))
         durable = await self._slices.each(Lane.DURABLE, "subscribers", rows, self._state)
         if back := [(None, one) for (_, one), state in zip(rows, durable, strict=True) if state != GONE]:
@@ -203,7 +208,7 @@ class Expiry:
         return [state if other == GONE else STAYS for state, other in zip(states, durable, strict=True)]
 
     async def _end_durable(self, rows: Sequence[_Row]) -> list[int]:
-        """End subscriptions of the durable lane; return the outcome for each."""
+        """End subscriptions of the durable lane. Return the outcome for each."""
         named = await self._soft("has_ended", zip(repeat(self._now_ms()), frames_of_subscriptions(rows)))
         going = [(None, one) for (_, one), is_named in zip(rows, named, strict=True) if is_named]
         states = await self._durable("take_out", frames_of_subscriptions(going))
@@ -227,8 +232,8 @@ class Expiry:
         return await self._slices.each(Lane.SOFT, "ended", clients, look)
 
     async def subscribed(self, batch: Sequence[Subscribe], before: int) -> None:
-        """Remove these from ``ended`` if their stamps are below ``before``. Only names that ``ended`` has go to the
-        writer."""
+        """Remove these subscriptions from ``ended`` if their stamps are below ``before``. Send only subscriptions that
+        are in ``ended`` to the writer."""
         if not self._slices.holds(Lane.SOFT, "ended"):
             return
 
@@ -251,7 +256,7 @@ class Expiry:
             await self._soft("subscribed", zip(repeat(before), frames_of(rows)))
 
     async def tidy(self, kept_s: float) -> int:
-        """Do one step of cleanup; return the number of records removed."""
+        """Do one step of cleanup. Return the number of removed records."""
         return sum(await self._soft("tidy", [(self._now_ms(), int(kept_s * 1000))]))
 
     def _now_ms(self) -> int:
@@ -265,5 +270,5 @@ def _place(one: Subscription) -> bytes:
 
 
 def _stamp(_: lmdb.Transaction, terms: lmdb.Cursor, row: _Row) -> int:
-    """Return the stamp that the subscription has in the lane; 0: the lane does not have it."""
+    """Return the stamp that the subscription has in the lane, or 0 if the lane does not have the subscription."""
     return subscription_in(cast(bytes, terms.value())).stamp if terms.set_key(_place(row[1])) else 0

@@ -1,11 +1,11 @@
-"""The embedded store's files: who may open them, whether they are intact, and whether they have been replaced.
+"""The embedded store's files: their permissions, and the checks whether they are intact and still the same files.
 
-Owns: their modes, the checks before LMDB maps them, the note that a store was made, and the room on the disk. Must
-never: open LMDB, or read a file through a map: if the file was truncated, that ends the process (SIGBUS) without a
-word.
+Owns: the modes of the files, the checks before LMDB maps them, the note that a store was created, and the check of disk
+space. Must never: open LMDB, or read a file through a memory map. If the file was truncated, such a read would kill the
+process (SIGBUS) without a message.
 
-LMDB has no checksums. This module checks what LMDB needs to open an environment: both meta pages, the root pages, and
-that the file is as long as the meta page says. Source of the format: LMDB 0.9, ``mdb.c``, ``MDB_meta``.
+LMDB has no checksums. This module checks the parts that LMDB needs to open an environment: both meta pages, the root
+pages, and the length of the file, which the meta page states. The format is that of LMDB 0.9 (``mdb.c``, ``MDB_meta``).
 """
 
 from __future__ import annotations
@@ -26,32 +26,34 @@ import lmdb
 from ingeborg.broker.store.base import StoreLost, StoreMisconfigured
 
 PRIVATE_DIRECTORY, PRIVATE_FILE = 0o700, 0o600
-"""A user who can read a lock file can hold its lock forever and block every writer. So only the owner may read."""
+"""The modes of the store's directories and files. A user who can read a lock file can hold its lock forever and block
+every writer. So only the owner may read the files."""
 
 MADE = "made"
-"""The note that the durable lane was made. Without it, an empty `data.mdb` would pass for a new one."""
+"""The name of a file that notes that the durable lane was created. Without this note, an endpoint would take an empty
+`data.mdb` for a new store."""
 
 DISK_FULL_BYTES = 1 << 20
-"""Below this many free bytes, a failed write is reported as a full disk regardless of its error: LMDB reports
+"""If fewer bytes than this are free, a failed write is reported as a full disk, whatever its error is. LMDB reports
 "Input/output error" for a partial write."""
 
 ENVIRONMENT_FILES = ("data.mdb", "lock.mdb", "gate", "boot_id")
-"""The only names that a lane's directory may hold."""
+"""The names of the store's files in a lane's directory."""
 
-_NOT_THE_STORES = "lost+found"  # in the root directory of every file system
+_NOT_THE_STORES = "lost+found"  # a directory that file systems have in their root
 
 RESTORE = "restore it from a backup, or move the directory away, start, and `ingeborg import` the latest export"
 
 
 class Damaged(StoreMisconfigured):
-    """A file is unusable for LMDB. The message names the file and the damage; the remedy depends on the lane."""
+    """LMDB cannot use a file. The message names the file and the damage. The remedy depends on the lane."""
 
 
 # --- for the owner alone
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory, for its owner alone, unless it exists. Raises ``OSError``."""
+    """Create the directory, for its owner only, unless it exists. Raises ``OSError``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.mkdir(PRIVATE_DIRECTORY)
@@ -63,16 +65,18 @@ def make_directory(path: Path) -> None:
 
 
 def make_private(lane_directory: Path) -> list[str]:
-    """Restrict the lane's directory and its files to their owner; return the paths that others could open.
+    """Restrict the lane's directory and its files to their owner. Return the paths that other users could open until
+    now.
 
-    Raises ``StoreMisconfigured`` if another user owns it, or if it holds anything but files.
+    Raises ``StoreMisconfigured`` if another user owns the directory or a file, or if one of the files is not a regular
+    file.
     """
     found = os.stat(lane_directory)
     _require_own(lane_directory, found)
     loose = []
     if _tighten(lane_directory, found, PRIVATE_DIRECTORY):
         loose.append(str(lane_directory))
-    # Only from here on is it certain that nobody else can replace the files.
+    # From here on, no other user can replace the files.
     for name in ENVIRONMENT_FILES:
         path = lane_directory / name
         held = regular_file(path)
@@ -84,10 +88,11 @@ def make_private(lane_directory: Path) -> list[str]:
 
 
 def make_root_private(directory: Path) -> list[str]:
-    """Do the same for the directory of the lanes, if it holds only the store and this user may change it.
+    """Restrict the store's directory, which contains the lanes, to its owner, if it holds only the store and this user
+    may change its mode. Return the paths that other users could open until now.
 
-    Otherwise (a home directory, or a mounted volume's root that another user owns) it stays as it is: the lanes in it
-    are private, and so is the secret.
+    Otherwise the directory is, for example, a home directory, or the root of a mounted volume that another user owns.
+    Then it stays as it is. The lanes and the secret in it are private anyway.
     """
     found = os.stat(directory)
     if found.st_mode & stat.S_ISVTX or not is_stores_alone(directory):
@@ -102,18 +107,18 @@ def make_root_private(directory: Path) -> list[str]:
 
 
 def is_stores_alone(directory: Path) -> bool:
-    """Tell whether the directory holds nothing but a store."""
+    """Return whether the directory contains only a store."""
     ours = {"durable", "soft", MADE, "peer-secret", _NOT_THE_STORES}
     return all(name in ours or name.startswith(".peer-secret-") for name in os.listdir(directory))
 
 
 def others_may(mode: int) -> int:
-    """Return the bits of the mode that give access to anyone but the owner."""
+    """Return the bits of the mode that give access to users other than the owner."""
     return stat.S_IMODE(mode) & 0o077
 
 
 def _tighten(path: Path, found: os.stat_result, mode: int) -> bool:
-    """Set the mode; tell whether others had access until now."""
+    """Set the mode. Return whether other users had access until now."""
     if stat.S_IMODE(found.st_mode) != mode:
         os.chmod(path, mode)
     return bool(others_may(found.st_mode))
@@ -136,9 +141,11 @@ def user_name(number: int) -> str:
 
 
 def regular_file(path: Path) -> os.stat_result | None:
-    """Return the file's status; ``None``: it does not exist. Raises ``StoreMisconfigured`` if it is not a regular file.
+    """Return the file's status, or ``None`` if it does not exist. Raises ``StoreMisconfigured`` if it is not a regular
+    file.
 
-    This also refuses a link: a change of mode would apply to its target, and it can lead somewhere else tomorrow.
+    This also refuses a symbolic link, because a change of mode would apply to the link's target, and the target can
+    change at any time.
     """
     try:
         found = os.lstat(path)
@@ -155,22 +162,22 @@ def regular_file(path: Path) -> os.stat_result | None:
 
 
 class Files(NamedTuple):
-    """The files of an open environment. Equal: they are the same files."""
+    """Identifies the files of an open environment. Two equal values mean the same files."""
 
     device: int
     data: int  # inode of data.mdb
-    lock: int  # inode of lock.mdb: a process with another lock file excludes nobody
+    lock: int  # inode of lock.mdb; processes with different lock files do not exclude each other
 
 
 def files_at(lane_directory: Path) -> tuple[Files, int]:
-    """Return the files that the path leads to now, and the size of ``data.mdb`` in bytes. Raises ``OSError``."""
+    """Return the files that are now in the directory, and the size of ``data.mdb`` in bytes. Raises ``OSError``."""
     data, lock = os.stat(lane_directory / "data.mdb"), os.stat(lane_directory / "lock.mdb")
     return Files(data.st_dev, data.st_ino, lock.st_ino), data.st_size
 
 
 def require_same(lane_directory: Path, opened: Files, size: int = 0) -> int:
-    """Return the present size in bytes. Raises ``StoreLost`` if the path no longer leads to the opened files, or if
-    ``data.mdb`` is shorter than ``size`` bytes, and ``OSError`` if the system cannot tell."""
+    """Return the current size of ``data.mdb`` in bytes. Raises ``StoreLost`` if the directory no longer has the opened
+    files, or if ``data.mdb`` is shorter than ``size`` bytes. Raises ``OSError`` if the files cannot be examined."""
     try:
         found, now = files_at(lane_directory)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -184,14 +191,14 @@ def require_same(lane_directory: Path, opened: Files, size: int = 0) -> int:
 
 
 def require_latest(lane_directory: Path, env: lmdb.Environment, confirmed: int) -> None:
-    """Raise ``StoreLost`` if ``data.mdb`` lacks the ``confirmed`` transaction. ``lock.mdb`` has its number: a reader
-    gets this number, and the next writer gets one more."""
+    """Raise ``StoreLost`` if ``data.mdb`` lacks the ``confirmed`` transaction. This is the number of the last
+    transaction in ``lock.mdb``. LMDB gives a reader this number, and the next writer this number plus one."""
     if env.info()["last_txnid"] < confirmed:
         raise lost(lane_directory, f"{lane_directory / 'data.mdb'} was overwritten by an older one")
 
 
 def lost(lane_directory: Path, what: str) -> StoreLost:
-    """Return the error that says what happened to the store and what to do."""
+    """Return the error that says what happened to the store, and what the operator has to do."""
     back = "" if lane_directory.name == "soft" else f"put {lane_directory} back as it was, or restore it, "
     return StoreLost(
         f"the store was changed under a running endpoint: {what}. Stop every endpoint of {lane_directory.parent}, "
@@ -203,12 +210,13 @@ def lost(lane_directory: Path, what: str) -> StoreLost:
 
 
 def is_made(directory: Path) -> bool:
-    """Tell whether the durable environment was ever made here."""
+    """Return whether the durable environment was ever created in this directory."""
     return regular_file(directory / MADE) is not None
 
 
 def note_made(directory: Path) -> None:
-    """Note that an empty or missing ``durable/data.mdb`` is an error from now on. Raises ``OSError``."""
+    """Write the note that a store was created here. From now on, an empty or missing ``durable/data.mdb`` is an error.
+    Raises ``OSError``."""
     path = directory / MADE
     text = (
         "A store was made in this directory: its subscriptions are in durable/data.mdb. While this file is here, an\n"
@@ -240,11 +248,12 @@ _DEPTH_MAX = 32
 _PAGES_MAX = 1 << 16  # pages read in one tree; the list of free pages of 64 GiB has about 33,000
 FIRST_PAGES = 2  # the meta pages
 LOOKS = 5
-"""Attempts to read a file that a writer changes meanwhile."""
+"""How often a file is read again if a writer changes it during the check."""
 
 
 def require_whole(data: Path) -> bool:
-    """Tell whether the file holds an environment; ``False``: its creation was interrupted, or has not begun.
+    """Return whether the file holds an environment. ``False`` means that its creation was interrupted, or has not
+    begun.
 
     Raises ``Damaged`` if LMDB would refuse the file or crash on it, and ``OSError`` if the file is unreadable.
     """
@@ -252,7 +261,7 @@ def require_whole(data: Path) -> bool:
     if found is None or found.st_size == 0:
         return False
     if struct.calcsize("P") != 8:
-        return True  # another format, from a machine with another address size
+        return True  # pointers of another size: the format differs, and is not checked
     fd = os.open(data, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         for looks in itertools.count(1):
@@ -268,7 +277,7 @@ def require_whole(data: Path) -> bool:
 
 
 class _Whole:
-    """One check of one file."""
+    """One attempt to check one file."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self._path, self._fd = path, fd
@@ -284,8 +293,8 @@ class _Whole:
             raise self._damaged("a page ends in the middle of an entry") from None
 
     def is_latest(self) -> bool:
-        """Tell whether no write since then can have changed the pages that were read: LMDB reuses pages that no
-        transaction needs."""
+        """Return whether there was no commit since this check began. After a commit, pages that were read may have been
+        overwritten, because LMDB reuses pages that no transaction needs."""
         return self._metas_read == self._read_metas(self._read_head())
 
     def _read_head(self) -> bytes:
@@ -297,9 +306,10 @@ class _Whole:
 
     def _look(self) -> bool:
         head = self._read_head()
-        self._size = os.fstat(self._fd).st_size  # afterwards: a commit extends the file first
+        self._size = os.fstat(self._fd).st_size  # after reading the head: a commit extends the file first
         if not any(head):
-            # A new file whose first pages never reached the disk has only this room. A real store is larger.
+            # If the first pages of a new file never reached the disk, the file has exactly this size. A real store is
+            # larger.
             if len(head) == self._size:
                 return False
             raise self._damaged("it begins with only zeros")
@@ -314,7 +324,7 @@ class _Whole:
         if self._last < FIRST_PAGES - 1 or self._last >= 1 << 48:
             raise self._damaged(f"its meta page names {self._last} as the last page")
         if transaction == 0 and (free[7], main[7]) == (_NONE, _NONE):
-            return True  # empty, as LMDB makes it
+            return True  # an empty environment, as LMDB creates it
         missing = self._last + 1 - self._size // self._page_bytes
         self._root("the list of free pages", free)
         if missing > 0 and not self._all_free(free, self._size // self._page_bytes):
@@ -327,12 +337,13 @@ class _Whole:
         return True
 
     def _metas(self, head: bytes) -> list[tuple[int, int, tuple[bytes, bytes]]]:
-        """Return transaction, last page and trees of each meta page; none or one if the creation was interrupted."""
+        """Return transaction, last page and trees of each meta page. If the creation was interrupted, there is only one
+        meta page, or none."""
         metas: list[tuple[int, int, tuple[bytes, bytes]]] = []
         at = 0
         for number in range(FIRST_PAGES):
             if len(head) < at + _HEADER.size + _META.size:
-                if metas and metas[0][0]:  # a commit has written the file since
+                if metas and metas[0][0]:  # there was a commit, so the creation was finished
                     raise self._damaged(f"it was truncated: it has {self._size:,} bytes, less than its meta pages")
                 return metas
             _, _, flags, _, _ = _HEADER.unpack_from(head, at)
@@ -405,7 +416,8 @@ class _Whole:
             yield at
 
     def _values(self, what: str, tree: tuple[int, ...], flag: int) -> Iterator[tuple[int, bytes]]:
-        """Yield flags and value (the part within the page) of each entry."""
+        """Yield the flags (masked with ``flag``) and the value of each entry, as far as the value is within the
+        page."""
         for page in self._leaves(what, tree):
             for at in self._nodes(_HEADER.unpack_from(page)[0], page):
                 low, high, flags, key_bytes = _NODE.unpack_from(page, at)
@@ -420,8 +432,9 @@ class _Whole:
                 yield _TREE.unpack(value)
 
     def _all_free(self, free: tuple[int, ...], first: int) -> bool:
-        """Tell whether no page from ``first`` on is in use. LMDB never writes pages that a transaction allocated and
-        freed, so an intact file can end before its last page. Then all missing pages are in the list of free pages.
+        """Return whether all pages from ``first`` on are free. LMDB never writes a page that one transaction allocates
+        and frees, so an intact file can be shorter than its number of pages. Then all missing pages are in the list of
+        free pages.
         """
         missing = self._last + 1 - first
         for is_big, value in self._values("the list of free pages", free, _BIG_DATA):
@@ -440,9 +453,11 @@ class _Whole:
 
 
 def is_in_use(lane_directory: Path) -> bool:
-    """Tell whether any process has the environment open: LMDB locks ``lock.mdb`` for that time. Raises ``OSError``.
+    """Return whether any process has the environment open. LMDB locks ``lock.mdb`` while it is open. Raises
+    ``OSError``.
 
-    Never call this in a process that has the environment open: the call would drop its own lock (fcntl(2)).
+    Never call this in a process that has the environment open, because the call would release the process's own lock
+    (fcntl(2)).
     """
     try:
         fd = os.open(lane_directory / "lock.mdb", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -461,9 +476,9 @@ def is_in_use(lane_directory: Path) -> bool:
 
 
 def reserve_lock_file(lane_directory: Path, size: int) -> None:
-    """Reserve disk space for ``lock.mdb``. LMDB writes it through a map, which ends the process (SIGBUS) if the disk
-    is full. Call this before LMDB opens the file: closing a file drops this process's locks on it. Raises
-    ``OSError``."""
+    """Reserve disk space for ``lock.mdb``. LMDB writes this file through a memory map, so a full disk would kill the
+    process (SIGBUS). Call this before LMDB opens the file, because closing the file here would release this process's
+    locks on it. Raises ``OSError``."""
     if not hasattr(os, "posix_fallocate"):
         return
     fd = os.open(lane_directory / "lock.mdb", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
@@ -474,7 +489,7 @@ def reserve_lock_file(lane_directory: Path, size: int) -> None:
 
 
 def free_bytes(path: Path) -> int | None:
-    """Return how many bytes this user can still write on the disk; ``None``: unknown."""
+    """Return how many bytes this user can still write to the disk, or ``None`` if that is unknown."""
     try:
         disk = os.statvfs(path)
     except OSError:
@@ -483,7 +498,7 @@ def free_bytes(path: Path) -> int | None:
 
 
 def why_not_written(path: Path, error: Exception) -> str:
-    """Explain why a write in the directory failed, and what to do."""
+    """Return the reason why a write in the directory failed, and what the operator can do."""
     free = free_bytes(path)
     text = str(error)
     known = "the free space is unknown" if free is None else f"{free:,} bytes are free"

@@ -1,14 +1,16 @@
-"""The journal of retained messages in the embedded store: its keys and values, and the endpoint's side.
+"""The journal of retained messages in the embedded store: its keys and values, and the endpoint's part of the
+operations.
 
-Owns: the databases ``kept``, ``kept_floors`` and ``kept_about`` as an endpoint sees them, and how it splits a call into
-frames. A writer's changes within a transaction are in ``journal_operations.py``. Must never: hold a transaction across
-an ``await``, read for longer than ``SLICE_S`` without one, or know when to forget a message.
+Owns: the reads of the databases ``kept``, ``kept_floors`` and ``kept_about``, and how a call is split into frames. A
+writer's changes within a transaction are in ``journal_operations.py``. Must never: hold a transaction across an
+``await``, read for longer than ``SLICE_S`` without an ``await``, or decide when to forget a message.
 
-All three are in the soft environment: retained messages are lost with the machine, and clients learn so. The durable
-writer takes no part, so that no ``subscribe`` waits for the write of a message.
+All three databases are in the soft environment. So a reboot of the machine loses retained messages, and clients learn
+about that. The durable writer is not involved, so no ``subscribe`` waits for the write of a message.
 
-The transaction that ends a page reads the floors, after the page's messages. So if an earlier transaction removed a
-message and raised the floor, no page lacks the message and still has the old floor.
+The transaction that reads the last messages of a page reads the floors as well, after these messages. So if a writer
+removes a message and raises the floor while a page is read, the page cannot lack the message and still have the old
+floor.
 """
 
 from __future__ import annotations
@@ -38,13 +40,13 @@ from ingeborg.protocol.hashes import SLOTS
 STAMP_BYTES: Final = 8
 
 OVERHEAD_BYTES: Final = 256
-"""Size that a message counts in addition to its payload and topic, so that a frame of many small ones is soon
-written."""
+"""In a frame, each message counts for this many bytes in addition to its payload and texts. So a frame cannot have too
+many small messages, which would take long to write."""
 
 FRAME_FORGOTTEN: Final = KEEP_BYTES // OVERHEAD_BYTES
-"""Most removals in a frame: as many as a frame can have messages, 10 ms."""
+"""The largest number of removals in a frame. It is as many as a frame can have messages, and takes 10 ms."""
 
-assert RETAINED_BYTES_MAX + KEEP_BYTES <= FRAME_BYTES_MAX, "in addition to a message, a frame has floors and removals"
+assert RETAINED_BYTES_MAX + KEEP_BYTES <= FRAME_BYTES_MAX, "a frame also has floors and removals"
 
 EPOCHS: Final = b"lines"
 """Key in ``kept_about``: the cluster's epochs in MessagePack, each with the stamp at which it ended, or nil."""
@@ -53,13 +55,13 @@ TOP: Final = b"top"
 """Key in ``kept_about``: the greatest stamp."""
 
 VOID_FLOOR: Final = VOID.to_bytes(STAMP_BYTES, "big")
-"""Value in ``kept_floors`` for a slot of which no part is complete."""
+"""Value in ``kept_floors`` for a slot that is not complete from any stamp on."""
 
 Frame = tuple[list[tuple[bytes, bytes]], list[bytes], list[tuple[bytes, bytes]], list[bytes]]
-"""Entries to write, keys to delete, slots and their floors, complete slots."""
+"""Entries to write, keys to delete, slots with their floors, and complete slots."""
 
 Page = tuple[list[RetainedMessage], list[tuple[int, int]], str | None]
-"""Messages, floors, and where the next page begins."""
+"""Messages, floors, and the cursor of the next page."""
 
 
 # --- keys and values
@@ -80,17 +82,18 @@ def pack_stamp(stamp: int) -> bytes:
 
 
 def pack_floor(stamp: int) -> bytes:
-    """Do the same for a floor, which can also be ``VOID``."""
+    """Return the bytes of a floor, which is a stamp or ``VOID``. Raises ``ValueError`` for an invalid stamp."""
     return VOID_FLOOR if stamp == VOID else pack_stamp(stamp)
 
 
 def place_of(key: bytes) -> tuple[int, int]:
-    """Return slot and stamp."""
+    """Return the slot and the stamp in a key."""
     return int.from_bytes(key[:SLOT_BYTES], "big"), int.from_bytes(key[SLOT_BYTES:], "big")
 
 
 def pack_retained(message: RetainedMessage) -> tuple[bytes, bytes]:
-    """Return key and value. Raises ``ValueError`` for an invalid slot or stamp, or a message too large for a frame."""
+    """Return the key and the value of a message. Raises ``ValueError`` for an invalid slot or stamp, or if the message
+    is too large."""
     key = pack_slot(message.slot) + pack_stamp(message.stamp)
     value = ormsgpack.packb([message.topic, message.payload, message.origin, message.number, message.expires_at])
     if len(value) > RETAINED_BYTES_MAX:
@@ -121,14 +124,14 @@ class Journal:
         floors: Sequence[tuple[int, int]],
         whole: Sequence[int],
     ) -> None:
-        """Write in one transaction, or in several if one frame is not enough. Each frame waits for the commit before
-        it."""
+        """Write in one transaction, or in several if one frame is not enough. Each frame is sent after the previous one
+        is committed."""
         entries = [pack_retained(message) for message in retained]
         keys = [pack_slot(slot) + pack_stamp(stamp) for slot, stamp in forgotten]
         raised = [(pack_slot(slot), pack_floor(stamp)) for slot, stamp in floors]
         for frame in _frames(entries, keys, raised, [pack_slot(slot) for slot in whole]):
-            # The name tells the writer that the frame frees room or needs little, so that a full map does not refuse
-            # it.
+            # The operation ``forget`` tells the writer that the frame frees space or needs little, so that the writer
+            # accepts the frame even if the map is full.
             await self._call("keep" if frame[0] else "forget", [frame])
 
     async def page(self, slots: Sequence[int], cursor: str | None, limit: int) -> Page:
@@ -160,7 +163,8 @@ class Journal:
                         if perf_counter() >= until:
                             return False
                     else:
-                        # The cursor is past the slot: the slots before its position have no messages.
+                        # The cursor is past this slot. Slots before the cursor's position have no messages, so skip
+                        # them.
                         behind = cast(bytes, entries.key())[:SLOT_BYTES]
                         at = bisect_left(prefixes, behind, at + 1) if behind else len(prefixes)
                 if cursor is None or rest is None:
@@ -171,12 +175,12 @@ class Journal:
         return page, floors, rest
 
     async def reach(self, epochs: Sequence[str], stamp: int) -> tuple[list[tuple[str, int]], int]:
-        """Record the present epochs and the greatest stamp of a position."""
+        """Record the current epochs, and the greatest stamp that a position may have."""
         past, top = await self._call("reach", [(list(epochs), pack_stamp(stamp))])
         return [(epoch, ended) for epoch, ended in past], int.from_bytes(top, "big")
 
     def top(self) -> int:
-        """Return the greatest stamp; 0: none."""
+        """Return the greatest stamp in the journal, or 0 if there is none."""
         with self._slices.reading(Lane.SOFT, "kept_about") as (txn, _):
             return top_in(txn, self._database(Lane.SOFT, "kept_about"))
 
@@ -186,7 +190,8 @@ class Journal:
             return int(txn.stat(self._database(Lane.SOFT, "kept"))["entries"])
 
     def _floors(self, txn: lmdb.Transaction, slots: frozenset[int]) -> Iterator[tuple[int, int]]:
-        """Yield slot and stamp of each floor. This reads all floors, at most one for each slot: 1 ms."""
+        """Yield the slot and the stamp of each floor of these slots. This reads all floors, of which there is at most
+        one for each slot, in 1 ms."""
         with txn.cursor(self._database(Lane.SOFT, "kept_floors")) as cursor:
             for key, value in cast(Iterator[tuple[bytes, bytes]], cursor.iternext()):
                 slot = int.from_bytes(key, "big")
@@ -195,20 +200,20 @@ class Journal:
 
 
 def epochs_in(txn: lmdb.Transaction, about: Any) -> dict[str, int | None]:
-    """Return the recorded epochs, each with the stamp at which it ended; ``None``: it is present."""
+    """Return the recorded epochs, each with the stamp at which it ended, or ``None`` for a current epoch."""
     value = value_of(txn, EPOCHS, about)
     return {} if value is None else dict(ormsgpack.unpackb(value))
 
 
 def present(recorded: Mapping[str, int | None], epochs: Sequence[str], top: int) -> dict[str, int | None]:
-    """Return the epochs to record when ``epochs`` are present and ``top`` is the greatest stamp until now: first the
-    past ones in the order of their ends, at most ``EPOCHS_MAX``."""
+    """Return the epochs to record if ``epochs`` are current and ``top`` is the greatest stamp until now. The past
+    epochs are first, in the order of their ends, and are at most ``EPOCHS_MAX``."""
     past = [(epoch, top if ended is None else ended) for epoch, ended in recorded.items() if epoch not in epochs]
     return dict(sorted(past, key=itemgetter(1, 0))[-EPOCHS_MAX:]) | dict.fromkeys(epochs)
 
 
 def top_in(txn: lmdb.Transaction, about: Any) -> int:
-    """Return the greatest stamp; 0: none."""
+    """Return the greatest stamp in the journal, or 0 if there is none."""
     value = value_of(txn, TOP, about)
     return 0 if value is None else int.from_bytes(value, "big")
 
@@ -216,8 +221,9 @@ def top_in(txn: lmdb.Transaction, about: Any) -> int:
 def _frames(
     entries: list[tuple[bytes, bytes]], keys: list[bytes], floors: list[tuple[bytes, bytes]], whole: list[bytes]
 ) -> Iterator[Frame]:
-    """Yield the frames of a call: the floors in the first one, the removals from the last one with messages on. So a
-    crash can leave a floor that is too high, but never a missing message."""
+    """Yield the frames of a call. The first frame has the floors. The removals are in the last frame that has messages,
+    and in the frames after it. So after a crash a floor can be too high, but no message that the floor covers is
+    missing."""
     parts = list(_parts(entries)) or [[]]
     going = [keys[start : start + FRAME_FORGOTTEN] for start in range(0, len(keys), FRAME_FORGOTTEN)] or [[]]
     for number, part in enumerate(parts):
@@ -230,7 +236,7 @@ def _frames(
 
 
 def _parts(entries: list[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Yield parts of at most about ``KEEP_BYTES``, or one message."""
+    """Yield parts of at most about ``KEEP_BYTES``. A larger message is a part of its own."""
     part: list[tuple[bytes, bytes]] = []
     size = 0
     for key, value in entries:

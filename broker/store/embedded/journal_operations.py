@@ -1,7 +1,7 @@
 """A writer process's changes to the journal of retained messages.
 
-Owns: the changes each operation makes within the caller's transaction. Must never: begin or commit one, raise a
-``StoreError``, or lower a floor (except ``VOID`` of a slot that becomes whole) or the greatest stamp.
+Owns: the changes that each operation makes within the caller's transaction. Must never: begin or commit a transaction,
+raise a ``StoreError``, lower the greatest stamp, or lower a floor (except for ``VOID`` if the slot becomes complete).
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from ingeborg.broker.store.embedded.slices import value_of
 
 
 class JournalOperations:
-    """The three databases; a transaction changes all three or none."""
+    """Changes the three databases of the journal. A transaction changes all three or none."""
 
     def __init__(self, environment: Environment) -> None:
         self._kept, self._floors = environment.db["kept"], environment.db["kept_floors"]
         self._about = environment.db["kept_about"]
 
     def keep(self, txn: lmdb.Transaction, argument: Sequence[Any]) -> list[Any]:
-        """Write, then delete, raise floors, record the greatest stamp; the argument is a ``Frame``."""
+        """Write entries, delete entries, raise floors, and record the greatest stamp, in this order. The argument is a
+        ``Frame``."""
         entries, forgotten, floors, slots = argument
         whole = frozenset(slots)
         with txn.cursor(self._kept) as cursor:
@@ -45,7 +46,8 @@ class JournalOperations:
         return []
 
     def reach(self, txn: lmdb.Transaction, argument: tuple[list[str], bytes]) -> list[Any]:
-        """Record the present epochs and how far they reach. Returns the past ones and the greatest stamp."""
+        """Record the current epochs, and the greatest stamp that their positions may have. Return the past epochs and
+        the greatest stamp."""
         epochs, stamp = argument
         held = epochs_in(txn, self._about)
         if (recorded := present(held, epochs, top_in(txn, self._about))) != held:
@@ -54,7 +56,7 @@ class JournalOperations:
         past = [[epoch, ended] for epoch, ended in recorded.items() if ended is not None]
         return [past, pack_stamp(top_in(txn, self._about))]
 
-    # Stamps have equal lengths, so their bytes compare as the numbers do; ``VOID`` is above every stamp.
+    # Stamps have equal lengths, so their bytes compare as the numbers do. ``VOID`` is greater than every stamp.
 
     def _raise_floor(self, txn: lmdb.Transaction, slot: bytes, floor: bytes, is_whole: bool) -> None:
         held = value_of(txn, slot, self._floors)

@@ -1,43 +1,45 @@
-"""The embedded store on disk, and the frames between an endpoint and its writer processes.
+"""The layout of the embedded store on disk, and the frames between an endpoint and its writer processes.
 
-Owns: the directory's files, the databases and their keys and values, the layout's number, and the framing: everything
-that the reading side (``store.py``) and the writing side (``writer.py``) must agree on. Must never: begin a transaction
-of its own after ``prepare`` has returned, or import asyncio (a writer starts in a twentieth of a second without it).
+Owns: everything on which the reading side (``store.py``) and the writing side (``writer.py``) must agree: the
+directory's files, the databases and their keys and values, the layout's number, and the framing. Must never: begin a
+transaction of its own after ``prepare`` has returned, or import asyncio (without asyncio, a writer starts in a
+twentieth of a second).
 
 ::
 
-    DIR/durable/   data.mdb, lock.mdb    synced at every commit: survives a power cut
-    DIR/soft/      data.mdb, lock.mdb    never synced: survives kill -9, is void after a reboot
+    DIR/durable/   data.mdb, lock.mdb    synced at every commit: it survives a power cut
+    DIR/soft/      data.mdb, lock.mdb    never synced: it survives kill -9, and is void after a reboot
     Both have subscriptions (``subscriptions.py`` says which lane has which), in five databases:
         subscribers  hash of topic  -> client ids; with filters: FF, client id, FF, hash of the filter  (sorted)
         topics_of    hash of client -> hashes of topics      (sorted, of fixed size)
         texts        hash of topic  -> topic                 (while it has a subscription)
-        filters      hash of a filter -> how many subscriptions have it (8 bytes), then its text
+        filters      hash of a filter -> number of subscriptions with the filter (8 bytes), then its text
         terms        slot, hash of topic, hash of client, hash of the filter or nothing
                                     -> [client id, topic, filter or nil, disconnect, ends_at, stamp]
-    The soft one also has:
+    The soft environment also has:
         locations    client id      -> [number, incarnation, online]
         registry     hash of name   -> [name, incarnation, url, heartbeat]
-        seen         payload hash   -> when it expires, in seconds of the machine's monotonic clock
-        ended        client id      -> when the last one ended (Unix ms, 8 bytes), then
+        seen         payload hash   -> expiry, in seconds of the machine's monotonic clock
+        ended        client id      -> time of the last end (Unix ms, 8 bytes), then
                                        [count, [[topic, filter or nil, stamp], ...]]
-        kept         slot, stamp (8 bytes)              -> [topic, payload, origin, number, when it expires (Unix s)]
-        kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are complete; FF…: no part is
+        kept         slot, stamp (8 bytes)              -> [topic, payload, origin, number, expiry (Unix s)]
+        kept_floors  slot           -> stamp (8 bytes) from which on the slot is complete; FF…: nowhere complete
         kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [[epoch, its last stamp or nil], ...]
-        boot_id      (a file) the boot that the environment belongs to; another boot empties it
-    Each one also holds the file `gate`: the queue for its write lock and, through locks on the file, its holder
-    DIR/made       notes that the durable environment was made (``files.py``)
+        boot_id      (a file) id of the boot to which the environment belongs; another boot empties it
+    Each environment also has the file `gate`. Locks on this file form the queue for the write lock and show its holder.
+    DIR/made       notes that the durable environment was created (``files.py``)
 
-Everything is for one user: directories 700, files 600.
+Only one user has access: directories have mode 700, files 600.
 
-Every subscription is in ``subscribers`` (``now.py`` has its entry). One with a term is also in ``terms``, where expiry
-finds it without reading any other. The last three databases of the soft environment are the journal of retained
-messages (``journal.py``).
+Every subscription is in ``subscribers`` (``now.py`` describes the entries). A subscription with a term is also in
+``terms``, where expiry finds it without reading any others. The databases ``kept``, ``kept_floors`` and ``kept_about``
+are the journal of retained messages (``journal.py``).
 
-Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
-the entry ``layout``: the program, and the number of its layout. Once a subscription has had a term, it also has
+The hashes are those of ``ingeborg.protocol.hashes.digest``. Keys have the hash of a topic instead of the topic, because
+an LMDB key can have at most 511 bytes, and a topic 1,024. The unnamed database of each environment has the entry
+``layout``: the program, and the number of its layout. As soon as a subscription has had a term, it also has the entry
 ``stamp``: the greatest stamp that the lane has assigned (8 bytes). The durable environment's unnamed database also has
-these entries, if they are not empty (the soft one does not, since a reboot empties it):
+the following entries, unless they are empty. (They are not in the soft one, because a reboot empties it.)
 
     features     names, separated by blanks (``features.py``)
     settings     [replication, history] of the cluster
@@ -84,14 +86,15 @@ LAYOUT_NAME = b"ingeborg embedded store"
 LAYOUT_NUMBER = 5
 
 DEFAULT_MAP_SIZE_BYTES = 64 << 30
-"""Address space, not memory or disk (the file grows as it is written): a billion subscriptions need about as much."""
+"""The default size of an environment's map. It reserves only address space: the file grows as data is written. A
+billion subscriptions need about this size."""
 
 MAX_READERS = 1024
-"""Reader slots per environment, 64 bytes each. A process takes one, so this is the number of processes that can share
-the directory. LMDB's default of 126 would allow only 42 endpoints with two writers each."""
+"""The number of reader slots of each environment, with 64 bytes each. A process takes one slot, so this is the number
+of processes that can share the directory. LMDB's default of 126 would allow only 42 endpoints with two writers each."""
 
 LOCK_FILE_BYTES = (MAX_READERS + 2) * 64
-"""Size of LMDB's ``lock.mdb``: a slot for each reader, and two for its head."""
+"""Size of LMDB's ``lock.mdb``: one slot for each reader, and a header of the size of two slots."""
 
 _BOOT_ID = re.compile(rb"[0-9A-Fa-f-]{36}")
 """A valid boot id."""
@@ -99,17 +102,19 @@ _BOOT_ID = re.compile(rb"[0-9A-Fa-f-]{36}")
 STAMP_BYTES = 8
 
 FRAME_ITEMS = 1024
-"""Subscriptions, clients or hashes per frame: 1-4 ms of writing, the unit in which callers take turns."""
+"""The number of subscriptions, clients or hashes per frame. A frame takes 1-4 ms to write, and concurrent callers take
+turns frame by frame."""
 
 FILTER_ITEMS = 8
-"""An item with a filter counts for this many in a frame, for its bytes and for the time that its write takes."""
+"""In a frame, an item with a filter counts as this many items, because it has more bytes and takes longer to write."""
 
 LARGE_ROWS = 128
 """If a call has at least this many subscriptions, its frames wait for the writer's next run instead of the next commit.
-All frames of a call go the same way, so that the writer keeps their order."""
+All frames of a call are handled in the same way, so that the writer keeps their order."""
 
 FRAME_BYTES_MAX = 4 << 20
-"""A frame of ``FRAME_ITEMS`` topics of 1,024 bytes, each for a client of 128, is 1.2 MB; more is a bug."""
+"""The largest size of a frame. A frame of ``FRAME_ITEMS`` topics of 1,024 bytes, each for a client id of 128 bytes, has
+1.2 MB. A larger frame than this limit is a bug."""
 
 
 class Lane(enum.StrEnum):
@@ -149,28 +154,28 @@ class Environment:
     """An open LMDB environment and its databases by name."""
 
     def __init__(self, env: lmdb.Environment, lane: Lane) -> None:
-        """Open the databases that ``prepare`` made. Waits for the write lock if ``env`` can write."""
+        """Open the databases that ``prepare`` created. This waits for the write lock if ``env`` can write."""
         self.env = env
         self.db: dict[str, Any] = {
             name: env.open_db(name.encode(), None, create=False, **flags) for name, flags in DATABASES[lane].items()
         }
 
     def begin(self, db: Any = None, *, write: bool = False) -> lmdb.Transaction:
-        """Begin a transaction, even if another process has started with a larger map."""
+        """Begin a transaction. This also works if another process has enlarged the map."""
         try:
             return self.env.begin(db, None, write)  # positional arguments: keywords would take 1.5 times as long
         except lmdb.MapResizedError:
-            self.env.set_mapsize(0)  # adopt the file's present size
+            self.env.set_mapsize(0)  # adopt the file's current size
             return self.env.begin(db, write=write)
 
 
 def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
-    """Open what a writer prepared, now or earlier. Such an environment cannot take the write lock, so it never waits
-    for it. Raises ``StoreMisconfigured`` if the environment is damaged, or has another program's or layout's data.
+    """Open an environment for reading, which a writer has prepared. It cannot take the write lock, so it never waits
+    for the lock. Raises ``StoreMisconfigured`` if the environment is damaged, or has data of another program or layout.
     """
     data = directory / lane / "data.mdb"
     if not files.require_whole(data):
-        raise StoreMisconfigured(f"there is no store in {directory}: {data} is not there, or empty")
+        raise StoreMisconfigured(f"there is no store in {directory}: {data} does not exist, or is empty")
     env = lmdb.open(
         str(directory / lane),
         readonly=True,
@@ -190,11 +195,12 @@ def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Enviro
 
 
 class Gate:
-    """The queue for an environment's write lock, shared by all processes: a file that is locked while waiting.
+    """The queue for an environment's write lock. It is a file that a process locks before it waits for the write lock,
+    and all processes share it.
 
-    LMDB's lock is not fair. With two processes that write all the time, a third one waited 1.8 s in a measurement, and
-    12 ms with the gate (docs/adr/0002). A process always takes the gate before the lock, and releases it once it has
-    the lock.
+    LMDB's lock is not fair. In a measurement with two processes that wrote all the time, a third process waited for 1.8
+    s, and for only 12 ms with the gate (docs/adr/0002). A process always takes the gate before the write lock, and
+    releases the gate when it has the write lock.
     """
 
     def __init__(self, directory: Path, lane: Lane) -> None:
@@ -203,7 +209,8 @@ class Gate:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Wait in the queue. If a process dies there, the kernel frees its place."""
+        """Wait in the queue, and hold the gate in the block. If a process dies meanwhile, the kernel releases its lock
+        on the file."""
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         try:
             yield
@@ -213,8 +220,8 @@ class Gate:
     @contextmanager
     def signed(self) -> Iterator[None]:
         """Let ``lock_holder`` find this process while it has the write lock."""
-        # This is a kernel lock, because a note in the file would wait for the disk. If the system refuses the lock, a
-        # message to people lacks this process's id, but the write can still succeed.
+        # This is a kernel lock, because writing the process id to the file could wait for the disk. If the system
+        # refuses the lock, messages for operators lack this process's id, but the write can still succeed.
         pid = os.getpid()
         with suppress(OSError):
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, pid)
@@ -230,8 +237,8 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 def lock_holder(directory: Path, lane: Lane) -> int | None:
-    """Return the other process that has the write lock of a lane; ``None``: no other process has it, or the system does
-    not say. Touches no disk."""
+    """Return the other process that has the write lock of a lane. Return ``None`` if no other process has the lock, or
+    the system does not tell. This does not access the disk."""
     if sys.platform != "linux":
         return None
     try:
@@ -249,7 +256,8 @@ def lock_holder(directory: Path, lane: Lane) -> int | None:
 
 
 def boot_id() -> str:
-    """Return the id of this boot of the machine. Raises ``StoreMisconfigured`` if the system does not have one."""
+    """Return the id of the machine's current boot. Raises ``StoreMisconfigured`` if the system does not have such an
+    id."""
     try:
         if sys.platform == "darwin":
             asked = subprocess.run(["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, timeout=5)
@@ -264,7 +272,7 @@ def boot_id() -> str:
 
 
 class Prepared(NamedTuple):
-    """An environment to write to. ``files``: the opened files; ``notes``: sentences for the operator."""
+    """An environment to write to. ``files`` identifies the opened files. ``notes`` are sentences for the operator."""
 
     environment: Environment
     gate: Gate
@@ -273,10 +281,11 @@ class Prepared(NamedTuple):
 
 
 def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | None = None) -> Prepared:
-    """Make or check one environment and open it for writing. ``StoreMisconfigured`` says what is wrong.
+    """Create or check one environment, and open it for writing. Raises ``StoreMisconfigured`` if that fails.
 
-    ``opened``: the files that the endpoint has open already. This then makes nothing, and raises ``StoreLost`` if it
-    finds other files. It runs in a writer process, because it takes the gate and the write lock.
+    ``opened`` identifies the files that the endpoint already has open, if any. With ``opened``, this creates nothing,
+    and raises ``StoreLost`` if it finds other files. Call this in a writer process, because it takes the gate and the
+    write lock.
     """
     path = directory / lane
     notes: list[str] = []
@@ -289,7 +298,7 @@ def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | No
         loose = files.make_root_private(directory) if lane is Lane.DURABLE else []
         loose += files.make_private(path)
         if loose:
-            notes.append(f"other users of this machine could open {', '.join(loose)}: now only their owner can")
+            notes.append(f"other users of this machine could open {', '.join(loose)}; now only the owner can")
         gate = Gate(directory, lane)
         with gate.held():
             if opened is not None:
@@ -305,14 +314,15 @@ def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | No
                 sync=lane is Lane.DURABLE,
                 mode=files.PRIVATE_FILE,
             )
-            env.reader_check()  # frees the slots of killed processes
+            env.reader_check()  # free the slots of killed processes
             features = _check_layout(env, lane, directory)
-            # A successor's endpoint is already running, and is useless without a writer.
+            # If this writer replaces another one, do not refuse: the endpoint is already running, and cannot work
+            # without a writer.
             if opened is None:
                 require_known(features, f"the store in {directory}")
             if lane is Lane.DURABLE and not files.is_made(directory):
                 files.note_made(directory)
-            files.make_private(path)  # new files have the umask's modes
+            files.make_private(path)  # new files got their modes from the umask
             return Prepared(Environment(env, lane), gate, files.files_at(path)[0], notes)
     except lmdb.MemoryError as error:
         raise StoreMisconfigured(
@@ -324,7 +334,7 @@ def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | No
 
 
 def _unusable(directory: Path, path: Path, error: Exception) -> StoreMisconfigured:
-    """Explain why the directory is unusable, from the error."""
+    """Return an error that explains why the directory is unusable."""
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, lmdb.DiskError) or number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
         there = next(place for place in (path, *path.parents) if place.exists())
@@ -338,7 +348,8 @@ def _unusable(directory: Path, path: Path, error: Exception) -> StoreMisconfigur
 
 
 def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
-    """Make sure that LMDB can open ``data.mdb``: it is intact, or absent. Return notes about any changes made."""
+    """Make sure that ``data.mdb`` is either intact or absent, so that LMDB can open or create it. Return notes about
+    any changes."""
     try:
         if files.require_whole(data):
             return []
@@ -372,14 +383,15 @@ def _remove(path: Path) -> None:
 
 
 def of_this_boot(directory: Path) -> bool:
-    """Tell whether the soft environment exists and belongs to this boot: one from an earlier boot is void."""
+    """Return whether the soft environment exists and belongs to this boot. An environment from an earlier boot is
+    void."""
     mark = directory / Lane.SOFT / "boot_id"
     return files.regular_file(mark) is not None and mark.read_bytes() == boot_id().encode()
 
 
 def _empty_after_reboot(soft: Path) -> list[str]:
-    """Remove a soft environment of an earlier boot before LMDB opens it: unsynced pages may have been half written.
-    Return notes for the operator."""
+    """Remove a soft environment of an earlier boot before LMDB opens it, because pages may be incomplete without a
+    sync. Return notes for the operator."""
     mark, current = soft / "boot_id", boot_id().encode()
     found = None
     if files.regular_file(mark) is not None:
@@ -387,7 +399,8 @@ def _empty_after_reboot(soft: Path) -> list[str]:
         if found == current:
             return []
     notes = []
-    # No process survives a reboot: an open environment belongs to this boot, even if the mark disagrees.
+    # No process survives a reboot. So if a process has the environment open, it belongs to this boot, even if the mark
+    # differs.
     if files.is_in_use(soft):
         notes.append(f"{mark} was damaged or removed while the store is in use: the store has written it again")
     else:
@@ -397,7 +410,7 @@ def _empty_after_reboot(soft: Path) -> list[str]:
                 "locations of clients, retained messages and subscriptions until disconnect are lost, as after a reboot"
             )
             notes.append(f"{mark} was damaged: {text}")
-    # This is one step: half a mark would look like that of another boot.
+    # Replace the mark atomically, because half a mark would look like that of another boot.
     draft = soft / "boot_id.new"
     draft.unlink(missing_ok=True)
     try:
@@ -410,7 +423,8 @@ def _empty_after_reboot(soft: Path) -> list[str]:
 
 
 def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> frozenset[str]:
-    """Return the features of an environment with this version's layout. A new one gets the layout, and has none."""
+    """Return the features of an environment. Raises ``StoreMisconfigured`` if its layout is not this version's. A new
+    environment gets this version's layout, and has no features."""
     with env.begin() as txn:
         if txn.stat()["entries"]:
             return _features_of(txn, lane, directory)
@@ -460,28 +474,28 @@ def record_revocations(txn: lmdb.Transaction, revoked: Sequence[Revocation]) -> 
 
 
 def stamp_in(txn: lmdb.Transaction) -> int:
-    """Return the greatest stamp that the lane has given a term; 0: none."""
+    """Return the greatest stamp that the lane has given a term, or 0 if there is none."""
     return int.from_bytes(cast(bytes, txn.get(b"stamp", b"")), "big")
 
 
 def record_stamp(txn: lmdb.Transaction, stamp: int) -> None:
-    """Record the greatest stamp."""
+    """Record the greatest stamp that the lane has given a term."""
     txn.put(b"stamp", stamp.to_bytes(STAMP_BYTES, "big"))
 
 
 # --- frames ------------------------------------------------------------------------------------------------------
 #
 # The endpoint sends [number, operation, argument]. The writer answers each frame, in any order, with [number, outcome,
-# results]. The outcome is "" or the name of an error; then its message is in place of the results.
+# results]. The outcome is "" or the name of an error. For an error, the results are replaced by its message.
 
 GREETING = -1
-"""Number of the writer's first frame: it is ready, or says why not."""
+"""Number of the writer's first frame, which says that the writer is ready, or why it is not."""
 
 PROGRESS = -2
-"""Number of frames that report a commit that completed no frame."""
+"""Number of the frames that report progress: a commit that did not complete any frame."""
 
 LAST_WORDS = -3
-"""Number of a writer's last frame, sent if the writer has to end: the results say why."""
+"""Number of the last frame of a writer that has to end. The results say why."""
 
 ERRORS: dict[str, type[StoreError]] = {
     error.__name__: error
@@ -508,15 +522,15 @@ def pack(body: Any) -> bytes:
 
 
 Group = tuple[Any, list[tuple[str, list[Any]]]]
-"""A value that applies to the whole group, then each client and its items: topics or subscriptions."""
+"""A value that applies to the whole group, then each client with its items, which are topics or subscriptions."""
 
 
 def frames_of(rows: Iterable[tuple[Any, str, Sequence[Any], bool]]) -> Iterator[list[Group]]:
-    """Split the rows into frames. A row has the items' common value, the client, its items, and whether they have
-    filters.
+    """Split the rows into frames. A row has a value that applies to all its items, the client, the items, and whether
+    they have filters.
 
-    A client's many items go into several frames. Neighbors with the same value form one group, so that a topic takes
-    only the room of its text when clients subscribe to many topics.
+    If a client has many items, they are split over several frames. Neighboring rows with the same value form one group,
+    so the value is stored only once, and each topic adds only its own text.
     """
     frame: list[Group] = []
     room = FRAME_ITEMS
@@ -538,8 +552,8 @@ def frames_of(rows: Iterable[tuple[Any, str, Sequence[Any], bool]]) -> Iterator[
 
 
 def frames_of_subscriptions(rows: Iterable[tuple[Any, Subscription]]) -> Iterator[list[Group]]:
-    """Split rows of a value and a subscription's topic, filter and stamp into frames. Neighbors of one client share a
-    group."""
+    """Split the rows into frames. A row has a value and a subscription, which a frame represents by its topic, filter
+    and stamp. Neighboring subscriptions of one client with the same value share one entry."""
     entries = (
         (what, client, [one for _, one in same])
         for (what, client), same in groupby(rows, key=lambda row: (row[0], row[1].client))
@@ -556,7 +570,7 @@ def frames_of_subscriptions(rows: Iterable[tuple[Any, Subscription]]) -> Iterato
 
 
 class Unpacker:
-    """Reassembles frames from a socket's bytes. Holds at most one incomplete frame between calls."""
+    """Reassembles frames from a socket's bytes. It holds at most one incomplete frame between calls."""
 
     def __init__(self) -> None:
         self._rest = bytearray()

@@ -1,12 +1,13 @@
-"""The embedded store's reads without waiting: few members, few clients, read from memory.
+"""The embedded store's reads that do not wait: reads of few members or few clients from memory.
 
-Owns: the innermost loops of these reads, on the caller's transaction or cursor, and the keys and values of
+Owns: the innermost loops of these reads, which use the caller's transaction or cursor, and the keys and values of
 subscriptions. Must never: read for longer than the caller allows.
 
 A client's subscription to a topic is an *entry* of the topic in ``subscribers``. Without a filter, the entry is the
-client id; with a filter, it is FF, the client id, FF, and the hash of the filter. No text in UTF-8 has the byte FF, so
-the entries without a filter come first, and one range holds the filters of a client. The *key* distinguishes a client's
-subscriptions to one topic: the hash of the filter, or nothing.
+client id. With a filter, the entry consists of the byte FF, the client id, the byte FF, and the hash of the filter. No
+UTF-8 text contains the byte FF, so the entries without a filter come first, and all entries of one client with filters
+are adjacent. The *key* distinguishes a client's subscriptions to one topic: it is the hash of the filter, or empty if
+there is no filter.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from ingeborg.broker.core.model import FilterPage, Location, Subscribers, Subscr
 from ingeborg.protocol.hashes import HASH_BYTES, digest, slot_of
 
 SLOT_BYTES: Final = 2
-"""Bytes of the slot in a key of ``terms``, in front of the topic's hash."""
+"""Length of the slot in a key of ``terms``. The slot precedes the topic's hash."""
 
 FILTERED: Final = b"\xff"
-"""Byte before and after the client id in the entry of a subscription with a filter."""
+"""The byte before and after the client id in the entry of a subscription with a filter."""
 
 COUNT_BYTES: Final = 8
-"""Bytes of the count in front of the text in a value of ``filters``."""
+"""Length of the count in a value of ``filters``. The count precedes the text."""
 
 TOPICS_PER_LOOK: Final = 32
-"""Topics of one client looked up between two checks of the clock: 0.1 ms."""
+"""How many topics of one client are looked up between two checks of the clock: 0.1 ms."""
 
 _text: Final = attrgetter("filter")
 
@@ -42,17 +43,18 @@ _text: Final = attrgetter("filter")
 
 
 def entry_of(client_id: bytes, key: bytes) -> bytes:
-    """Return the entry in ``subscribers``: at most 146 bytes, where LMDB allows a duplicate 511."""
+    """Return the entry in ``subscribers``. It has at most 146 bytes; LMDB allows 511."""
     return FILTERED + client_id + FILTERED + key if key else client_id
 
 
 def key_of(text: str | None) -> bytes:
-    """Return the key of a subscription with that filter, or without one."""
+    """Return the key of a subscription with the filter, or of one without a filter."""
     return b"" if text is None else digest(text.encode())
 
 
 def prefix_of(topic: str, topic_hash: bytes) -> bytes:
-    """Return the prefix of the topic's keys in ``terms``; the client's hash and the filter's follow."""
+    """Return the prefix of the topic's keys in ``terms``. In a key, the hashes of client and filter follow the
+    prefix."""
     return slot_of(topic).to_bytes(SLOT_BYTES, "big") + topic_hash
 
 
@@ -63,8 +65,9 @@ def subscription_in(record: bytes) -> Subscription:
 
 
 def entries_at(entries: Any, terms: Any, topic_hash: bytes, client_id: bytes, prefix: bytes) -> dict[bytes, Any]:
-    """Return the client's subscriptions to the topic: key -> value in ``terms``, or ``None``. ``entries`` and ``terms``
-    are cursors on ``subscribers`` and ``terms``. ``prefix`` is that of client and topic in ``terms``; empty: no terms.
+    """Return the client's subscriptions to the topic: a map from keys to values in ``terms``, or to ``None`` for a
+    subscription without a term. ``entries`` and ``terms`` are cursors on ``subscribers`` and ``terms``. ``prefix`` is
+    the prefix of the client's keys for the topic in ``terms``, or empty if ``terms`` is empty.
     """
     found: dict[bytes, Any] = {}
     if entries.set_key_dup(topic_hash, client_id):
@@ -89,9 +92,9 @@ def entries_at(entries: Any, terms: Any, topic_hash: bytes, client_id: bytes, pr
 def subscribers(
     cursor: Any, txn: Any, texts: Any, topics: Sequence[str], members_max: int, pairs_max: int, until: float
 ) -> tuple[list[Subscribers], dict[str, FilterPage]] | None:
-    """Return the subscribers of each topic without a filter, and the first page of the others. ``cursor`` is on
-    ``subscribers``; ``texts`` is the database ``filters``. ``None``: a topic has more than ``members_max`` subscribers
-    without a filter, or the time was up (``until``, as ``perf_counter`` counts)."""
+    """Return the clients that subscribe to each topic without a filter, and the first page of those with filters.
+    ``cursor`` is on ``subscribers``; ``texts`` is the database ``filters``. Return ``None`` if a topic has more than
+    ``members_max`` subscribers without a filter, or if the time is up (``until``, in ``perf_counter`` seconds)."""
     sets: list[Subscribers] = []
     pages: dict[str, FilterPage] = {}
     for topic in topics:
@@ -101,7 +104,7 @@ def subscribers(
         else:
             first: bytes = cursor.value()
             is_one = not cursor.next_dup()
-            if is_one and first < FILTERED:  # a common case, and building a set costs more than the read
+            if is_one and first < FILTERED:  # a common case: building a set would cost more than the read
                 sets.append((first.decode(),))
             else:
                 members = [first] if is_one else [first, *islice(cursor.iternext_dup(), members_max)]
@@ -112,7 +115,7 @@ def subscribers(
                     return None
                 clients = [member.decode() for member in members]
                 sets.append(tuple(clients) if len(clients) < 2 else set(clients))
-        if perf_counter() >= until:  # each topic can have to wait for the disk
+        if perf_counter() >= until:  # checked for each topic, because each read may wait for the disk
             return (sets, pages) if len(sets) == len(topics) else None
     return sets, pages
 
@@ -122,7 +125,7 @@ def joined(
     durable: tuple[list[Subscribers], dict[str, FilterPage]],
     pairs_max: int,
 ) -> tuple[list[Subscribers], dict[str, FilterPage]]:
-    """Merge the subscribers that both lanes have for the same topics."""
+    """Merge the subscribers of the same topics from both lanes."""
     sets, pages = durable
     for number, clients in enumerate(soft[0]):
         if clients:
@@ -133,8 +136,8 @@ def joined(
 
 
 def joined_page(soft: FilterPage, durable: FilterPage, limit: int) -> FilterPage:
-    """Merge both lanes' pages after one entry into a page of at most ``limit``. Each input has ``limit`` pairs, or
-    all."""
+    """Merge two pages, one from each lane, into a page of at most ``limit`` pairs. Both begin after the same entry.
+    Each has at least ``limit`` pairs, or all pairs that its lane has."""
     if not soft[0] or not durable[0]:
         return soft if soft[0] else durable
     pairs = {entry_of(pair[0].encode(), key_of(pair[1])): pair for pair in soft[0] + durable[0]}
@@ -145,7 +148,8 @@ def joined_page(soft: FilterPage, durable: FilterPage, limit: int) -> FilterPage
 
 
 def filter_page(cursor: Any, txn: Any, texts: Any, topic_hash: bytes, after: bytes, limit: int) -> FilterPage:
-    """Return the topic's clients and filters after the entry ``after``; ``FILTERED``: from the first one."""
+    """Return a page of the topic's clients and filters that begins after the entry ``after``. Pass ``FILTERED`` for the
+    first page."""
     if not cursor.set_range_dup(topic_hash, after):
         return [], None
     entries: list[bytes] = list(islice(cursor.iternext_dup(), limit + 2))
@@ -163,7 +167,7 @@ def filter_page(cursor: Any, txn: Any, texts: Any, topic_hash: bytes, after: byt
 
 
 def text_in(txn: Any, texts: Any, key: bytes) -> str:
-    """Return the filter for a key that is not empty."""
+    """Return the text of the filter with this key, which must not be empty."""
     value: bytes = txn.get(key, db=texts)
     return value[COUNT_BYTES:].decode()
 
@@ -172,8 +176,8 @@ def text_in(txn: Any, texts: Any, key: bytes) -> str:
 
 
 def subscribed(cursor: Any, client: str, topics: Sequence[str], start: int, until: float) -> list[bool]:
-    """Tell for each topic from ``start`` on whether the client has a subscription. The result covers as many topics as
-    the time allows, at least ``TOPICS_PER_LOOK``. ``cursor`` is on ``topics_of``."""
+    """Return for each topic, beginning with number ``start``, whether the client has a subscription. The result covers
+    as many topics as the time allows, and at least ``TOPICS_PER_LOOK``. ``cursor`` is on ``topics_of``."""
     client_hash = digest(client.encode())
     if not cursor.set_key(client_hash):
         return [False] * (len(topics) - start)
@@ -189,8 +193,8 @@ def subscribed(cursor: Any, client: str, topics: Sequence[str], start: int, unti
 def subscriptions_of(
     entries: Any, terms: Any, txn: Any, texts: Any, pairs: Sequence[tuple[str, str]], until: float
 ) -> list[list[Subscription]]:
-    """Return the subscriptions of each ``(client, topic)``, for as many pairs as the time allows, at least one. Cursors
-    and databases are as in ``entries_at`` and ``subscribers``."""
+    """Return the subscriptions of each ``(client, topic)`` pair, for as many pairs as the time allows, but at least for
+    one. The cursors and databases are the same as in ``entries_at`` and ``subscribers``."""
     has_terms = terms.first()
     found: list[list[Subscription]] = []
     for client, topic in pairs:
@@ -210,8 +214,8 @@ def subscriptions_of(
 
 
 def joined_records(soft: list[list[Subscription]], durable: list[list[Subscription]]) -> list[list[Subscription]]:
-    """Merge the records of both lanes up to the point that both have reached. If both have one filter, the durable one
-    counts."""
+    """Merge the records that both lanes have for the same pairs, for as many pairs as both have read. If both have a
+    subscription with the same filter, the durable one counts."""
     found: list[list[Subscription]] = []
     for some, mine in zip(soft, durable, strict=False):
         if some and mine:
@@ -227,7 +231,7 @@ def _in_order(record: list[Subscription]) -> list[Subscription]:
 
 
 def locations(txn: Any, clients: Sequence[str], until: float) -> list[Location | None] | None:
-    """Return where each client listens. ``None``: the time was up."""
+    """Return each client's location, or ``None`` if the time was up."""
     found: list[Location | None] = []
     for client in clients:
         found.append(location(txn, client))
@@ -237,6 +241,6 @@ def locations(txn: Any, clients: Sequence[str], until: float) -> list[Location |
 
 
 def location(txn: Any, client: str) -> Location | None:
-    """Return where the client listens."""
+    """Return the client's location."""
     value = txn.get(client.encode())
     return None if value is None else Location(*ormsgpack.unpackb(value))

@@ -1,7 +1,8 @@
 """A writer process's changes to its environment, operation by operation.
 
-Owns: the changes each operation makes within the caller's transaction. Must never: begin or commit one, or raise a
-``StoreError`` after its first write (the other frames of the transaction stay valid).
+Owns: the changes that each operation makes within the caller's transaction. Must never: begin or commit a transaction,
+or raise a ``StoreError`` after an operation's first write, because the transaction also has other frames, which stay
+valid.
 """
 
 from __future__ import annotations
@@ -32,24 +33,25 @@ from ingeborg.broker.store.revocations import recorded, unpacked
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 SWEEP_PER_HASH: Final = 2
-"""Entries of ``seen`` that the sweep examines for each hash in a call. The sweep runs twice as fast as the table can
-grow, so the table settles below twice the hashes that are still alive, and no single call pays for much."""
+"""How many entries of ``seen`` the sweep examines for each hash in a call. So the sweep is twice as fast as the table
+can grow. The table has at most about twice as many hashes as are unexpired, and the sweep adds little work to a single
+call."""
 
 TIDY_RECORDS: Final = 2_000
-"""Records of a database that one step of cleanup examines: 2 ms. At one step per second, cleanup keeps up with 2,000
-clients that come and go every second."""
+"""How many records of a database one step of cleanup examines: 2 ms. With one step per second, cleanup can keep up with
+2,000 clients per second that connect and disconnect."""
 
 TIDY_S: Final = 0.005
-"""Time limit of a step for each of the two databases: a record in ``ended`` can be large."""
+"""Time limit of a step for each of the two databases. It is necessary because a record in ``ended`` can be large."""
 
 Operation = Callable[[lmdb.Transaction, Any], list[Any]]
-"""(transaction, argument of the frame) -> the results for the frame's items."""
+"""A function from the transaction and the argument of a frame to the results for the frame's items."""
 
 
 def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
     """Return the lane's operations by their names in frames."""
     subscriptions = Subscriptions(environment)
-    # The writer decides whether a frame goes into a run.
+    # The first item of the argument is for the writer: it tells whether the frame goes into a run.
     both: dict[str, Operation] = {
         "subscribe": lambda txn, argument: subscriptions.write(txn, "subscribe", *argument[1:]),
         "unsubscribe": lambda txn, argument: subscriptions.write(txn, "unsubscribe", *argument[1:]),
@@ -78,7 +80,8 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
 
 
 def _settings(txn: lmdb.Transaction, argument: tuple[list[Any], bool]) -> list[Any]:
-    """Record the settings, with the flag only if there are none. Return the settings that are then valid."""
+    """Record the settings. If ``is_first`` is set, do so only if none are recorded yet. Return the settings that are
+    recorded afterwards."""
     record, is_first = argument
     if is_first and (held := settings_in(txn)) is not None:
         return [list(held)]
@@ -96,10 +99,11 @@ class _Soft:
     def __init__(self, environment: Environment) -> None:
         self._locations, self._registry = environment.db["locations"], environment.db["registry"]
         self._seen = environment.db["seen"]
-        self._swept = os.urandom(HASH_BYTES)  # the sweep's position in `seen`; every writer starts elsewhere
+        self._swept = os.urandom(HASH_BYTES)  # the sweep's position in `seen`; each writer starts at a random one
 
     def listen(self, txn: lmdb.Transaction, batch: list[tuple[str, int, str]]) -> list[Any]:
-        """Write each client's new location, unless a greater one was written after its number was drawn."""
+        """Write each client's new location, unless a greater one is stored. This can happen if another call was faster
+        after the number was drawn."""
         for client, number, incarnation in batch:
             key = client.encode()
             held = txn.get(key, db=self._locations)
@@ -116,10 +120,11 @@ class _Soft:
         return []
 
     def seen(self, txn: lmdb.Transaction, argument: tuple[float, list[bytes]]) -> list[Any]:
-        """Tell whether each hash was there and alive. If a batch repeats a hash, the repetition counts as seen."""
+        """Return for each hash whether it was stored and unexpired. If a batch repeats a hash, the repetition counts as
+        seen."""
         ttl_s, hashes = argument
-        # No wall clock, which can be set. The system's monotonic clock counts from the boot and all processes share it;
-        # and this environment never outlives the boot.
+        # Do not use the wall clock, because it can be set. The system's monotonic clock counts from the boot, and all
+        # processes share it. This environment never outlives the boot.
         now = time.monotonic()
         expires = ormsgpack.packb(now + ttl_s)
         alive = []
@@ -138,7 +143,7 @@ class _Soft:
                     self._swept = bytes(HASH_BYTES)  # reached the end: start over next time
                     return
                 if ormsgpack.unpackb(cursor.value()) <= now:
-                    cursor.delete()  # which moves on to the next entry
+                    cursor.delete()  # this moves the cursor to the next entry
                     found = bool(cursor.key())
                 else:
                     found = cursor.next()
@@ -175,11 +180,12 @@ class _Ended:
     def __init__(self, environment: Environment, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
         self._ended, self._locations = environment.db["ended"], environment.db["locations"]
-        self._tidied: dict[str, bytes] = {}  # by database: the cleanup's position; b"": begin again
+        self._tidied: dict[str, bytes] = {}  # by database: the cleanup's position; b"": start over
 
     def end(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
-        """Remove this environment's own subscriptions of clients whose locations are the given ones, and name the
-        removed ones. Returns the outcome for each. The argument has the time in Unix ms."""
+        """Remove subscriptions of this environment if their clients' locations are the given ones, and add the removed
+        subscriptions to ``ended``. Return the outcome for each subscription. The time in the argument is in Unix
+        milliseconds."""
         now_ms, groups = argument
         found: list[Any] = []
         for where, entries in groups:
@@ -194,8 +200,8 @@ class _Ended:
         return found
 
     def has_ended(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
-        """Name the subscriptions of clients whose locations are the given ones; tell whether each one is named. The
-        argument is that of ``end``."""
+        """Add the subscriptions to ``ended`` if their clients' locations are the given ones. Return for each
+        subscription whether it was added. The argument is the same as that of ``end``."""
         now_ms, groups = argument
         found: list[Any] = []
         for where, entries in groups:
@@ -214,7 +220,8 @@ class _Ended:
         return bool((None if held is None else ormsgpack.unpackb(held)) == location)
 
     def has_not_ended(self, txn: lmdb.Transaction, groups: Sequence[Group]) -> list[Any]:
-        """Remove the names of subscriptions that have another stamp by now, or no term."""
+        """Remove subscriptions from ``ended`` that did not end after all, because they have another stamp by now, or no
+        term."""
         for _, entries in groups:
             for client, items in entries:
                 held = self._held(txn, client)
@@ -223,8 +230,8 @@ class _Ended:
         return []
 
     def subscribed(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
-        """Remove the names of subscriptions that exist again, if their stamps are less than the given one. A greater
-        stamp belongs to a later subscription that has ended since."""
+        """Remove subscriptions from ``ended`` that exist again, if their stamps are less than the given one. A greater
+        stamp belongs to a later subscription, which has ended since."""
         before, groups = argument
         for (text, replace), entries in groups:
             for client, topics in entries:
@@ -249,7 +256,7 @@ class _Ended:
         for each in held.named:
             topic, text, stamp = each
             if (topic, text) in new:
-                new[topic, text] = max(new[topic, text], stamp)  # the stamp of a later subscription stays
+                new[topic, text] = max(new[topic, text], stamp)  # keep the stamp of a later subscription
             else:
                 named.append(each)
         total = held.total - len(held.named) + len(named) + len(new)
@@ -257,7 +264,8 @@ class _Ended:
         txn.put(client.encode(), pack_ended(EndedRecord(now_ms, total, named)), db=self._ended)
 
     def _keep(self, txn: lmdb.Transaction, client: str, held: EndedRecord, named: list[EndedItem]) -> None:
-        """Keep only these names. Subscriptions counted without a name stay counted: nobody knows which they were."""
+        """Keep only these subscriptions in the client's record. Subscriptions that are only counted stay counted,
+        because it is unknown which they were."""
         went = len(held.named) - len(named)
         if not went:
             return
@@ -268,8 +276,8 @@ class _Ended:
             txn.put(client.encode(), pack_ended(left), db=self._ended)
 
     def tidy(self, txn: lmdb.Transaction, argument: tuple[int, int]) -> list[Any]:
-        """Do one step of cleanup; return the number of records removed. The argument has the time and how long records
-        are kept, in ms."""
+        """Do one step of cleanup. Return the number of removed records. The argument has the current time and the time
+        for which records are kept, both in ms."""
         now_ms, kept_ms = argument
         before_ms = now_ms - kept_ms
 
@@ -292,7 +300,7 @@ class _Ended:
                 if not found or time.monotonic() >= until:
                     break
                 if is_over(cast(bytes, cursor.value())):
-                    cursor.delete()  # which moves on to the next entry
+                    cursor.delete()  # this moves the cursor to the next entry
                     went += 1
                     found = bool(cursor.key())
                 else:

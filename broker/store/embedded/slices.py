@@ -1,8 +1,8 @@
-"""Long reads of the embedded store, split into slices so that the event loop can run other work between them.
+"""Long reads of the embedded store, which are split into slices so that the event loop can run other work in between.
 
-Owns: how long a slice is, whose turn is next, and where a read of a database resumes. Must never: hold a transaction
-across an ``await``, know the data, or import asyncio before it is needed: writers import this module and start sooner
-without it.
+Owns: the length of a slice, the turns of concurrent reads, and the place where a read of a database resumes. Must
+never: hold a transaction across an ``await``, know the data, or import asyncio at the top level, because writer
+processes import this module and start sooner without asyncio.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     import asyncio
 
 SLICE_S: Final = 0.002
-"""How long a read holds the event loop: 2 ms are about 500 small subscriber sets."""
+"""How long a read may block the event loop. In 2 ms, it reads about 500 small subscriber sets."""
 
 LOOKS: Final = 32
-"""Topics or members read between two checks of the clock: 0.05 ms."""
+"""How many topics or members are read between two checks of the clock: 0.05 ms."""
 
 Call = Callable[[str, Iterable[Any]], Awaitable[list[Any]]]
-"""A call of a writer: operation and frames."""
+"""A function that calls a writer. Its arguments are the operation and the frames."""
 
 Reading = Callable[[Lane, str | None], AbstractContextManager[tuple[lmdb.Transaction, lmdb.Cursor]]]
-"""A read transaction of a lane, and a cursor on one of its databases; ``None``: the unnamed one."""
+"""A function that opens a read transaction of a lane, and a cursor on one of its databases (``None`` for the unnamed
+one)."""
 
 
 class Slices:
@@ -44,15 +45,16 @@ class Slices:
         turns: asyncio.Lock,
     ) -> None:
         """Keep the parts of the store. ``holds`` tells whether a database has any entry. ``stamp`` returns the greatest
-        stamp that a lane has assigned. ``turns``: each read of several slices gets one slice in a pass of the loop, and
-        the loop waits for all these reads."""
+        stamp that a lane has assigned. ``turns`` is a lock that a read of several slices holds until it is finished.
+        Without it, every such read would run one slice in each pass of the event loop, and the loop would have to wait
+        for all."""
         self.reading, self.holds, self.stamp, self._turns = reading, holds, stamp, turns
 
     async def through(self, read_slice: Callable[[], bool]) -> None:
-        """Call ``read_slice`` in turns until it returns true."""
+        """Call ``read_slice`` until it returns true, at most once in a pass of the event loop."""
         if read_slice():
             return
-        from asyncio import sleep  # imported here, since a writer does not need it
+        from asyncio import sleep  # imported here, because writers do not need it
 
         async with self._turns:
             while True:
@@ -63,7 +65,7 @@ class Slices:
     async def each(
         self, lane: Lane, database: str, items: Sequence[Any], look: Callable[[lmdb.Transaction, lmdb.Cursor, Any], Any]
     ) -> list[Any]:
-        """Return the result of ``look`` for each item."""
+        """Call ``look`` for each item, and return the results."""
         found: list[Any] = []
 
         def read_slice() -> bool:
@@ -81,7 +83,7 @@ class Slices:
 
 
 def from_cursor(cursor: str, is_one: Callable[[bytes], bool]) -> bytes:
-    """Return the place at which a page ended. Raises ``ValueError`` for an invalid cursor."""
+    """Return the place at which the previous page ended. Raises ``ValueError`` for an invalid cursor."""
     try:
         found = bytes.fromhex(cursor)
     except ValueError:
@@ -97,7 +99,7 @@ def value_of(txn: lmdb.Transaction, key: bytes, database: Any) -> bytes | None:
 
 
 def duplicates_after(cursor: lmdb.Cursor, key: bytes, after: bytes | None) -> Iterator[bytes]:
-    """Yield the key's values after ``after``, in order."""
+    """Yield the values of the key that sort after ``after``, in order."""
     if cursor.set_key(key) if after is None else cursor.set_range_dup(key, after):
         for value in cast(Iterator[bytes], cursor.iternext_dup()):
             if value != after:
@@ -115,8 +117,8 @@ def entries_from(cursor: lmdb.Cursor, prefix: bytes, after: bytes = b"") -> Iter
 
 
 def seek_behind(cursor: lmdb.Cursor, after: tuple[bytes, bytes] | None) -> bool:
-    """Move to the first entry of the database after ``after``, which may be gone by now; tell whether one exists. The
-    keys are hashes, each with sorted duplicates."""
+    """Move to the first entry that sorts after ``after``, and return whether there is one. The entry ``after`` itself
+    may be gone by now. The keys are hashes, each with sorted duplicates."""
     if after is None:
         return cursor.first()
     key, value = after

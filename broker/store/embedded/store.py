@@ -1,11 +1,12 @@
 """The embedded store: one LMDB directory, shared by every endpoint process of the machine.
 
-Owns: the store contract on LMDB. Reads are memory reads on the event loop (microseconds; no thread in between), in
-slices. Writes go to two writer processes (``writer_link.py``, ``writer.py``): one for data that must survive a power
-cut, and one for data that must survive only ``kill -9``. Must never: take LMDB's write lock, hold a read transaction
-across an ``await`` (LMDB could not reuse freed pages), or be open in a process that forks without exec.
+Owns: the store contract on LMDB. Reads run on the event loop, without a thread. They read memory, which takes
+microseconds, and longer reads are split into slices. Writes go to two writer processes (``writer_link.py``,
+``writer.py``): one for data that must survive a power cut, and one for data that must survive only ``kill -9``. Must
+never: take LMDB's write lock, hold a read transaction across an ``await`` (LMDB could not reuse freed pages), or be
+open in a process that forks without exec.
 
-With ``read_only`` the store starts no writer, makes nothing, and cannot write.
+With ``read_only``, the store starts no writer, creates nothing, and cannot write.
 """
 
 from __future__ import annotations
@@ -62,18 +63,20 @@ _Found = TypeVar("_Found")
 _Members = tuple[list[Subscribers], dict[str, FilterPage]]
 
 NOBODY: _Members = ([], {})
-"""The result of a lane without any subscriber."""
+"""The result of reading a lane that has no subscribers."""
 
 LOCATIONS_AT_ONCE = 500
-"""Locations read without waiting for a turn: 1 ms."""
+"""How many locations are read at once, without slices: 1 ms."""
 
 NOT_OPEN = "the embedded store is not open"
 
 
 class EmbeddedStore:
-    """``Store`` in a directory of a local disk. Sibling endpoints open the same directory, each its own store."""
+    """Implements ``Store`` in a directory on a local disk. All endpoints of a machine open the same directory, each
+    with its own ``EmbeddedStore``."""
 
-    #: This is as much as the writer takes into one sorted run; hashes scatter the topics of a slot anyway.
+    #: ``topics_at_once`` keeps the writer's sorted runs full (``RUN_ROWS``). Keeping the topics of a slot together has
+    #: no use, because hashes scatter them anyway.
     shape = Shape(topics_at_once=250_000, slots_together=False, reads_memory=True, journal=True)
 
     def __init__(
@@ -90,12 +93,12 @@ class EmbeddedStore:
 
         Args:
             directory: The store's directory.
-            map_size_bytes: Size limit of each environment; address space, not disk.
-            timeout_s: Seconds without any acknowledgement by the writer after which operations fail. A large batch that
+            map_size_bytes: Size limit of each environment. It reserves address space, not disk space.
+            timeout_s: Operations fail if the writer acknowledges nothing for this many seconds. A large batch that
                 makes progress can take longer.
-            read_only: Open an existing store; writes fail with ``StoreUnavailable``.
-            death_fd: The end of a pipe where a writer reads why this process died, see ``writer.py``; -1: none.
-            wall_clock: Unix time in seconds.
+            read_only: Whether to open an existing store only for reading. Then writes fail with ``StoreUnavailable``.
+            death_fd: The end of a pipe from which a writer reads why this process died (see ``writer.py``), or -1.
+            wall_clock: A function that returns the Unix time in seconds.
         """
         self._read_only = read_only
         self._directory, self._map_size_bytes = directory.absolute(), map_size_bytes
@@ -106,7 +109,7 @@ class EmbeddedStore:
                 lane,
                 map_size_bytes=map_size_bytes,
                 timeout_s=timeout_s,
-                death_fd=death_fd if lane is Lane.DURABLE else -1,  # one writer is enough
+                death_fd=death_fd if lane is Lane.DURABLE else -1,  # one writer is enough for the report
             )
             for lane in Lane
         }
@@ -116,7 +119,8 @@ class EmbeddedStore:
         self._lost = False
         self._reads = 0
         self._writes = 0
-        # Reads of several slices take turns: each gets one slice in a pass of the loop, and the loop waits for all.
+        # A read of several slices holds this lock until it is finished. Without the lock, every such read would run one
+        # slice in each pass of the event loop, and the loop would wait for all.
         self._long = asyncio.Lock()
         self._slices = Slices(self._reading, self._holds, self._stamp, self._long)
         durable, soft = self._durable_writer.call, self._soft_writer.call
@@ -126,13 +130,14 @@ class EmbeddedStore:
 
     @property
     def writer_restarts(self) -> int:
-        """Return how many writer processes have been replaced, both lanes together; for the metrics."""
+        """Return how many writer processes of both lanes have been replaced, for the metrics."""
         return sum(writer.restarts for writer in self._writers.values())
 
     @property
     def counters(self) -> dict[str, int]:
         """Return the counters for the metrics. ``reads`` and ``writes`` count topics, clients, subscriptions and
-        hashes; ``disk_stalls`` counts how often the disk kept a lane's writes waiting for longer than the time-out."""
+        hashes; ``disk_stalls`` counts how often a lane's writes had to wait for the disk for longer than the
+        time-out."""
         return {
             "reads": self._reads,
             "writes": self._writes,
@@ -142,7 +147,8 @@ class EmbeddedStore:
 
     @property
     def writer_pids(self) -> dict[Lane, int | None]:
-        """Return the process id of each lane's writer, ``None`` while it is being replaced; for people and tests."""
+        """Return the process id of each lane's writer, or ``None`` while it is being replaced. This is for operators
+        and tests."""
         return {lane: writer.pid for lane, writer in self._writers.items()}
 
     async def open(self) -> None:
@@ -160,7 +166,8 @@ class EmbeddedStore:
 
     def _open_for_reading(self) -> None:
         self._environments[Lane.DURABLE] = _share(self._directory, Lane.DURABLE, self._map_size_bytes)
-        # An environment of an earlier boot can be half written; the next endpoint that starts empties it.
+        # Do not open an environment of an earlier boot, because its pages can be incomplete. The next endpoint that
+        # starts empties it.
         if of_this_boot(self._directory):
             self._environments[Lane.SOFT] = _share(self._directory, Lane.SOFT, self._map_size_bytes)
 
@@ -200,7 +207,7 @@ class EmbeddedStore:
 
     def subscribers_now(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]] | None:
         until = time.perf_counter() + SLICE_S
-        soft = self._subscribers_now(Lane.SOFT, topics, until)  # first (``subscriptions.py``)
+        soft = self._subscribers_now(Lane.SOFT, topics, until)  # reads begin with the soft lane (``subscriptions.py``)
         if soft is None:
             return None
         found = self._subscribers_now(Lane.DURABLE, topics, until)
@@ -210,8 +217,9 @@ class EmbeddedStore:
         return found if soft is NOBODY else now.joined(soft, found, PAIRS_AT_ONCE)
 
     def _subscribers_now(self, lane: Lane, topics: Sequence[str], until: float) -> _Members | None:
-        """Return the lane's subscribers; ``NOBODY``: the soft lane is empty, or has none for the only topic. This
-        avoids ``_reading``, which would take half as long again."""
+        """Return the lane's subscribers, or ``NOBODY`` if the soft lane is empty or has none for the only topic. Return
+        ``None`` if the time was not enough. This does not use ``_reading``, with which it would take 1.5 times as
+        long."""
         environment = self._environments.get(lane)
         if environment is None:
             if lane is Lane.SOFT and self._is_without_soft:
@@ -228,7 +236,7 @@ class EmbeddedStore:
                 texts = environment.db["filters"]
                 return now.subscribers(cursor, txn, texts, topics, MEMBERS_PER_LOOK, PAIRS_AT_ONCE, until)
             finally:
-                txn.abort()  # which closes its cursors
+                txn.abort()  # this also closes its cursors
         except (lmdb.Error, ValueError, TypeError) as error:
             raise _explained(environment, error) from error
 
@@ -255,7 +263,7 @@ class EmbeddedStore:
         return self._whole(self._subscriptions.subscribed_now(client, topics), topics)
 
     def _whole(self, found: list[_Found], asked: Sequence[Any]) -> list[_Found] | None:
-        """Return ``found`` if the time sufficed for everything asked."""
+        """Return ``found`` if the time was enough for all items, and ``None`` otherwise."""
         if len(found) < len(asked):
             return None
         self._reads += len(asked)
@@ -268,8 +276,8 @@ class EmbeddedStore:
         return await self._subscriptions.topics(client, after, limit)
 
     async def all_subscriptions(self) -> AsyncIterator[list[TopicPage]]:
-        # Each page is a transaction of its own. One transaction over all pages would be a snapshot. But as long as its
-        # reader took, LMDB could not reuse pages that writers free, and the file would grow with every write.
+        # Each page is read in a transaction of its own. One transaction for all pages would be a snapshot. But until
+        # its reader is done, LMDB could not reuse pages that writers free, and the file would grow with every write.
         last: tuple[bytes, bytes] | None = None
         while True:
             page, count, last = self._subscriptions.page(last)
@@ -281,7 +289,7 @@ class EmbeddedStore:
             await asyncio.sleep(0)
 
     async def expiring_slots(self) -> list[int] | None:
-        self._look_at_files()  # otherwise an idle endpoint never reads the durable lane, and a truncation would kill it
+        self._look_at_files()  # an idle endpoint makes no other check, and a truncated file would kill it
         return self._expiry.slots()
 
     async def expiring(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Subscription], str | None]:
@@ -331,7 +339,7 @@ class EmbeddedStore:
         return await self._journal.reach(epochs, stamp)
 
     def retained_count(self) -> int:
-        """Return the number of retained messages; for people."""
+        """Return the number of retained messages, for operators."""
         return 0 if self._is_without_soft else self._journal.count()
 
     # --- locations
@@ -346,8 +354,8 @@ class EmbeddedStore:
         batch = list(zip(clients, drawn, strict=True))
         frames = ([(client, new.number, incarnation) for client, new in part] for part in _parts(batch))
         await self._soft_writer.call("listen", frames)
-        # Read after the location is written (``expiry.py``). The writer does not return it: the thousand clients of a
-        # frame can have a thousand topics each.
+        # Read the ended subscriptions after the location is written (``expiry.py``). The writer does not return them,
+        # because each of a frame's thousand clients can have a thousand topics.
         return list(zip(drawn, await self._expiry.ended(clients), strict=True))
 
     async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
@@ -399,7 +407,7 @@ class EmbeddedStore:
     async def _sign_of_life(self, operation: str, endpoint: Endpoint) -> None:
         try:
             self._look_at_files()
-            await self._soft_writer.call(operation, [tuple(endpoint)])  # the writer checks as well
+            await self._soft_writer.call(operation, [tuple(endpoint)])  # the writer checks the files as well
         except StoreLost:
             self._lost = True
             raise
@@ -411,7 +419,7 @@ class EmbeddedStore:
         if self._is_without_soft:
             return []
         with self._reading(Lane.SOFT, "registry") as (_, cursor):
-            # The number of endpoint names on one machine is small: no need for slices.
+            # A machine has few endpoint names, so slices are not necessary.
             return [Endpoint(*ormsgpack.unpackb(value)) for value in cursor.iternext(keys=False, values=True)]
 
     # --- the cluster's settings
@@ -430,7 +438,8 @@ class EmbeddedStore:
     # --- revoked tokens
 
     async def revoke(self, batch: Sequence[Revocation]) -> None:
-        # All go in one frame: if one is too many, no part of the batch may remain. (A frame has room for 30,000.)
+        # All revocations are in one frame, so that the writer records none if there are too many. (A frame has room for
+        # 30,000.)
         await self._durable_writer.call("revoke", [(self._wall_clock(), [list(one) for one in batch])])
 
     async def revocations(self) -> list[Revocation]:
@@ -439,12 +448,13 @@ class EmbeddedStore:
 
     @property
     def lost(self) -> bool:
-        """Tell whether other processes now find another store in the directory."""
+        """Return whether other processes no longer find this process's store in the directory."""
         return self._lost
 
     def _look_at_files(self) -> None:
         """Raise ``StoreLost`` if other processes no longer find this process's files in the directory. Every heartbeat
-        and every expiry walk calls this, so that an idle endpoint notices as well: two system calls for each lane."""
+        and every expiry walk calls this, so that an idle endpoint notices as well. It takes two system calls for each
+        lane."""
         for writer in self._writers.values():
             if writer.lost is not None:
                 raise writer.lost
@@ -463,8 +473,8 @@ class EmbeddedStore:
             require_latest(path, environment.env, confirmed)
 
     def _reading(self, lane: Lane, database: str | None) -> _Reading:
-        """Open a read transaction and a cursor on one database. Never hold them across an ``await``. ``None``: the
-        unnamed database, which has the layout."""
+        """Open a read transaction and a cursor on one database. Never hold these across an ``await``. If ``database``
+        is ``None``, the cursor is on the unnamed database, which has the layout."""
         environment = self._environments.get(lane)
         if environment is None:
             raise StoreUnavailable(NOT_OPEN)
@@ -473,11 +483,11 @@ class EmbeddedStore:
     def _database(self, lane: Lane, name: str) -> Any:
         return self._environments[lane].db[name]
 
-    # Every small read calls `_holds`, and every subscribe calls `_stamp`. Both avoid `_reading`, which would take half
-    # as long again.
+    # Every small read calls `_holds`, and every subscribe calls `_stamp`. Both do not use `_reading`, with which they
+    # would take 1.5 times as long.
 
     def _holds(self, lane: Lane, database: str) -> bool:
-        """Tell whether the database has any entry: ``ended`` is empty most of the time."""
+        """Return whether the database has any entry. For example, ``ended`` is usually empty."""
         environment = self._environments.get(lane)
         if environment is None:
             if self._is_without_soft:
@@ -488,7 +498,7 @@ class EmbeddedStore:
             try:
                 return txn.cursor().first()
             finally:
-                txn.abort()  # which closes its cursors
+                txn.abort()  # this also closes its cursors
         except lmdb.Error as error:
             raise _explained(environment, error) from error
 
@@ -508,12 +518,14 @@ class EmbeddedStore:
 
     @property
     def _is_without_soft(self) -> bool:
-        """Tell whether this store is read-only and no endpoint of this boot has made the soft environment."""
+        """Return whether this store is read-only and has no soft environment, because no endpoint has created one since
+        the boot."""
         return self._read_only and Lane.SOFT not in self._environments and Lane.DURABLE in self._environments
 
 
 class _Reading:
-    """A read transaction and a cursor. It is a class, since a generator would double the time of a small read."""
+    """A context manager for a read transaction and a cursor. It is a class because a generator would double the time of
+    a small read."""
 
     __slots__ = ("_database", "_environment", "_txn")
 
@@ -532,7 +544,7 @@ class _Reading:
             raise _explained(self._environment, error) from error
 
     def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
-        self._txn.abort()  # which closes its cursors
+        self._txn.abort()  # this also closes its cursors
         if error is not None and isinstance(error, (lmdb.Error, ValueError, TypeError)):
             raise _explained(self._environment, error) from error
 
@@ -548,7 +560,7 @@ class _Opened:
     """The files of a lane, as the last check found them."""
 
     def __init__(self, files: Files, size: int) -> None:
-        self.files, self.size = files, size  # LMDB never shrinks a file or its number of transactions
+        self.files, self.size = files, size  # LMDB never shrinks a file
 
 
 def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:
@@ -562,8 +574,9 @@ def _require_positive(limit: int) -> None:
         raise ValueError(f"limit {limit} is not positive")
 
 
-# LMDB must not open one file twice in a process (closing either would drop the locks of both), so stores of one process
-# share the open environment. The key is the file and not its name, which can lead to another file by now.
+# A process must not open a file twice with LMDB, because closing one of the two would release the locks of both. So the
+# stores of one process share an open environment. The key of this map is the file (device and inode). It is not the
+# file's name, because another file can have that name by now.
 _shared: dict[tuple[int, int], tuple[Environment, int]] = {}
 
 
@@ -575,8 +588,8 @@ def _share(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
         )
     except (OSError, lmdb.Error) as error:
         raise StoreMisconfigured(
-            f"the embedded store cannot read the directory {directory}: {error}. Is it the store's (lmdb:DIR)? The "
-            "first endpoint that starts makes a store; a reader needs write access to its lock.mdb files"
+            f"the embedded store cannot read the directory {directory}: {error}. Is this the store's directory "
+            "(lmdb:DIR)? The first endpoint that starts makes a store; readers need write access to its lock.mdb files"
         ) from error
     _shared[_file_of(directory / lane)] = environment, users + 1
     return environment

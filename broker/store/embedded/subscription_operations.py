@@ -1,8 +1,8 @@
 """How a writer process changes subscriptions.
 
-Owns: the changes each operation makes within the caller's transaction. Each change keeps the five databases consistent
-with each other. Must never: begin or commit a transaction, raise a ``StoreError`` after its first write, or know a
-filter's meaning.
+Owns: the changes that each operation makes within the caller's transaction. Each change keeps the five databases
+consistent with each other. Must never: begin or commit a transaction, raise a ``StoreError`` after an operation's first
+write, or interpret a filter.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ingeborg.broker.store.embedded.slices import value_of
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 STEP_ROWS: Final = 256
-"""Rows of a run between two checks of the clock: about 1 ms."""
+"""How many rows of a run are written between two checks of the clock: about 1 ms."""
 
 GONE, TAKEN_OUT, STAYS = 0, 1, 2
-"""Results of ``take_out`` for a subscription. ``STAYS``: it has another stamp, or no term."""
+"""Results of ``take_out`` for a subscription. ``STAYS`` means that it has another stamp, or no term."""
 
 
 class Want(NamedTuple):
-    """The request of a row of ``subscribe``, unless it is for a subscription with neither a filter nor a term."""
+    """The request in a row of ``subscribe`` for anything more than a subscription with neither a filter nor a term."""
 
     text: str | None  # the filter
-    key: bytes  # its hash, or nothing
+    key: bytes  # the filter's hash, or empty
     term: tuple[bool, float] | None
     replace: bool
 
@@ -64,11 +64,12 @@ def _gone(what: Any) -> bytes | None:
 
 
 class Rows:
-    """Rows in the order of their topics' hashes, which is the order of the trees: neighbors share pages. Rows of one
-    topic keep their order of arrival.
+    """Rows in the order of their topics' hashes. LMDB's trees have the same order, so neighboring rows share pages.
+    Rows of one topic keep their order of arrival.
 
-    A row is stored as one bytes object (the topic's hash, a number for the rest, the topic), about 90 bytes for topics
-    of usual length: a run has more than a hundred thousand rows.
+    A row is stored as one bytes object: the topic's hash, a number that refers to the rest of the row, and the topic.
+    It takes about 90 bytes for a topic of usual length. This matters because a run can have more than a hundred
+    thousand rows.
     """
 
     def __init__(self, operation: str, groups: Iterable[Group]) -> None:
@@ -88,7 +89,7 @@ class Rows:
         return len(self._packed)
 
     def part(self, start: int, stop: int) -> list[Row]:
-        """Return the rows from ``start`` up to, but not including, ``stop``."""
+        """Return the rows from ``start`` to ``stop``, without ``stop`` itself."""
         text_at = HASH_BYTES + _NUMBER_BYTES
         rows: list[Row] = []
         for packed in self._packed[start:stop]:
@@ -98,7 +99,7 @@ class Rows:
 
 
 class Subscriptions:
-    """The five databases of one environment; a transaction changes all five or none."""
+    """Changes the five databases of one environment. A transaction changes all five or none."""
 
     def __init__(self, environment: Environment) -> None:
         self._db: Mapping[str, Any] = environment.db
@@ -109,17 +110,19 @@ class Subscriptions:
         return self.change(txn, operation, above, rows.part(0, len(rows)))
 
     def change(self, txn: lmdb.Transaction, operation: str, above: int, rows: Sequence[Row]) -> list[Any]:
-        """Apply rows that are sorted."""
+        """Apply sorted rows."""
         return self.subscribe(txn, above, rows) if operation == "subscribe" else self.unsubscribe(txn, rows)
 
     def subscribe(self, txn: lmdb.Transaction, above: int, rows: Sequence[Row]) -> list[Any]:
-        """Subscribe. Returns a stamp that is greater than all earlier stamps of both lanes, and no greater than those
-        that this call assigns. ``above``: the other lane's greatest stamp when the call began. Raises
-        ``TooManyFilters`` before it writes anything."""
-        # Each lane continues from the greatest stamp of both lanes. So stamps rise from call to call in either lane,
-        # and the durable lane's stamps do not fall behind when a reboot empties the other. A clock guarantees neither.
+        """Subscribe. Return a stamp that is greater than all earlier stamps of both lanes, and not greater than the
+        stamps that this call assigns. ``above`` is the other lane's greatest stamp when the call began. If a client
+        would have too many filters, raise ``TooManyFilters`` before writing anything."""
+        # Each lane continues from the greatest stamp of both lanes. So stamps rise from call to call, no matter in
+        # which lane. And the durable lane's next stamps are still greater than all earlier ones after a reboot has
+        # emptied the soft lane. A clock would guarantee neither.
         least, greatest = max(stamp_in(txn), above) + 1, 0
-        # Few rows request more than a plain subscription, and at one topic their order relative to the others matters.
+        # Few rows request more than a plain subscription. All rows of the same clients and topics are handled with
+        # these rows, because their order matters.
         pairs = {row[:2] for row in rows if row[4] is not None}
         if pairs:
             changes = _Changes(txn, self._db)
@@ -143,14 +146,15 @@ class Subscriptions:
         with txn.cursor(self._db["topics_of"]) as cursor:
             cursor.putmulti(sorted([(row[2], row[0]) for row in rows]), dupdata=False)
         terms = self._db["terms"]
-        if new < len(rows) and txn.stat(terms)["entries"]:  # new subscriptions have none
+        if new < len(rows) and txn.stat(terms)["entries"]:  # a new subscription has no term to delete
             for topic_hash, _, client_hash, topic, _ in rows:
                 txn.delete(prefix_of(topic.decode(), topic_hash) + client_hash, db=terms)
 
     def unsubscribe(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
         changes = _Changes(txn, self._db)
         for row in rows:
-            # Most clients have one subscription there, with neither a filter nor a term: nothing has to be read.
+            # Most clients have one subscription to the topic, with neither a filter nor a term. Then it can be removed
+            # without reading the record.
             if row[4] is None and not changes.has_more(row):
                 self._remove(txn, row)
             else:
@@ -166,8 +170,8 @@ class Subscriptions:
                 txn.delete(topic_hash, db=self._db["texts"])
 
     def take_out(self, txn: lmdb.Transaction, groups: Sequence[Group]) -> list[Any]:
-        """Remove the subscriptions that still have the given stamps. The items are topics, filters and stamps. Returns
-        the outcome for each."""
+        """Remove the subscriptions that still have the given stamps. The items are topics, filters and stamps. Return
+        the outcome for each item."""
         changes = _Changes(txn, self._db)
         found: list[Any] = []
         for _, entries in groups:
@@ -186,8 +190,9 @@ _PLAIN: Final = Want(None, b"", None, False)
 
 
 class _Change:
-    """A client's subscriptions to a topic, before the transaction and after the frame: the filter's hash, or nothing,
-    -> the record in ``terms``, or ``None``."""
+    """A client's subscriptions to a topic, as they were before the frame (``before``) and as they become (``now``).
+    Both map the filter's hash, or empty bytes, to the record in ``terms``, or to ``None`` if the subscription has no
+    term."""
 
     __slots__ = ("before", "client_hash", "client_id", "now", "texts", "topic")
 
@@ -196,10 +201,11 @@ class _Change:
     ) -> None:
         self.client_id, self.client_hash, self.topic = client_id, client_hash, topic
         self.before, self.now = before, before.copy()
-        self.texts = texts  # texts of filters in subscriptions
+        self.texts = texts  # by hash: texts of the filters in new subscriptions
 
     def subscribe(self, want: Want, least: int) -> int:
-        """Subscribe. Returns the stamp that this assigns; 0: none. ``least``: the smallest stamp allowed."""
+        """Subscribe. Return the stamp that this assigns, or 0 if it assigns none. ``least`` is the smallest stamp
+        allowed."""
         held = self.now.get(want.key)
         record: bytes | None = None
         stamp = 0
@@ -216,14 +222,14 @@ class _Change:
         return stamp
 
     def unsubscribe(self, key: bytes | None) -> None:
-        """Remove the subscription with this key; ``None``: all."""
+        """Remove the subscription with this key, or all subscriptions if ``key`` is ``None``."""
         if key is None:
             self.now.clear()
         else:
             self.now.pop(key, None)
 
     def take_out(self, key: bytes, stamp: int) -> int:
-        """Remove the subscription if it has this stamp; return the outcome."""
+        """Remove the subscription if it has this stamp. Return the outcome."""
         if key not in self.now:
             return GONE
         held = self.now[key]
@@ -242,7 +248,7 @@ def too_many_filters(client: str, topic: str) -> TooManyFilters:
 
 
 class _Changes:
-    """The changes of a frame. It reads everything before it writes."""
+    """The changes of a frame. All reads happen before the first write."""
 
     def __init__(self, txn: lmdb.Transaction, db: Mapping[str, Any]) -> None:
         self._txn, self._db = txn, db
@@ -254,7 +260,7 @@ class _Changes:
         self._texts: dict[bytes, bytes] = {}
 
     def has_more(self, row: Row) -> bool:
-        """Tell whether the client has a filter or a term at the topic."""
+        """Return whether the client has a subscription with a filter or a term to the topic."""
         topic_hash, client_id, client_hash, topic, _ = row
         if self._has_filters:
             begin = FILTERED + client_id + FILTERED
@@ -277,7 +283,7 @@ class _Changes:
     def write(self) -> None:
         txn, db = self._txn, self._db
         counts: defaultdict[bytes, int] = defaultdict(int)
-        for topic_hash, client_id in sorted(self._all):  # the tree's order: neighbors share pages
+        for topic_hash, client_id in sorted(self._all):  # in the order of the tree, so that neighbors share pages
             change = self._all[topic_hash, client_id]
             before, now = change.before, change.now
             for key, record in now.items():
@@ -312,8 +318,8 @@ class _Changes:
             self._txn.put(place, record, db=self._db["terms"])
 
     def _count(self, key: bytes, more: int) -> None:
-        """Add ``more`` to the number of subscriptions with the filter. The filter's entry is removed with its last
-        subscription."""
+        """Add ``more`` to the number of subscriptions with the filter. When the last subscription is gone, remove the
+        filter's entry."""
         value = value_of(self._txn, key, self._db["filters"])
         count, text = (0, self._texts[key]) if value is None else unpack_filter(value)
         if count + more:
@@ -328,20 +334,22 @@ def unpack_filter(value: bytes) -> tuple[int, bytes]:
 
 
 class Run:
-    """Many large frames of one operation, written as one sorted sequence over as many transactions as it takes.
+    """Many large frames of one operation. Their rows are written as one sorted sequence, in as many transactions as are
+    necessary.
 
-    Hashes scatter a frame over the whole tree, and each transaction copies and syncs every page that it touches. A run
-    therefore makes the changes of several frames to one page in one transaction (docs/adr/0002 has the figures).
+    The keys are hashes, so the rows of a frame are scattered over the whole tree, and each transaction copies and syncs
+    every page that it changes. A run therefore collects the changes of several frames, and makes all changes to one
+    page in the same transaction (docs/adr/0002 has the figures).
     """
 
     def __init__(
         self, subscriptions: Subscriptions, operation: str, frames: Sequence[tuple[int, int, Sequence[Group]]]
     ) -> None:
-        """Sort the rows of ``frames``: (number, stamp of the other lane, groups)."""
+        """Sort the rows of ``frames``. A frame is (number, greatest stamp of the other lane, groups)."""
         self.operation = operation
         self.numbers = [number for number, _, _ in frames]
-        self.position = 0  # rows written so far; reset when a transaction has failed
-        self.results: list[Any] = []  # the first transaction's results, for each frame
+        self.position = 0  # rows written so far; the writer resets it if a transaction fails
+        self.results: list[Any] = []  # the first transaction's results, which every frame gets
         self._subscriptions = subscriptions
         self._above = max(above for _, above, _ in frames)
         self._rows = Rows(operation, (group for _, _, groups in frames for group in groups))
@@ -358,5 +366,5 @@ class Run:
         self.position += STEP_ROWS
 
     def abandon(self) -> None:
-        """Drop the rest."""
+        """Skip the remaining rows."""
         self.position = len(self._rows)

@@ -1,26 +1,29 @@
 """Subscriptions in the embedded store: an endpoint's reads, and its calls to the writers.
 
-Owns: which environment (lane) has a subscription, and both lanes' databases of subscriptions as an endpoint sees them.
-A writer's changes within a transaction are in ``subscription_operations.py``, and the ends in ``expiry.py``. Must
-never: hold a transaction across an ``await``, read for longer than ``SLICE_S`` without one, or know a filter's meaning.
+Owns: the choice of the environment (lane) for each subscription, and the endpoint's reads of both lanes' databases of
+subscriptions. A writer's changes within a transaction are in ``subscription_operations.py``, and the ends of
+subscriptions in ``expiry.py``. Must never: hold a transaction across an ``await``, read for longer than ``SLICE_S``
+without an ``await``, or interpret a filter.
 
-A subscription until disconnect is in the soft lane, unless its client has something in the durable lane at that topic.
-All others are in the durable lane. So a subscription can move from the soft lane to the durable one, but never back:
+A subscription that ends at a disconnect is in the soft lane, unless its client already has a subscription to the topic
+in the durable lane. All other subscriptions are in the durable lane. So a subscription can move from the soft lane to
+the durable one, but never back. The steps of a ``subscribe`` are:
 
-1. ``subscribe`` checks whether the durable lane has anything of the client at the topic. If not, it writes a
-   subscription until disconnect to the soft lane, and checks again.
-2. It writes all others to the durable lane, and also those for which the second check has found something.
-3. It removes from the soft lane the subscriptions that these replace: the same one, by its stamp, or with ``replace``
-   all of the client's subscriptions to the topic.
+1. It takes the subscriptions that end at a disconnect, and checks whether the client has a subscription to the same
+   topic in the durable lane. If not, it writes the new one to the soft lane, and checks again.
+2. It writes all other subscriptions to the durable lane, and also those for which one of the checks has found a durable
+   subscription.
+3. It removes from the soft lane the subscriptions that the durable ones replace. By default this is the same
+   subscription, if its stamp is unchanged. With ``replace``, these are all of the client's subscriptions to the topic.
 
-Both lanes have a subscription between the last two steps. A process that dies there leaves it in both, until the next
-write or expiry finds it. If both lanes have a subscription, the durable one counts: it is the later one, and if it has
-no term it takes precedence over any. Reads start with the soft lane: a subscription that has already left it is in
-the durable lane by then.
+Between the last two steps, a subscription can be in both lanes. If a process dies there, it stays in both until the
+next write or expiry finds it. If both lanes have a subscription, the durable one counts, because it is the later one or
+has no term. Reads start with the soft lane. If a subscription has already left the soft lane, it is in the durable lane
+when the read gets there.
 
-If two processes write one subscription to the two lanes at once, at least one sees the other's: each checks after it
-has written. Such a race can leave ``FILTERS_MAX`` filters of a client and topic in each lane. Otherwise the limit
-applies to the sum.
+If two processes write one subscription to the two lanes at once, at least one process sees the other's write, because
+each checks after it has written. After such a race, a client can have up to ``FILTERS_MAX`` filters at a topic in each
+lane. Otherwise the limit applies to the sum of both lanes.
 """
 
 from __future__ import annotations
@@ -61,13 +64,14 @@ from ingeborg.broker.store.embedded.writer_link import WriterProcess
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 MEMBERS_PER_LOOK: Final = 512
-"""Entries of one subscriber set read between two checks of the clock: 0.1 ms."""
+"""How many entries of one subscriber set are read between two checks of the clock: 0.1 ms."""
 
 PAIRS_AT_ONCE: Final = 512
-"""Most filters of one topic read without waiting for a turn: 1 ms."""
+"""The largest number of filters of one topic that one read returns: 1 ms."""
 
 TOPICS_AT_ONCE: Final = 1_024
-"""Topics of one client looked up in one lane before a write to the other, without a check of the clock: 1 ms."""
+"""How many topics of one client are looked up in one lane before a write to the other lane, without a check of the
+clock: 1 ms."""
 
 NO_FILTERS: Final[FilterPage] = ([], None)
 
@@ -84,8 +88,8 @@ class Subscriptions:
     # --- writing
 
     async def subscribe(self, batch: Sequence[Subscribe]) -> int:
-        """Subscribe. Returns a stamp that is greater than all earlier stamps of the store, and no greater than those of
-        this batch."""
+        """Subscribe. Return a stamp that is greater than all earlier stamps of the store, and not greater than the
+        stamps of this batch."""
         soft, durable = await self._by_lane(batch)
         stamps: list[int] = []
         if soft:
@@ -97,13 +101,13 @@ class Subscriptions:
             if any(row.filter is not None for row in durable):
                 await self._require_room(durable)
             stamps += await self._subscribe(Lane.DURABLE, durable)
-            if self._slices.holds(Lane.SOFT, "topics_of"):  # usually there are none, and each further read costs time
+            if self._slices.holds(Lane.SOFT, "topics_of"):  # often empty, and more reads cost time
                 await self._leave_soft(durable)
         return min(stamps, default=0)
 
     async def _by_lane(self, batch: Sequence[Subscribe]) -> tuple[list[Subscribe], list[Subscribe]]:
-        """Return the rows for the soft lane and those for the durable one. A batch's rows of one client at one topic go
-        to one lane, in their order."""
+        """Split the batch into the rows for the soft lane and those for the durable one. All rows of one client at one
+        topic go to the same lane, in their order."""
         passing = [row for row in batch if _is_passing(row)]
         if not passing:
             return [], list(batch)
@@ -126,7 +130,7 @@ class Subscriptions:
         return soft, durable
 
     async def _there(self, lane: Lane, rows: Sequence[Any]) -> list[list[str]]:
-        """Return for each row (client, topics, …) the topics at which the client has something in the lane."""
+        """Return, for each row (client, topics, …), the topics to which the client has a subscription in the lane."""
         there: list[list[str]] = [[] for _ in rows]
         if not self._slices.holds(lane, "topics_of"):
             return there
@@ -142,7 +146,8 @@ class Subscriptions:
         return there
 
     async def _require_room(self, rows: Sequence[Subscribe]) -> None:
-        """Raise ``TooManyFilters`` if the soft lane's filters, which the durable writer does not see, make too many."""
+        """Raise ``TooManyFilters`` if a client would have too many filters together with those in the soft lane, which
+        the durable writer does not see."""
         if not self._slices.holds(Lane.SOFT, "filters"):
             return
         asked: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -155,7 +160,7 @@ class Subscriptions:
                 raise too_many_filters(*pair)
 
     async def _leave_soft(self, rows: Sequence[Subscribe]) -> None:
-        """Remove from the soft lane the subscriptions that these rows have replaced in the durable one."""
+        """Remove the subscriptions from the soft lane that these rows have replaced in the durable lane."""
         pairs = [
             (row, topic) for row, there in zip(rows, await self._there(Lane.SOFT, rows), strict=True) for topic in there
         ]
@@ -178,8 +183,9 @@ class Subscriptions:
         if len(batch) == 1 and batch[0].filter is None and len(batch[0].topics) < LARGE_ROWS:
             row = batch[0]  # most calls concern one client
             return await call("subscribe", [(False, above, [(_wanted(row), [(row.client, row.topics)])])])
-        # A filter can exceed the limit, which refuses its frame and must not refuse a whole run. So rows with filters
-        # go into small frames, and with them all rows of the same client: at a topic the order of its rows matters.
+        # A row with a filter can exceed the client's limit. The writer then refuses the frame, and must not refuse a
+        # whole run. So rows with filters go into small frames. All other rows of the same client go with them, because
+        # the order of its rows at a topic matters.
         filtering = {row.client for row in batch if row.filter is not None}
         parts = [(batch, True)]
         if filtering:
@@ -196,14 +202,15 @@ class Subscriptions:
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
         """Remove the given filter of each client, or all of its subscriptions to the topics."""
-        # A writer that waits for its disk may still write rows that no read finds yet. It does this removal after them.
+        # A writer that waits for its disk may still write rows that no read finds yet. So send it all topics: it
+        # executes this removal after these rows.
         is_held = self._writers[Lane.SOFT].is_held
         found = [topics for _, topics, _ in batch] if is_held else await self._there(Lane.SOFT, batch)
         soft = [(client, there, text) for (client, _, text), there in zip(batch, found, strict=True) if there]
-        if soft:  # this comes first: a subscription in both lanes must not survive in the soft lane
+        if soft:  # first, so that a subscription in both lanes does not survive in the soft one
             await self._unsubscribe(Lane.SOFT, soft)
-        # The durable writer checks by itself, after all its pending writes, and flushes nothing if there is nothing to
-        # remove.
+        # The durable writer checks by itself which subscriptions exist, after all its pending writes. If there is
+        # nothing to remove, it flushes nothing.
         await self._unsubscribe(Lane.DURABLE, batch)
 
     async def _unsubscribe(self, lane: Lane, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
@@ -214,7 +221,7 @@ class Subscriptions:
     # --- by topic
 
     async def subscribers(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
-        """Return the sets of subscribers without a filter, and first pages of the others."""
+        """Return the subscribers without a filter, and the first page of those with filters, for each topic."""
         soft = await self._subscribers(Lane.SOFT, topics) if self._slices.holds(Lane.SOFT, "subscribers") else None
         durable = await self._subscribers(Lane.DURABLE, topics)
         return durable if soft is None else now.joined(soft, durable, PAIRS_AT_ONCE)
@@ -223,8 +230,8 @@ class Subscriptions:
         sets: list[Subscribers] = []
         pages: dict[str, FilterPage] = {}
         members: set[str] = set()
-        after: bytes | None = None  # the last member read, if a slice ended within a set
-        filtering: list[str] = []  # clients that had filters by then
+        after: bytes | None = None  # the last member that was read, if a slice ended within a set
+        filtering: list[str] = []  # the clients with filters at the end of that slice
 
         def read_slice() -> bool:
             nonlocal members, after, filtering
@@ -237,7 +244,8 @@ class Subscriptions:
                     page: FilterPage = NO_FILTERS
                     if has_filters or last is not None:
                         page = now.filter_page(cursor, txn, texts, topic_hash, FILTERED, PAIRS_AT_ONCE)
-                    # A client that drops its filter between two slices can appear after the position read so far.
+                    # If a client replaces its filter by none between two slices, its new entry can be before the
+                    # position that is read so far. So check these clients.
                     for each in filtering:
                         if cursor.set_key_dup(topic_hash, each.encode()):
                             members.add(each)
@@ -256,7 +264,8 @@ class Subscriptions:
         return sets, pages
 
     def filter_page(self, topic: str, cursor: str, limit: int) -> FilterPage:
-        """Return the topic's clients and filters after those of the page before: ``PAIRS_AT_ONCE`` at most."""
+        """Return the page of the topic's clients and filters that begins after the cursor, with at most
+        ``PAIRS_AT_ONCE`` pairs."""
         after = from_cursor(cursor, lambda entry: entry[:1] == entry[-HASH_BYTES - 1 : -HASH_BYTES] == FILTERED)
         topic_hash, limit = digest(topic.encode()), min(limit, PAIRS_AT_ONCE)
         soft = NO_FILTERS
@@ -271,7 +280,7 @@ class Subscriptions:
     # --- by client
 
     def of_now(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]]:
-        """Return the subscriptions of each ``(client, topic)``, for as many pairs as a slice has time for."""
+        """Return the subscriptions of each ``(client, topic)`` pair, for as many pairs as one slice has time for."""
         until = perf_counter() + SLICE_S
         if not self._slices.holds(Lane.SOFT, "subscribers"):
             return self._of(Lane.DURABLE, pairs, until)
@@ -295,8 +304,8 @@ class Subscriptions:
         return found
 
     def subscribed_now(self, client: str, topics: Sequence[str], start: int = 0) -> list[bool]:
-        """Tell for each topic from ``start`` on whether the client has a subscription, for as many topics as a slice
-        has time for."""
+        """Return for each topic, beginning with number ``start``, whether the client has a subscription, for as many
+        topics as one slice has time for."""
         until = perf_counter() + SLICE_S
         soft: list[bool] | None = None
         if self._slices.holds(Lane.SOFT, "topics_of"):
@@ -304,11 +313,11 @@ class Subscriptions:
                 soft = now.subscribed(cursor, client, topics, start, until)
         with self._slices.reading(Lane.DURABLE, "topics_of") as (_, cursor):
             durable = now.subscribed(cursor, client, topics, start, until)
-        # One of the two may have had time for fewer topics.
+        # One of the two reads may have had time for fewer topics.
         return durable if soft is None else [one or other for one, other in zip(soft, durable, strict=False)]
 
     async def subscribed(self, client: str, topics: Sequence[str]) -> list[bool]:
-        """Tell for every topic whether the client has a subscription."""
+        """Return for every topic whether the client has a subscription."""
         found: list[bool] = []
 
         def read_slice() -> bool:
@@ -319,7 +328,7 @@ class Subscriptions:
         return found
 
     async def topics(self, client: str, after: bytes | None, limit: int) -> tuple[list[str], str | None]:
-        """Return a page of the client's topics, sorted by hash; ``after``: only topics after this hash."""
+        """Return a page of the client's topics, sorted by hash. The page begins after the hash ``after``."""
         client_hash = digest(client.encode())
         soft: dict[bytes, str] = {}
         if self._slices.holds(Lane.SOFT, "topics_of"):
@@ -331,7 +340,8 @@ class Subscriptions:
         return [found[topic_hash] for topic_hash in page], page[-1].hex() if len(found) > limit else None
 
     async def _topics(self, lane: Lane, client_hash: bytes, after: bytes | None, limit: int) -> dict[bytes, str]:
-        """Return hash -> topic, in order; one more than the limit if the lane has more."""
+        """Return a map from hashes to topics, in the order of the hashes. If the lane has more than ``limit`` topics,
+        the map has one more than ``limit``."""
         found: dict[bytes, str] = {}
 
         def read_slice() -> bool:
@@ -354,13 +364,13 @@ class Subscriptions:
     # --- everything
 
     def page(self, after: tuple[bytes, bytes] | None) -> tuple[list[TopicPage], int, tuple[bytes, bytes] | None]:
-        """Return a slice of the subscriptions after the entry ``after``, their number, and the entry of the last one;
-        ``None``: no more follow."""
+        """Return the subscriptions of one slice, which begins after the entry ``after``; the number of these
+        subscriptions; and the entry of the last one, or ``None`` if no more follow."""
         has_soft = self._slices.holds(Lane.SOFT, "subscribers")
         parts = [self._some(lane, after) for lane in ([Lane.SOFT, Lane.DURABLE] if has_soft else [Lane.DURABLE])]
         found, _ = parts[-1]
         places = list(found)
-        # Only as far as both lanes have been read.
+        # Return entries only up to the place that both reads have reached.
         end = min((next(reversed(part)) for part, is_last in parts if not is_last), default=None)
         if has_soft:
             found = parts[0][0] | found
@@ -381,7 +391,8 @@ class Subscriptions:
     def _some(
         self, lane: Lane, after: tuple[bytes, bytes] | None
     ) -> tuple[dict[tuple[bytes, bytes], tuple[str, Subscription | str]], bool]:
-        """Return entries of the lane, each with its topic and content, and whether these are the last."""
+        """Return entries of the lane, each with its topic and content, and whether these are the lane's last
+        entries."""
         found: dict[tuple[bytes, bytes], tuple[str, Subscription | str]] = {}
         with self._slices.reading(lane, "subscribers") as (txn, cursor):
             if not seek_behind(cursor, after):
@@ -396,18 +407,19 @@ class Subscriptions:
 
 
 class _All:
-    """A lane's subscriptions in the order of their topics, within a read transaction."""
+    """Reads a lane's subscriptions in the order of their topics, within one read transaction."""
 
     def __init__(self, txn: lmdb.Transaction, database: Callable[[str], Any]) -> None:
         """Keep the transaction. ``database`` returns the handle of the lane's database."""
         self._txn, self._texts, self._filters = txn, database("texts"), database("filters")
         self._terms = txn.cursor(database("terms"))
         self._has_terms = self._terms.first()
-        self._at, self._topic = b"", ""  # the last topic, and its hash
-        self._prefix = b""  # prefix of its keys in ``terms``; empty: it has none there
+        self._at, self._topic = b"", ""  # hash and text of the last topic
+        self._prefix = b""  # prefix of the last topic's keys in ``terms``; empty if it has no keys there
 
     def one(self, topic_hash: bytes, entry: bytes) -> tuple[str, Subscription | str]:
-        """Return the topic and the entry's content: only the client if there is neither a filter nor a term."""
+        """Return the topic and the content of the entry: the client id if there is neither a filter nor a term,
+        otherwise the subscription."""
         if topic_hash != self._at:
             self._at, self._topic = topic_hash, _text(self._txn, topic_hash, self._texts)
             self._prefix = now.prefix_of(self._topic, topic_hash) if self._has_terms else b""
@@ -429,7 +441,8 @@ def _is_passing(row: Subscribe) -> bool:
 
 
 def _wanted(row: Subscribe) -> Any:
-    """Return a frame's value for the row's topics: ``None`` for subscriptions with neither a filter nor a term."""
+    """Return the value that a frame has for the row's topics. It is ``None`` for subscriptions with neither a filter
+    nor a term."""
     if row.filter is None and row.term is None and not row.replace:
         return None
     return row.filter, None if row.term is None else tuple(row.term), row.replace
@@ -442,8 +455,9 @@ def _text(txn: lmdb.Transaction, topic_hash: bytes, texts: Any) -> str:
 def _read_members(
     cursor: lmdb.Cursor, topic_hash: bytes, after: bytes | None, members: set[str], until: float
 ) -> tuple[bytes | None, bool]:
-    """Add the subscribers without a filter, starting after ``after``. Return the last one read if the time was up, or
-    ``None`` at the end; and whether the topic has subscribers with a filter."""
+    """Add the subscribers without a filter, starting after ``after``, to ``members``. Return the last entry that was
+    read if the time was up, or ``None`` if all were read. Also return whether the topic has subscribers with a
+    filter."""
     if not (cursor.set_key(topic_hash) if after is None else cursor.set_range_dup(topic_hash, after)):
         return None, False
     entries = cast(Iterator[bytes], cursor.iternext_dup())

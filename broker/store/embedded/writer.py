@@ -1,15 +1,15 @@
 """A writer process of the embedded store: ``python -m ingeborg.broker.store.embedded.writer DIR durable|soft
-MAP_SIZE_BYTES FD [FILES]``. ``FD``: a pipe with Python's report of the endpoint's death by a signal (``faulthandler``);
--1: none. A successor also gets ``FILES`` (``device:inode:inode``), the files that the endpoint has open. It opens these
-or ends.
+MAP_SIZE_BYTES FD [FILES]``. ``FD`` is a pipe into which Python writes a report if a signal kills the endpoint
+(``faulthandler``), or -1. A writer that replaces another one also gets ``FILES`` (``device:inode:inode``), which
+identifies the files that the endpoint has open. If it finds other files, it exits.
 
-Owns: every write to one LMDB environment on behalf of one endpoint process, its parent, which talks to it in frames
-(``layout.py``) over the socket that is its standard input. Group commit: it writes received frames for at most
-``CHUNK_S``, commits, and only then acknowledges; between two commits the other processes' writers get the lock.
-Small frames go into the next commit, large ones into sorted runs over many commits (``subscription_operations.py``).
-It has one thread, because two writing threads compete for the GIL (docs/adr/0002); hence a process per environment.
-Must never: outlive its parent (it ends when the socket does), acknowledge before the commit, or apply a frame after its
-parent has died.
+Owns: every write to one LMDB environment on behalf of one endpoint process. The endpoint is the writer's parent, and
+sends frames (``layout.py``) over the socket that is the writer's standard input. The writer commits in groups: it
+writes received frames for at most ``CHUNK_S``, commits, and only then acknowledges. Between two commits, the writers of
+other processes can get the lock. Small frames go into the next commit. Large frames go into sorted runs, each over many
+commits (``subscription_operations.py``). A writer has one thread, and each environment has its own writer process,
+because two writing threads would compete for the GIL (docs/adr/0002). Must never: outlive its parent (it exits when the
+socket is closed), acknowledge before the commit, or apply a frame after its parent has died.
 """
 
 from __future__ import annotations
@@ -44,41 +44,45 @@ from ingeborg.broker.store.embedded.operations import operations
 from ingeborg.broker.store.embedded.subscription_operations import Run, Subscriptions
 
 CHUNK_S = 0.01
-"""How long one transaction accepts more frames. Another process's write can have to wait this long, plus the commit."""
+"""For how long one transaction accepts more frames. A write of another process may have to wait for this time, plus the
+time of the commit."""
 
 RECEIVE_BYTES = 1 << 18
 
 DEATH_BYTES_MAX = 1 << 16
-"""A pipe's capacity without a reader (pipe(7)); a stack takes about 2,000 bytes."""
+"""The capacity of a pipe (pipe(7)). The report of a stack takes about 2,000 bytes."""
 
 OF_SUBSCRIPTIONS = frozenset(("subscribe", "unsubscribe"))
-"""Operations whose large frames wait for the next run (``Run``) instead of the next commit. Their arguments say whether
-they are large, and then have the groups."""
+"""Operations whose large frames wait for the next run (``Run``) instead of the next commit. Their arguments begin with
+a flag that says whether the frame is large, and end with the groups."""
 
 RUN_ROWS = 125_000
-"""Most subscriptions in a run: half the budget, so that the next run has arrived when this one is done."""
+"""A run gets no more frames when it has this many subscriptions. This is half of the endpoint's budget, so the frames
+of the next run have arrived when a run is finished."""
 
 GROWING = frozenset(("subscribe", "listen", "seen", "keep"))
-"""Operations that a full map refuses. The others remove data, or write the few entries of the registry and the layout.
-But LMDB allocates pages for a changed tree before it frees any, so these operations get room beyond the map's size."""
+"""Operations that the writer refuses when the map is full. The other operations remove data, or write the few entries
+of the registry and the layout. But LMDB allocates pages for a changed tree before it frees any, so these other
+operations get additional room beyond the map's size."""
 
 RESERVE_BYTES = 16 << 20
-"""Size of this room: several times as much as one transaction can change in ``CHUNK_S``."""
+"""Size of this additional room. It is several times as much as one transaction can change in ``CHUNK_S``."""
 
 RESERVES_MAX = 16
-"""How often a writer adds this room: other endpoints' writers can have used it, but growth needs a limit."""
+"""How often a writer can add this room. Other endpoints' writers may have used it up, but the growth needs a limit."""
 
 _DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError, ValueError, TypeError)
-"""Errors from LMDB and from decoding that mean a page differs from what was written."""
+"""Errors from LMDB and from decoding. They mean that a page does not have the content that was written."""
 
 Frame = tuple[int, str, Any]  # number, operation, argument
 Reply = tuple[int, str, Any]  # number, outcome, results
 
 
 def main(arguments: list[str]) -> int:
-    """Prepare the environment, greet the parent with the outcome, then write until it hangs up."""
-    # Ctrl-C and a service manager's SIGTERM reach every process of the service. The endpoint still has writes to do
-    # while it drains, and ends this process by hanging up.
+    """Prepare the environment, send the outcome to the parent as a greeting, then write until the parent closes the
+    socket."""
+    # Ctrl-C and a service manager's SIGTERM reach every process of the service. The endpoint still needs this process
+    # while it drains. It ends this process by closing the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     directory, lane, map_size_bytes = Path(arguments[0]), Lane(arguments[1]), int(arguments[2])
@@ -95,9 +99,9 @@ def main(arguments: list[str]) -> int:
         connection.sendall(pack((GREETING, "", [list(prepared.files), prepared.notes])))
         writer.serve()
     except (ConnectionError, ParentGone):
-        pass  # the endpoint was killed: nobody waits for the answer
+        pass  # the endpoint was killed, so no process waits for the answer
     except lmdb.PanicError as error:
-        # This process cannot continue. The endpoint starts another one, and passes on this message.
+        # This process cannot continue. The endpoint starts another writer, and reports this message to its callers.
         with suppress(ConnectionError):
             connection.sendall(pack((LAST_WORDS, "", why_not_written(directory / lane, error))))
         return 1
@@ -108,10 +112,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _tell_of_death(directory: Path, fd: int) -> None:
-    """Report why the endpoint died if it was a memory fault: it maps LMDB's files, and could not say which one
-    failed."""
+    """Report why the endpoint died, if it died of a memory fault. The endpoint maps LMDB's files, and could not say
+    itself which file failed."""
     os.set_blocking(fd, False)
-    with suppress(BlockingIOError):  # it lives, or was killed
+    with suppress(BlockingIOError):  # the endpoint is alive, or was killed without a report
         if words := os.read(fd, DEATH_BYTES_MAX):
             sys.stderr.write(
                 f"{words.decode(errors='replace').rstrip()}\n"
@@ -128,28 +132,30 @@ class ParentGone(Exception):
 
 
 class Writer:
-    """Reads frames, commits them and sends replies."""
+    """Reads frames, commits the changes and sends replies."""
 
     def __init__(
         self, directory: Path, lane: Lane, map_size_bytes: int, prepared: Prepared, link: tuple[socket.socket, int]
     ) -> None:
-        """Keep the environment. ``link`` is the connection to the parent, with the parent's process id."""
+        """Keep the environment and the connection. ``link`` is the connection to the parent, and the parent's process
+        id."""
         environment = prepared.environment
         self._path, self._map_size_bytes = directory / lane, map_size_bytes
         self._environment, self._gate, self._files = environment, prepared.gate, prepared.files
         self._connection, self._parent = link
-        self._reserving = False  # whether the map has its reserve
-        self._settled = -1  # the transaction after which a full map stayed full
+        self._reserving = False  # whether the map is enlarged by the additional room
+        self._settled = -1  # the last transaction of the latest attempt to make room
         self._operations = operations(environment, lane)
         self._subscriptions = Subscriptions(environment)
         self._unpacker = Unpacker()
-        # Pending frames, bounded by the parent, which has at most its budgets of bytes under way.
+        # Pending frames. The parent limits their size, because it sends at most its budgets of bytes before it gets
+        # acknowledgements.
         self._small: deque[Frame] = deque()
         self._large: deque[Frame] = deque()
         self._run: Run | None = None
 
     def serve(self) -> None:
-        """Serve until the parent hangs up; then drop everything that is not acknowledged."""
+        """Serve until the parent closes the socket. Then drop all frames that are not acknowledged."""
         while self._receive():
             if self._run is None and self._large:
                 self._run = self._next_run(self._large)
@@ -159,7 +165,8 @@ class Writer:
             self._connection.sendall(b"".join(map(pack, replies)))
 
     def _receive(self) -> bool:
-        """Read received frames, and wait only if nothing is pending; ``False`` at the end."""
+        """Read the frames that have arrived, and wait only if none are pending. Return False if the parent has closed
+        the socket."""
         while True:
             busy = self._small or self._large or self._run
             try:
@@ -173,7 +180,8 @@ class Writer:
                 (self._large if is_large else self._small).append((number, operation, argument))
 
     def _next_run(self, large: deque[Frame]) -> Run:
-        """Return a run of all waiting frames up to the next change of operation. Concurrent frames have no order."""
+        """Return a run of the waiting frames, up to the first frame with a different operation. Frames of concurrent
+        calls need no order."""
         operation, frames, rows = large[0][1], [], 0
         while large and large[0][1] == operation and rows < RUN_ROWS:
             number, _, (_, above, groups) = large.popleft()
@@ -182,7 +190,7 @@ class Writer:
         return Run(self._subscriptions, operation, frames)
 
     def _commit(self, small: deque[Frame], run: Run | None) -> list[Reply]:
-        """Commit one transaction with as many small frames and as much of the run as its time allows; return the
+        """Commit one transaction with as many small frames, and as much of the run, as its time allows. Return the
         replies."""
         taken: list[Frame] = []
         replies: list[Reply] = []
@@ -194,13 +202,14 @@ class Writer:
                     taken.append(small.popleft())
                     replies.append(self._apply(txn, taken[-1]))
                 if run:
-                    run.step(txn)  # at least one step, so that small frames cannot starve the run
+                    run.step(txn)  # at least one step, so that small frames do not starve the run
                     while not run.done and time.monotonic() < until:
                         run.step(txn)
         except lmdb.PanicError:
             raise  # this process can no longer use the environment; the endpoint starts another one
         except (lmdb.Error, OSError, StoreLost, ValueError, TypeError) as error:
-            # LMDB has rolled everything back. One part may be to blame (a full map), so each part gets its own try.
+            # LMDB has rolled back the whole transaction. Possibly only one part has failed, for example because the map
+            # is full, so try each part alone.
             if run:
                 run.position = position
             if len(taken) + bool(run) > 1:
@@ -217,7 +226,7 @@ class Writer:
                         self._end_reserve()
             if run:
                 run.abandon()
-            # A transaction that did not even begin has taken no frame; it fails for the frame that it was for.
+            # If the transaction did not even begin, no frame was taken. Then the first waiting frame fails.
             numbers = run.numbers if run else [(taken or [small.popleft()])[0][0]]
             return [_failure(number, self._explained(error)) for number in numbers]
         if run and run.done:
@@ -228,20 +237,22 @@ class Writer:
 
     @contextmanager
     def _begin(self) -> Iterator[lmdb.Transaction]:
-        """Begin a transaction. The end of the block commits it; an error aborts it."""
+        """Begin a transaction. The end of the block commits the transaction, and an error aborts it."""
         with self._gate.held():
             txn = self._environment.begin(write=True)
         with self._gate.signed(), txn:
             if os.getppid() != self._parent:
-                # It may have waited for long, and a new endpoint's writer may have made newer changes since.
+                # This process may have waited for the lock for a long time, and the writer of a new endpoint may have
+                # made newer changes meanwhile.
                 raise ParentGone
-            require_same(self._path, self._files)  # nobody would find data written to a removed file
+            require_same(self._path, self._files)  # data that is written to a removed file would be lost
             require_latest(self._path, self._environment.env, txn.id() - 1)
             yield txn
 
     def _settle(self) -> bool:
-        """Make recently freed pages usable; tell whether another try is worthwhile. LMDB reuses pages only two
-        transactions after it freed them. While the writer refuses every frame, these two would never come."""
+        """Make recently freed pages usable. Return whether another attempt is worthwhile. LMDB reuses pages only two
+        transactions after it has freed them. As long as the writer refuses every frame, there would be no such
+        transactions, so this makes two."""
         env = self._environment.env
         if env.info()["last_txnid"] == self._settled or not self._reserve():
             return False
@@ -257,7 +268,7 @@ class Writer:
         return True
 
     def _reserve(self) -> bool:
-        """Enlarge the map for operations that free space; tell whether that worked."""
+        """Enlarge the map for operations that free space. Return whether this was possible."""
         env = self._environment.env
         used = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
         if used + RESERVE_BYTES > self._map_size_bytes + RESERVES_MAX * RESERVE_BYTES:
@@ -268,13 +279,13 @@ class Writer:
 
     def _end_reserve(self) -> None:
         self._reserving = False
-        self._environment.env.set_mapsize(self._map_size_bytes)  # or the space in use, if that is more
+        self._environment.env.set_mapsize(self._map_size_bytes)  # or to the space in use, if that is more
 
     def _apply(self, txn: lmdb.Transaction, frame: Frame) -> Reply:
         number, operation, argument = frame
         try:
             return number, "", self._operations[operation](txn, argument)
-        except StoreError as error:  # raised before this process writes anything
+        except StoreError as error:  # raised before the operation writes anything
             return _failure(number, error)
 
     def _explained(self, error: Exception) -> StoreError:
@@ -285,8 +296,8 @@ class Writer:
         if isinstance(error, lmdb.MapFullError):
             return StoreError(
                 f"the embedded store is full: {path / 'data.mdb'} has reached its map size. Restart every endpoint of "
-                f"this machine with a larger one (INGEBORG_MAP_SIZE_BYTES={2 * self._map_size_bytes}); nothing "
-                "acknowledged is lost, and unsubscribing works meanwhile"
+                f"this machine with a larger one (INGEBORG_MAP_SIZE_BYTES={2 * self._map_size_bytes}). Acknowledged "
+                "data is safe, and unsubscribing works meanwhile"
             )
         if isinstance(error, _DAMAGE):
             return StoreError(

@@ -1,8 +1,9 @@
-"""The endpoint's side of a writer process: starts it, feeds it, notices when it dies or falls silent, and replaces it.
+"""The endpoint's side of a writer process. It starts the writer, sends frames to it, and replaces it when it dies or no
+longer answers.
 
-Owns: the child process, the frames under way and their limit, the time-out, restarts with backoff. Must never: open
-LMDB, block the event loop, let two writers of one lane live at once (a later write could overtake an earlier one), or
-send anything after frames whose callers got an error.
+Owns: the child process, the unacknowledged frames and their limit, the time-out, and restarts with backoff. Must never:
+open LMDB, block the event loop, let two writers of one lane live at once (a later write could overtake an earlier one),
+or send anything to a writer after frames whose callers got an error.
 """
 
 from __future__ import annotations
@@ -46,58 +47,63 @@ WRITER = "ingeborg.broker.store.embedded.writer"
 """The module that a writer process runs."""
 
 SMALL_FRAME_BYTES = 2048
-"""Frames up to this size use the small budget, so that they never wait for those of a large batch."""
+"""Frames up to this size use the small budget, so that they never wait for the frames of a large batch."""
 
 SMALL_BUDGET_BYTES = 1 << 20
 LARGE_BUDGET_BYTES = 8 << 20
-"""Bytes of frames sent and not yet acknowledged. Small: 20,000 single subscriptions, which is more than a commit holds.
-Large: 250,000 subscriptions, so that a run over millions of topics has several changes for each page. They take 60 MB
-in the writer, and one second."""
+"""The largest number of bytes of frames that are sent and not yet acknowledged. The small budget is enough for 20,000
+single subscriptions, which is more than a commit can have. The large budget is enough for 250,000 subscriptions, so
+that a run over millions of topics has several changes for each page. These take 60 MB of memory in the writer, and one
+second."""
 
 ACKNOWLEDGED_AT_ONCE = 100
-"""Acknowledgements handled in one pass of the event loop. A commit acknowledges thousands together, and the callers
-continue in the next pass: about 20 us each."""
+"""How many acknowledgements are handled in one pass of the event loop. A commit acknowledges thousands together. Their
+callers continue in the next pass, which takes about 20 us for each."""
 
 LOOKS = 5
-"""The link gives up a writer after this many checks without any acknowledgement, each a fifth of the time-out apart. It
-counts checks, not time: if this process itself was stopped for a minute, that is one check and no reason to kill the
-writer."""
+"""The link gives up a writer after this many checks without any acknowledgement. The interval between two checks is a
+fifth of the time-out. The link counts checks instead of time: if this process itself was stopped for a minute, that is
+only one check, and no reason to kill the writer."""
 
 DISK_LOOKS = 75
-"""Checks for which the link tolerates a writer that waits for the disk: a minute. Nobody can kill it before the disk
-answers, and its successor would wait for the same disk."""
+"""For this many checks, about a minute, the link tolerates a writer that waits for the disk. Such a process cannot be
+killed before the disk answers, and its successor would wait for the same disk."""
 
 START_TIMEOUT_S = 15.0
-"""A start takes 0.1 s. Under full load, or after a reboot with cold disks, it can take a hundred times as long."""
+"""Time limit for the start of a writer. A start takes 0.1 s. Under full load, or after a reboot when no disk page is
+cached, it can take a hundred times as long."""
 
 END_TIMEOUT_S = 3.0
-"""How long a writer may take to end after the hang-up (one commit) before the endpoint kills it."""
+"""How long a writer may take to exit after the endpoint has closed the socket, before the endpoint kills it. It may
+have to finish one commit."""
 
 SAY_EVERY_S = 30.0
 """Interval at which the log repeats a lasting problem."""
 
 DAMAGE_SIGNALS = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE)
-"""Signals that kill LMDB if its mapped file has been altered, or its disk cannot deliver a page."""
+"""Signals that kill the writer if LMDB's mapped file was altered, or the disk cannot deliver a page."""
 
 BACKOFF_S = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
-"""Pauses before attempts to restart; the last one repeats. The first is zero: most deaths are isolated."""
+"""Pauses before the attempts to restart a writer. The last pause repeats. The first is zero, because most writers die
+only once."""
 
 
 START = "the start of a writer"
-"""Name of this step in the log, where others are names of operations."""
+"""Name of this step in log lines, in place of the name of an operation."""
 
 WRITER_DIED = "the embedded store's writer process died; the endpoint starts another one"
-"""Error of operations under way, which they get at once. The cause is known a moment later."""
+"""Error of the operations that are running when the writer dies. They fail at once, a moment before the cause is
+known."""
 
 
 class _Call:
-    """One operation of a caller: any number of frames, one result."""
+    """One operation of a caller. It has any number of frames and one result."""
 
     __slots__ = ("all_sent", "done", "results", "unacknowledged")
 
     def __init__(self, done: asyncio.Future[list[Any]]) -> None:
         self.done, self.unacknowledged, self.all_sent = done, 0, False
-        self.results: dict[int, Any] = {}  # by the frame's number; in the order sent
+        self.results: dict[int, Any] = {}  # by the frame's number, in the order in which the frames were sent
 
     def finish_if_complete(self) -> None:
         if self.all_sent and not self.unacknowledged and not self.done.done():
@@ -109,8 +115,8 @@ class _Call:
 
 
 class _Budget:
-    """A limit of bytes under way; a single larger frame is allowed. Callers wait in line, each with one frame, so that
-    large batches take turns. The line is at most as long as the number of callers."""
+    """Limits the bytes of unacknowledged frames. A single frame may be larger than the limit. Callers wait in a queue,
+    each with one frame, so that large batches take turns. So the queue is at most as long as the number of callers."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes, self._taken_bytes = limit_bytes, 0
@@ -125,7 +131,7 @@ class _Budget:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # its turn had only just come
+            if turn.done() and not turn.cancelled():  # it got its turn just before the cancellation
                 self.give(size)
             raise
 
@@ -133,7 +139,7 @@ class _Budget:
         self._taken_bytes -= size
         while self._line:
             turn, wanted = self._line[0]
-            if not turn.done():  # already done: its caller was cancelled
+            if not turn.done():  # otherwise its caller was cancelled
                 if not self._fits(wanted):
                     return
                 self._taken_bytes += wanted
@@ -141,7 +147,7 @@ class _Budget:
             self._line.popleft()
 
     def dissolve(self) -> None:
-        """Let every caller through, because waiting has become pointless."""
+        """Let all waiting callers continue, because the link is lost or held and they will fail."""
         for turn, _ in self._line:
             if not turn.done():
                 turn.set_result(None)
@@ -152,32 +158,33 @@ class _Budget:
 
 
 class _Link(asyncio.Protocol):
-    """The connection to one incarnation of the writer."""
+    """The connection to one writer process."""
 
     def __init__(self, timeout_s: float, watch: Watch, on_lost: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._timeout_s, self._watch, self._on_lost = timeout_s, watch, on_lost
         self.greeting: asyncio.Future[tuple[str, Any]] = self._loop.create_future()
-        self.lost: asyncio.Future[str] = self._loop.create_future()  # its result: why
+        self.lost: asyncio.Future[str] = self._loop.create_future()  # its result is the reason
         self._transport: asyncio.Transport
         self._unpacker = Unpacker()
         self._numbers = itertools.count()
-        self._under_way: dict[int, tuple[_Call, int]] = {}  # by number, with the frame's size; the budgets bound it
+        self._under_way: dict[int, tuple[_Call, int]] = {}  # by number, with the frame's size; limited by the budgets
         self._small, self._large = _Budget(SMALL_BUDGET_BYTES), _Budget(LARGE_BUDGET_BYTES)
         self._looks = 0
         self._look: asyncio.TimerHandle | None = None
-        # The link is held while the writer waits for the disk: the writer has everything under way, and gets no more.
-        self._held_for = ""  # the reason that callers get; empty: not held
+        # The link is *held* while the writer waits for the disk. Meanwhile it sends no more frames to the writer.
+        self._held_for = ""  # the error that callers get; empty: not held
         self._held_since = 0.0
-        self._disk_looks = 0  # without an answer of the writer, which waited for the disk
+        self._disk_looks = 0  # checks in a row that found the writer waiting for the disk
         self._released = asyncio.Event()
-        self._said: deque[tuple[int, str, Any]] = deque()  # answers of the writer that are not yet handled
-        self._heeding = False  # the next pass of the event loop continues
+        self._said: deque[tuple[int, str, Any]] = deque()  # answers of the writer that are not handled yet
+        self._heeding = False  # whether the next pass of the event loop continues with these
 
     # --- the caller's side
 
     async def call(self, operation: str, arguments: Iterable[Any]) -> list[Any]:
-        """Send one frame per argument. Return all results, in that order, once all are acknowledged."""
+        """Send one frame for each argument. When all are acknowledged, return all results, in the order of the
+        arguments."""
         call = _Call(self._loop.create_future())
         try:
             for argument in arguments:
@@ -185,23 +192,23 @@ class _Link(asyncio.Protocol):
                 frame = pack((number, operation, argument))
                 if self._held_for:
                     await self._until_released()
-                if not self._held_for and not self.lost.done():  # a lost link gives no budget back
+                if not self._held_for and not self.lost.done():  # a lost link never releases any budget
                     await self._budget(len(frame)).take(len(frame))
                 if call.done.done():
-                    break  # a frame of this call failed while it waited for its turn
+                    break  # another frame of this call failed meanwhile
                 if self.lost.done():
                     raise StoreUnavailable(self.lost.result())
                 if self._held_for:
                     raise StoreUnavailable(self._held_for)
                 self._send(call, number, frame)
-                await asyncio.sleep(0)  # a large batch yields to the loop at every frame
+                await asyncio.sleep(0)  # let the event loop run after every frame of a large batch
                 if call.done.done():
                     break  # a frame has failed, and the whole batch with it
             call.all_sent = True
             call.finish_if_complete()
             return await call.done
         finally:
-            call.done.cancel()  # nobody waits for it, should this have been cancelled
+            call.done.cancel()  # if this was cancelled, nothing waits for the future any more
 
     @property
     def is_held(self) -> bool:
@@ -209,7 +216,7 @@ class _Link(asyncio.Protocol):
         return bool(self._held_for)
 
     async def _until_released(self) -> None:
-        """Return when the link is released or lost, or the time-out is over."""
+        """Wait until the link is no longer held, or is lost, or the time-out is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_s):
                 await self._released.wait()
@@ -221,7 +228,7 @@ class _Link(asyncio.Protocol):
         self._under_way[number] = call, len(frame)
         call.results[number] = None
         call.unacknowledged += 1
-        self._transport.write(frame)  # the budgets also bound the transport's buffer
+        self._transport.write(frame)  # the budgets also limit the transport's buffer
         if self._look is None:
             self._looks = 0
             self._look = self._loop.call_later(self._timeout_s / LOOKS, self._look_for_progress)
@@ -233,7 +240,7 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.lost.done():
-            return  # the callers already have their error
+            return  # the callers have got their error already
         self._looks = self._disk_looks = 0
         self._said.extend(self._unpacker.feed(data))
         if not self._heeding:
@@ -272,21 +279,21 @@ class _Link(asyncio.Protocol):
         self.fail(WRITER_DIED)
 
     def hang_up(self) -> None:
-        """Tell the writer to end."""
+        """Close the sending side of the socket, which tells the writer to exit."""
         self._transport.write_eof()
 
     def abort(self) -> None:
-        """Drop the connection and all data not yet sent."""
+        """Close the connection, and drop all data that is not yet sent."""
         self._transport.abort()
 
     def fail(self, reason: str) -> None:
-        """Close this link: every operation under way ends with the reason."""
-        while self._said:  # first: acknowledged frames have been written
+        """Give up this link. All running operations fail with this reason."""
+        while self._said:  # first, because acknowledged frames have been written
             self._heed_one()
         if self.lost.done():
             return
         self.lost.set_result(reason)
-        self._on_lost()  # do this at once: the next caller waits for the successor
+        self._on_lost()  # at once, so that the next caller waits for the successor
         if not self.greeting.done():
             self.greeting.set_result((StoreUnavailable.__name__, reason))
         if self._look is not None:
@@ -306,7 +313,7 @@ class _Link(asyncio.Protocol):
         if (self._looks == LOOKS or self._held_for) and self._disk_looks < DISK_LOOKS:
             waiter = self._watch.waiter()
             if waiter is not None:
-                self._looks = 0  # once the disk has answered, the writer has the full time again
+                self._looks = 0  # after the disk has answered, the writer gets the full time again
                 self._disk_looks += 1
                 self._hold(waiter)
         if self._looks < LOOKS:
@@ -317,12 +324,13 @@ class _Link(asyncio.Protocol):
             )
 
     def _hold(self, waiter: int) -> None:
-        """Wait for the disk: every operation under way ends with that reason. The writer may still do them, large ones
-        after small ones. So later operations wait until it has confirmed everything that it received."""
+        """Hold the link because of the disk. All running operations fail with this reason. The writer may still execute
+        them, large ones after small ones. So later operations wait until the writer has confirmed everything that it
+        has received."""
         if self._held_for:
             self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=False)
             return
-        self._held_since = self._loop.time() - self._timeout_s  # it has been silent for that long
+        self._held_since = self._loop.time() - self._timeout_s  # the writer has been silent for so long
         self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=True)
         self._released.clear()
         for call, _ in self._under_way.values():
@@ -332,22 +340,22 @@ class _Link(asyncio.Protocol):
 
     def _release(self) -> None:
         self._held_for, self._disk_looks = "", 0
-        self._small, self._large = _Budget(SMALL_BUDGET_BYTES), _Budget(LARGE_BUDGET_BYTES)  # nothing is under way
+        self._small, self._large = _Budget(SMALL_BUDGET_BYTES), _Budget(LARGE_BUDGET_BYTES)  # nothing is unacknowledged
         self._watch.over(self._loop.time() - self._held_since)
         self._released.set()
 
 
 class WriterProcess:
-    """One lane's writer, restarted as long as this is open."""
+    """One lane's writer. It is restarted whenever it dies, until ``close``."""
 
     def __init__(
         self, directory: Path, lane: Lane, *, map_size_bytes: int, timeout_s: float, death_fd: int = -1
     ) -> None:
-        """Keep the settings. ``death_fd``: see ``writer.py``; the caller closes it."""
+        """Keep the settings. ``writer.py`` explains ``death_fd``, which the caller has to close."""
         self._death_fd = death_fd
         self.restarts = 0
         self._watch = Watch(directory, lane)
-        self.pid: int | None = None  # the current process's; None: no process
+        self.pid: int | None = None  # of the current process; None: there is no process
         self._directory, self._lane = directory, lane
         self._map_size_bytes, self._timeout_s = map_size_bytes, timeout_s
         self._process: subprocess.Popen[bytes]
@@ -355,28 +363,29 @@ class WriterProcess:
         self._up = asyncio.Event()
         self._why_down = "the embedded store is not open"
         self._supervisor: asyncio.Task[None] | None = None
-        self._troubles: dict[str, str] = {}  # by operation: the error that was logged
+        self._troubles: dict[str, str] = {}  # by operation: the error that was logged, until the operation works again
         self._said_until: dict[str, float] = {}
-        self.files: Files | None = None  # opened by the first writer: all others have to open the same
-        self.lost: StoreLost | None = None  # they cannot: no write is possible from then on
+        self.files: Files | None = None  # the files that the first writer opened; all later writers must open the same
+        self.lost: StoreLost | None = None  # set if a later writer finds other files; then no write is possible
 
     async def open(self) -> None:
-        """Start the writer. Raises the writer's error about the directory."""
+        """Start the writer. If the writer cannot open the directory, raise its error."""
         await self._start()
         self._supervisor = asyncio.create_task(self._supervise())
 
     @property
     def disk_stalls(self) -> int:
-        """Return how often the disk has kept writes waiting for longer than the time-out."""
+        """Return how often writes had to wait for the disk for longer than the time-out."""
         return self._watch.stalls
 
     @property
     def is_held(self) -> bool:
-        """Tell whether the writer waits for its disk, and may still do operations that have ended with an error."""
+        """Return whether the writer waits for its disk. It may then still execute operations that have failed with an
+        error."""
         return self._up.is_set() and self._link.is_held
 
     async def close(self) -> None:
-        """End the writer; operations under way, and later ones, end with ``StoreUnavailable``."""
+        """End the writer. Running operations, and later ones, raise ``StoreUnavailable``."""
         if self._supervisor is None:
             return
         supervisor, self._supervisor = self._supervisor, None
@@ -390,11 +399,11 @@ class WriterProcess:
             self._link.abort()
 
     async def call(self, operation: str, arguments: Iterable[Any]) -> list[Any]:
-        """Send one frame per argument and return all results. Waits while the writer is being restarted."""
+        """Send one frame for each argument, and return all results. Wait while the writer is being restarted."""
         try:
             results = await self._call(operation, arguments)
         except (StoreLost, Superseded):
-            raise  # the endpoint reports that, and ends
+            raise  # the endpoint reports this error and exits
         except TooManyFilters:
             raise  # one client's fault, not the store's
         except StoreError as error:
@@ -420,7 +429,8 @@ class WriterProcess:
         return await self._link.call(operation, arguments)
 
     def _say(self, operation: str, trouble: str) -> None:
-        """Log it once in ``SAY_EVERY_S`` for each operation, even if the operation succeeds in between."""
+        """Log the problem, at most once in ``SAY_EVERY_S`` for each operation, even if the operation succeeds in
+        between."""
         now = asyncio.get_running_loop().time()
         if self._supervisor is not None and now >= self._said_until.get(operation, 0.0):
             self._said_until[operation] = now + SAY_EVERY_S
@@ -464,12 +474,12 @@ class WriterProcess:
         self._up.set()
 
     def _death(self) -> str:
-        """Say why the dead process died, and what to do."""
+        """Return why the process died, and what the operator can do."""
         path, code = self._directory / self._lane, self._process.returncode
         if -code in DAMAGE_SIGNALS:
             return (
                 f"the embedded store's writer died of {signal.Signals(-code).name}: {path / 'data.mdb'} is damaged, or "
-                f"its disk fails or is full. `ingeborg doctor` tells; stop every endpoint of this store, and {RESTORE}"
+                f"its disk fails or is full. `ingeborg doctor` checks; stop every endpoint of this store, and {RESTORE}"
             )
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return f"the embedded store's writer of {path} {how} (its own messages, if any, are in this log)"
@@ -487,7 +497,8 @@ class WriterProcess:
         )
 
     async def _end(self, patience_s: float) -> None:
-        """Return once the process is dead and reaped, however long that takes: two must never live at once."""
+        """Wait until the process is dead and reaped, however long that takes, because two writers must never live at
+        once."""
         self.pid = None
         await asyncio.shield(asyncio.to_thread(_bury, self._process, patience_s))
 
@@ -508,10 +519,10 @@ class WriterProcess:
                     break
                 except StoreLost as error:
                     self.lost = error
-                    self._up.set()  # waiting callers get the error
+                    self._up.set()  # so that waiting callers get the error
                     return
                 except StoreError as error:
-                    self._why_down = str(error)  # the error of operations meanwhile
+                    self._why_down = str(error)  # operations get this error meanwhile
                     self._say(START, self._why_down)
 
 

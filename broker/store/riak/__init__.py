@@ -1,6 +1,6 @@
-"""The store on a Riak cluster: ``RiakStore`` in ``store.py``. Below it are ``objects.py`` (siblings, quorums),
-``pool.py`` (nodes, retries), ``node.py`` and ``connecting.py`` (connections, TLS) and ``wire.py`` (bytes).
-``layout.py`` has the layout."""
+"""The store on a Riak cluster, ``RiakStore`` in ``store.py``. It uses ``objects.py`` (siblings, quorums), which uses
+``pool.py`` (nodes, retries), ``node.py`` and ``connecting.py`` (connections, TLS), and ``wire.py`` (protocol).
+``layout.py`` defines the contents of all objects."""
 
 from .connecting import Connecting, Credentials, Secured
 from .store import RiakStore

@@ -1,4 +1,4 @@
-"""The context that all parts of a store on Riak share.
+"""The context that all modules of a store on Riak share.
 
 Owns: nothing. Must never: do I/O, or know an operation.
 """
@@ -13,7 +13,7 @@ from .objects import Objects
 
 
 class Access(NamedTuple):
-    """Access to the objects of one store. ``at_once``: objects that one operation works on concurrently."""
+    """Access to the objects of one store. One operation works on up to ``at_once`` objects concurrently."""
 
     objects: Objects
     buckets: Buckets

@@ -1,10 +1,10 @@
-"""Verify on ``open``, before the store writes anything: the nodes, the bucket types, the layout.
+"""Checks the nodes, the bucket types and the layout when a store is opened, before the store writes anything.
 
-Owns: the requirements, and the messages that say how to meet them. Must never: change the configuration of a cluster;
-it writes only the layout object of a store that has none.
+Owns: the requirements, and the messages that say how to meet them. Must never: change the configuration of a cluster.
+The only write is the layout object of a new store.
 
-``node_confirms`` is not among a type's properties over Protocol Buffers. So this module checks the nodes' version
-instead, and the driver asks for ``node_confirms`` in every write.
+Riak's Protocol Buffers API does not show whether a bucket type has ``node_confirms``. So this module checks the nodes'
+versions instead, and the driver sends ``node_confirms`` with every write.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ log = logging.getLogger("ingeborg.riak")
 
 N_VAL: Final = 3
 GRANTS: Final = "riak_core.get_bucket_type,riak_kv.get,riak_kv.put"
-"""Permissions that the driver's user needs on each bucket type, and no others, if Riak's security is on."""
+"""The only permissions that the driver's user needs on each bucket type if Riak's security is on."""
 NODE_CONFIRMS_SINCE: Final = (3, 0)
 
 _NOT_GRANTED: Final = "not granted"
 
 
 BACKENDS_SECTION: Final = "Backends first"
-"""A section of docs/riak.md."""
+"""The heading of a section in docs/riak.md."""
 
 
 _LASTING: Final = f'"allow_mult":true,"n_val":{N_VAL},"node_confirms":{WRITE_W}'
@@ -41,12 +41,13 @@ _SEEN: Final = f'"allow_mult":false,"last_write_wins":true,"dvv_enabled":false,"
 
 
 def creation_commands(bucket_type: str, seen_type: str) -> dict[str, str]:
-    """Return for each bucket type the properties to create it with, as ``riak-admin`` expects them."""
+    """Return the properties with which to create each bucket type, as ``riak-admin`` expects them."""
     return {bucket_type: f'{{"props":{{{_LASTING}}}}}', seen_type: f'{{"props":{{{_SEEN}}}}}'}
 
 
 async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
-    """Return the versions of the nodes that answer, at least one. Set the others aside to try them again later."""
+    """Return the versions of the nodes that answer, which is at least one. Set the other nodes aside, so that they are
+    tried again later."""
 
     async def version(node: Node) -> tuple[int, ...] | Exception:
         try:
@@ -68,16 +69,16 @@ async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
         log.warning("riak: set aside for now: %s", why)
     if min(versions) < NODE_CONFIRMS_SINCE:
         log.warning(
-            "riak: a node runs %s: Riak before 3.0 has no node_confirms, so while nodes are down a write can be "
-            "confirmed by two copies on one machine",
+            "riak: a node runs version %s. Riak before 3.0 has no node_confirms, so while nodes are down, two copies "
+            "on one machine can confirm a write",
             ".".join(map(str, min(versions))),
         )
     return versions
 
 
 async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> str:
-    """Return the backend that the type for hashes names. Raise ``StoreMisconfigured``, with every necessary command,
-    unless both bucket types are usable."""
+    """Return the backend that the bucket type for hashes names. If a bucket type is not usable, raise
+    ``StoreMisconfigured`` with all commands that are necessary."""
     props = {name: await _props(pool, name) for name in (bucket_type, seen_type)}
     problems = [
         problem for name, found in props.items() for problem in _problems(name, found, allow_mult=name != seen_type)
@@ -91,7 +92,7 @@ async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> str:
 
 
 def single_backend(seen_type: str) -> str:
-    """Return the warning for a type for hashes that names no backend."""
+    """Return the warning about a bucket type for hashes that names no backend."""
     return (
         f"bucket type '{seen_type}' names no backend. If nodes get another storage_backend, or another default, they "
         "no longer find their data: every subscription would be gone. Give them the backends of "
@@ -107,12 +108,12 @@ GONE: Final = (
 
 
 def _require_none(problems: list[str], commands: dict[str, str]) -> None:
-    """Raise ``StoreMisconfigured`` if there are problems, and say how to solve them. ``commands``: the properties of
-    the checked types."""
+    """If there are problems, raise ``StoreMisconfigured`` and say how to solve them. ``commands`` has the properties of
+    the checked bucket types, by name."""
     if not problems:
         return
     if any(_NOT_GRANTED in problem for problem in problems):
-        lines = ["Riak does not let the broker's user do what it has to:", *(f"  - {problem}" for problem in problems)]
+        lines = ["Riak does not grant the broker's user what it needs:", *(f"  - {problem}" for problem in problems)]
         lines.append("Run these on one node of the cluster:")
         lines += [f"  riak-admin security grant {GRANTS} on {name} to USER" for name in commands]
         raise StoreMisconfigured("\n".join(lines))
@@ -128,7 +129,7 @@ def _require_none(problems: list[str], commands: dict[str, str]) -> None:
 
 
 async def _props(pool: Pool, name: str) -> pb.RpbBucketProps | str:
-    """Return the properties of a bucket type, or why there are none."""
+    """Return the properties of a bucket type, or the reason why they are not available."""
     request = pb.RpbGetBucketTypeReq(type=name.encode()).SerializeToString()
     try:
         answer = await pool.request(wire.TYPE_PROPS_REQUEST, request, wire.BUCKET_PROPS_ANSWER, pb.RpbGetBucketResp)
@@ -162,11 +163,13 @@ def _word(value: bool) -> str:
 
 
 async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, *, read_only: bool = False) -> int:
-    """Return the partitions per slot of this store: those it was created with, or else ``wanted`` (or 1), which it then
-    records. With ``read_only``, a store has to exist. Refuse a store with a feature that this version does not know.
+    """Return this store's number of partitions per slot. If the store does not exist, create it with ``wanted`` (or 1)
+    partitions per slot; with ``read_only``, raise an error instead. Refuse a store with a feature that this version
+    does not know.
 
-    Two endpoints that disagreed would miss each other's subscriptions. Riak has no atomic create. So a process that
-    creates the layout reads it again: if two do so at once, at least the later one sees both versions.
+    Two endpoints that use different numbers would not see each other's subscriptions. Riak has no atomic create. So a
+    process that creates the layout reads it again afterwards. If two processes create it at the same time, at least the
+    later one sees both versions.
     """
     choice = wanted or 1
     if not 1 <= choice <= PARTITIONS_PER_SLOT_MAX or choice & (choice - 1):

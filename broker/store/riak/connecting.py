@@ -1,11 +1,11 @@
-"""How the driver connects to a node: in plain text, or with TLS and a user if Riak's security is on.
+"""Connects to a node: in plain text, or with TLS and a user if Riak's security is on.
 
-Owns: the steps (connecting, StartTls, the TLS handshake, the user), their time limits, and the messages about wrong
-configuration. Must never: send anything but the StartTls request before TLS is established, continue in plain text when
-TLS is required, or show a password.
+Owns: the steps (connecting, StartTls, the TLS handshake, authentication), their time limits, and the messages about
+wrong configuration. Must never: send anything except the StartTls request before TLS is established, continue in plain
+text when TLS is required, or show a password.
 
-A wrong configuration raises ``StoreMisconfigured``. ``OSError``, ``EOFError`` and ``WireError`` are problems of the
-node that can pass.
+A wrong configuration raises ``StoreMisconfigured``. ``OSError``, ``EOFError`` and ``WireError`` indicate problems of
+the node that may be temporary.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from . import riak_pb2 as pb
 from . import wire
 
 STEP_TIMEOUT_S: Final = 3.0
-"""Time limit of connecting, of StartTls and of the handshake; together they normally take milliseconds."""
+"""Time limit for each of three steps: connecting, StartTls and the handshake. Together, they normally take
+milliseconds."""
 
 AUTHENTICATION_TIMEOUT_S: Final = 15.0
-"""Time limit of authentication: a node takes 0.7 s of a core to compare a password, after the passwords of other
-connections, and waits 5 s more before it refuses one."""
+"""Time limit of authentication. A node needs 0.7 s of a core to check a password, and checks those of several
+connections one by one. If a password is wrong, the node waits another 5 s before it answers."""
 
 SECURED_AT_ONCE: Final = 1
-"""Connections to one node that are set up concurrently: each password costs the node as much as 700 requests. A waiting
-request can also take a connection that becomes free."""
+"""How many connections to one node are set up concurrently. Only one, because checking a password costs the node as
+much as 700 requests, and a waiting request can also use a connection that becomes free."""
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """How the driver identifies itself to Riak, and how it verifies the nodes. ``context`` verifies their certificates
-    and host names, and holds the client's certificate if Riak requires one."""
+    """How the driver identifies itself to Riak, and how it verifies the nodes. ``context`` verifies the nodes'
+    certificates and host names, and holds the client's certificate if Riak requires one."""
 
     user: str
     password: bytes = field(repr=False)
@@ -54,8 +55,8 @@ class Connecting(Protocol):
 
     @property
     def at_once(self) -> int | None:
-        """Return how many connections to one node can be set up concurrently, if each is expensive; ``None``: any
-        number."""
+        """Return how many connections to one node may be set up concurrently because each is expensive, or ``None`` for
+        any number."""
 
     async def open(self, host: str, port: int) -> Stream:
         """Return a connection that is ready for requests."""
@@ -75,7 +76,7 @@ class Plain:
 
 
 class Secured:
-    """Connects to nodes whose security is on. It calls ``credentials`` for every connection."""
+    """Connects to nodes whose security is on. ``credentials`` is called for every new connection."""
 
     at_once: int | None = SECURED_AT_ONCE
 
@@ -99,7 +100,8 @@ class Secured:
             async with _step("StartTls", self._step_timeout_s):
                 await _start_tls(sock)
             async with _step("the TLS handshake", self._step_timeout_s):
-                # Made from the socket, so no byte from before the handshake can be taken for one from after it.
+                # The reader is created after StartTls. So bytes that arrived before the handshake cannot be mistaken
+                # for bytes that arrived after it.
                 reader, writer = await asyncio.open_connection(sock=sock, ssl=credentials.context, server_hostname=host)
         except BaseException:
             sock.close()
@@ -115,7 +117,8 @@ class Secured:
 
 @asynccontextmanager
 async def _step(name: str, timeout_s: float) -> AsyncIterator[None]:
-    """Run a step within its time limit, or raise ``TimeoutError`` with its name. Explain TLS errors in words."""
+    """Run a step within its time limit, or raise ``TimeoutError`` with the name of the step. Translate TLS errors into
+    messages for the operator."""
     try:
         async with asyncio.timeout(timeout_s):
             yield
@@ -123,21 +126,21 @@ async def _step(name: str, timeout_s: float) -> AsyncIterator[None]:
         raise TimeoutError(f"{name}: no answer within {timeout_s:g} s") from None
     except ssl.SSLCertVerificationError as error:
         raise StoreMisconfigured(
-            f"its certificate is invalid: {error.verify_message.rstrip('.')}. riak-ca-file (else the system's "
-            "authorities) has to hold the authority that signed it, and it has to be for the host that the store's URL "
-            "names"
+            f"its certificate is invalid: {error.verify_message.rstrip('.')}. riak-ca-file (or the system's "
+            "authorities, by default) must contain the authority that signed the certificate, and the certificate must "
+            "be for the host in the store's URL"
         ) from error
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, asyncio.IncompleteReadError) as error:
         raise ConnectionResetError(f"{name}: the connection was closed") from error
     except ssl.SSLError as error:
         raise StoreMisconfigured(
-            f"{name}: TLS fails ({error.reason or error}). It needs TLS 1.2 or newer, and a client "
-            "certificate, if any, that Riak's ssl.cacertfile covers, with check_crl = off or a CRL"
+            f"{name}: TLS fails ({error.reason or error}). TLS 1.2 or newer is required. A client certificate, "
+            "if any, must be signed by an authority in Riak's ssl.cacertfile, with check_crl = off or a CRL"
         ) from error
 
 
 async def _connected(host: str, port: int) -> socket.socket:
-    """Connect to the first of the host's addresses that accepts."""
+    """Try the host's addresses in order, and return a connection to the first one that accepts."""
     loop = asyncio.get_running_loop()
     refused: OSError | None = None
     for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -175,10 +178,10 @@ async def _start_tls(sock: socket.socket) -> None:
     if text is not None:
         raise StoreMisconfigured(
             f"it does not accept TLS: {text!r}. Turn its security on (ssl.certfile, ssl.keyfile and ssl.cacertfile in "
-            "riak.conf, riak-admin security enable), or leave out riak-user: no password is ever sent in plain text"
+            "riak.conf, riak-admin security enable), or leave out riak-user: the broker sends no password in plain text"
         )
     if code != wire.START_TLS:
-        raise wire.WireError(f"message code {code} where {wire.START_TLS} was due")
+        raise wire.WireError(f"message code {code} instead of {wire.START_TLS}")
 
 
 async def _authenticate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, credentials: Credentials) -> None:
@@ -193,4 +196,4 @@ async def _authenticate(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
             "(riak-admin security add-source)"
         )
     if code != wire.AUTH_ANSWER:
-        raise wire.WireError(f"message code {code} where {wire.AUTH_ANSWER} was due")
+        raise wire.WireError(f"message code {code} instead of {wire.AUTH_ANSWER}")

@@ -1,11 +1,12 @@
-"""The subscriptions of a client to one topic, and how two versions of that merge.
+"""The record of a client's subscriptions to one topic, and how two versions of a record merge.
 
 Owns: the rules of a record. A subscription without a term takes precedence over one with a term; if both have terms,
-the one with the greater stamp wins as a unit. A merge is a union: what only one version has stays. Must never: do I/O,
-know where a record lies, or let a merge end anything early.
+the term with the greater stamp wins as a whole. A merge is a union: it keeps subscriptions that only one version has.
+Must never: do I/O, know in which object a record is, or let a merge end a subscription early.
 
-A record does not remember removed subscriptions, so an older version can bring one back. A client may have to repeat an
-``unsubscribe``, and a home an ``end``; nobody has to repeat a subscription (SPEC section 8.1).
+A record does not remember removed subscriptions, so an older version can bring a removed one back. A client may
+therefore have to repeat an ``unsubscribe``, and a home an ``end``. But no client has to repeat a ``subscribe`` (SPEC
+section 8.1).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Pair = tuple[str, str]
 """A client and a topic."""
 
 ALL: Final = ""
-"""In place of a filter's text: no filter, all messages."""
+"""This replaces the text of a filter if there is no filter, that is for all messages."""
 
 
 class Stamped(NamedTuple):
@@ -31,12 +32,13 @@ class Stamped(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, bool, float]:
-        """Return a sort key: the greater one wins. If two writers drew the same stamp, the later expiry wins."""
+        """Return a sort key: the term with the greater key wins. If two writers drew the same stamp, the later expiry
+        wins."""
         return (self.stamp, not self.disconnect, self.ends_at or float("inf"))
 
 
 Entries = Mapping[str, Stamped | None]
-"""The record of a client at a topic: filters (``ALL``: none) with their terms (``None``: no term)."""
+"""The record of a client at a topic: a map from filters (``ALL`` for no filter) to terms (``None`` for no term)."""
 
 NOTHING: Final[Entries] = {}
 PLAIN: Final[Entries] = {ALL: None}
@@ -44,18 +46,18 @@ PLAIN: Final[Entries] = {ALL: None}
 
 
 class Wanted(NamedTuple):
-    """The subscription that a call adds for a client at one topic."""
+    """The subscriptions that a call adds for a client at one topic."""
 
     terms: Mapping[str, Term | None]
     replace: bool
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the store can write it without reading the rest of the record."""
+        """Return whether the store can write the subscription without reading the rest of the record."""
         return not self.replace and self.terms == {ALL: None}
 
     def then(self, other: Wanted) -> Wanted:
-        """Return one ``Wanted`` for this one followed by the other."""
+        """Return one ``Wanted`` with the effect of this one followed by ``other``."""
         if other.replace:
             return other
         terms = dict(self.terms)
@@ -66,7 +68,7 @@ class Wanted(NamedTuple):
 
 
 def merged(*versions: Entries) -> Entries:
-    """Merge all versions."""
+    """Return the record that results from merging all versions."""
     if len(versions) == 1 or not any(versions[1:]):
         return versions[0]
     known = dict(versions[0])
@@ -78,8 +80,8 @@ def merged(*versions: Entries) -> Entries:
 
 
 def put(held: Entries, wanted: Wanted, stamp: int) -> Entries | None:
-    """Return what the client has after it subscribed. ``None``: the stamp is not greater than one that it would
-    replace."""
+    """Return the client's record after the subscribe, or ``None`` if ``stamp`` is not greater than a stamp that it
+    would replace."""
     entries = {} if wanted.replace else dict(held)
     for text, term in wanted.terms.items():
         before = held.get(text)
@@ -93,18 +95,19 @@ def put(held: Entries, wanted: Wanted, stamp: int) -> Entries | None:
 
 
 def take(held: Entries, gone: Collection[str] | None) -> Entries:
-    """Return what is left without these filters; ``None`` for the filters: nothing."""
+    """Return the record without the subscriptions that have these filters. If ``gone`` is ``None``, return an empty
+    record."""
     return NOTHING if gone is None else {text: entry for text, entry in held.items() if text not in gone}
 
 
 def take_seen(held: Entries, seen: Entries) -> Entries:
-    """Return what is left without the entries that still are as they were seen."""
+    """Return the record without the entries in ``seen``, but keep those that have changed since they were seen."""
     return {text: entry for text, entry in held.items() if text not in seen or seen[text] != entry}
 
 
 def require_room(pair: Pair, held: Entries, wanted: Wanted) -> None:
-    """Raise ``TooManyFilters`` if the client would exceed its limit. After a network partition it can be over the
-    limit."""
+    """Raise ``TooManyFilters`` if the client would exceed its limit. A merge after a network partition may already have
+    exceeded it."""
     if len(held) + len(wanted.terms) <= FILTERS_MAX:
         return
     texts = wanted.terms.keys() if wanted.replace else held.keys() | wanted.terms.keys()
@@ -121,7 +124,7 @@ def stamped(term: Term, stamp: int) -> Stamped:
 
 
 def subscription(pair: Pair, text: str, entry: Stamped | None) -> Subscription:
-    """Return the contract's form of an entry."""
+    """Return the entry as a ``Subscription`` of the store contract."""
     client, topic = pair
     if entry is None:
         return Subscription(topic, client, text or None)
@@ -129,12 +132,12 @@ def subscription(pair: Pair, text: str, entry: Stamped | None) -> Subscription:
 
 
 def subscriptions(pair: Pair, entries: Entries) -> list[Subscription]:
-    """Return the subscriptions sorted by their filters' texts."""
+    """Return the record's subscriptions, sorted by the texts of their filters."""
     return [subscription(pair, text, entries[text]) for text in sorted(entries)]
 
 
 def superseded(pair: Pair, before: Entries, after: Entries) -> list[Subscription]:
-    """Return the subscriptions with a term that are gone, or have another term now."""
+    """Return the subscriptions of ``before`` that have a term and are gone, or have another term, in ``after``."""
     return [
         subscription(pair, text, entry)
         for text, entry in before.items()
@@ -143,10 +146,11 @@ def superseded(pair: Pair, before: Entries, after: Entries) -> list[Subscription
 
 
 def packed(entries: Entries) -> dict[str, Any]:
-    """Return a value for MessagePack."""
+    """Return the entries as a value for MessagePack."""
     return {text: None if entry is None else tuple(entry) for text, entry in sorted(entries.items())}
 
 
 def unpacked(value: Mapping[str, Any]) -> Entries:
-    """Read entries from MessagePack's value. Raise ``TypeError`` or ``AttributeError`` if it is invalid."""
+    """Return the entries in a value from MessagePack. Raise ``TypeError`` or ``AttributeError`` if the value is
+    invalid."""
     return {text: None if entry is None else Stamped(*entry) for text, entry in value.items()}

@@ -1,32 +1,34 @@
-"""Ends of subscriptions with a term.
+"""Ends subscriptions whose term has expired.
 
-Owns: the order of the steps of an ``end``. Must never: remove a subscription before its end is where its client will
-look for it, or remove a row of the index before the record is without the subscription.
+Owns: the order of the steps of an ``end``. Must never: remove a subscription before its end is recorded in the list
+that its client will read, or remove a row of the index before the subscription is removed from the record.
 
-**An end and a listen at the same time.** A ``listen`` writes the location (L), then reads the client's ended
-*subscriptions (A). An
-``end`` reads the location (R1), adds its subscriptions to the client's ended ones (E), and reads the location again
-(R2). Only if the location is still the given one does it remove the subscriptions (T). So each of the two writes before
-it reads what the other has written:
+**An end and a listen at the same time.** A ``listen`` writes the location (L), then reads the client's list of ended
+subscriptions (A). An ``end`` reads the location (R1), adds its subscriptions to the client's list (E), and reads the
+location again (R2). It removes the subscriptions (T) only if the location is still the given one. So the ``listen`` and
+the ``end`` each write before they read the other's write:
 
-- L completes before R2 begins: R2 finds L. The subscription was never gone, and the ``end`` undoes E.
-- L does not complete before R2 begins: then A, which comes after L, begins after E completed, and names the end. If R2
-finds L all the same, the first case applies.
+- If L completes before R2 begins, R2 finds L. Then the ``end`` does not remove the subscription, and undoes E.
+- If L completes after R2 began, then A, which comes after L, begins after E completed. So A returns the ended
+  subscription. If R2 nevertheless finds L, the first case applies.
 
-L and E write the same object. If they miss each other, its two versions merge: the location of L, and the names of E.
-So no subscription ends silently, even if a process dies at any point. And a message always finds a subscription that
-stays: the ``end`` removes nothing that it would have to restore. The price is a client that listens between E and its
-undoing: it learns of an end that did not happen, subscribes again, and has what it had. A crash after E prolongs that
-state: if the client still does not listen, the next home ends the subscription again. (E after R2 would be wrong: L and
-A fit in between. Removing before R2 would be wrong for messages, and for a crash.)
+L and E write the same object. If neither sees the other's write, a merge of the two versions has the location of L and
+the list of E. So no subscription ends without its client learning it, even if a process dies at any point. And a
+message always finds a subscription that stays, because the ``end`` never removes a subscription that it would have to
+restore. There is one disadvantage: if a client listens between E and the undoing of E, it learns of an end that did not
+happen. It then subscribes again, and has the same subscription as before. If a process crashes after E, the list stays
+wrong for longer; if the client still does not listen, the next home ends the subscription again. (E must not come after
+R2, because L and A could both run in between. T must not come before R2, because messages and a crash could then find
+the subscription missing.)
 
-**Against a new subscription** the stamp decides: T removes only the term that was given. A new subscription writes its
-record, then removes its name from the ended ones and adds its topic to the client's list. The ``end`` had undone these
-two steps, so if T finds that something is left, the ``end`` repeats them.
+**An end and a new subscription at the same time.** The stamp decides, because T removes only the term that was given. A
+new subscription first writes its record, then removes its name from the list of ended ones and adds its topic to the
+client's list of topics. The ``end`` may have undone these two steps. So if T finds that the record still has the
+subscription, the ``end`` repeats both steps.
 
-**The index** comes last. An ``end`` removes a row whose record has a greater stamp or no term. It also removes a row
-whose record is gone, if this call removed the record or the row is old: the write that follows a young row may still be
-on its way.
+**The index** is updated last. An ``end`` removes a row if the record has a greater stamp, or no term. If the record is
+gone, the ``end`` removes the row only if this call removed the record or the row is old. For a young row, the write of
+the record may still be on its way.
 """
 
 from __future__ import annotations
@@ -45,15 +47,16 @@ from .records import Records
 from .terms import Terms
 
 YOUNG_MS: Final = 3_600_000
-"""A younger row of the index may belong to a write that is on its way. Clocks differ by less."""
+"""A row of the index that is younger than this may belong to a write that is still on its way. The clocks of endpoints
+are expected to differ by less."""
 
-_CURSOR: Final = re.compile("[0-9a-f]{32}", re.ASCII)  # the place of the last row of a page
+_CURSOR: Final = re.compile("[0-9a-f]{32}", re.ASCII)  # a place (``place_of``), that of the last row of a page
 
 End = tuple[Sequence[Subscription], Location | None, bool]
 
 
 def after_cursor(cursor: str | None) -> bytes:
-    """Return the place above which the next page begins. Raise ``ValueError`` for an invalid cursor."""
+    """Return the place after which the next page begins. Raise ``ValueError`` for an invalid cursor."""
     if cursor is not None and not _CURSOR.fullmatch(cursor):
         raise ValueError(f"{cursor!r} is not a cursor of this store")
     return bytes.fromhex(cursor or "")
@@ -75,7 +78,7 @@ class Ends:
         return [row for row, _ in rows[:limit]], last
 
     async def end(self, batch: Sequence[End]) -> list[list[Subscription]]:
-        """Implement ``Store.end``; the module's docstring has the order of the steps."""
+        """Implement ``Store.end``. The module's docstring explains the order of the steps."""
         asked = [row for rows, _, _ in batch for row in rows]
         found: dict[Pair, Entries] = {}
         going: list[int] = []
@@ -89,7 +92,7 @@ class Ends:
         await together(find, find_places)
 
         def of(numbers: Iterable[int]) -> dict[Pair, dict[str, Stamped]]:
-            """Return the parts of these entries that have the given term."""
+            """Return the terms that the records still have, for the subscriptions of these entries of the batch."""
             terms: dict[Pair, dict[str, Stamped]] = {}
             for row in [row for number in numbers for row in batch[number][0]]:
                 if found[_pair(row)].get(_text(row)) == _term(row):
@@ -116,7 +119,7 @@ class Ends:
         return [[row for row in rows if _text(row) not in records[_pair(row)]] for rows, _, _ in batch]
 
     async def _in_place(self, batch: Sequence[End], numbers: Iterable[int]) -> list[int]:
-        """Return the entries of the batch whose clients are still where the entry requires."""
+        """Return the numbers of the batch's entries whose clients still have the location that the entry requires."""
         clients = {number: batch[number][0][0].client for number in numbers if batch[number][2] and batch[number][0]}
         asked = list(dict.fromkeys(clients.values()))
         found = dict(zip(asked, await self._locations.locations(asked), strict=True))
@@ -137,8 +140,8 @@ def _term(row: Subscription) -> Stamped:
 
 
 def _without(terms: Mapping[str, Stamped]) -> Callable[[Entries], Entries]:
-    """Return a function that removes these terms, and older terms of the same subscriptions, which another object can
-    have."""
+    """Return a function that removes these terms from the part of a record in one object. It also removes older terms
+    of the same subscriptions, because another object can have an older part of the record."""
 
     def left(held: Entries) -> Entries:
         over = [text for text, entry in held.items() if text in terms and entry and entry.rank <= terms[text].rank]
@@ -148,13 +151,13 @@ def _without(terms: Mapping[str, Stamped]) -> Callable[[Entries], Entries]:
 
 
 def _is_over(row: Subscription, entries: Entries, young_ms: int) -> bool:
-    """Return whether no record has this row of the index, and none will."""
+    """Return whether this row of the index is obsolete: no record has its term, and none will."""
     entry = entries.get(_text(row), _term(row)._replace(stamp=0))
     return entry is None or entry.rank > _term(row).rank or (entry != _term(row) and row.stamp < young_ms)
 
 
 def _names_of(texts_of: Mapping[Pair, Collection[str]]) -> dict[str, list[Name]]:
-    """Return the names of each client."""
+    """Group the names (topic and filter) by client."""
     names: dict[str, list[Name]] = {}
     for (client, topic), texts in texts_of.items():
         names.setdefault(client, []).extend((topic, text) for text in texts)

@@ -1,6 +1,6 @@
-"""Run many small pieces of work, with a bounded number under way.
+"""Run many small pieces of work concurrently, with a bounded number at a time.
 
-Owns: the bound, and the rule that the first failure ends the rest. Must never: know what the work is.
+Owns: the bound, and the rule that the first failure cancels all other work. Must never: know what the work is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]], at_once: int) -> None:
-    """Run ``work`` on every item, ``at_once`` at a time. The first exception stops the rest and propagates."""
+    """Run ``work`` on every item, with up to ``at_once`` items at a time. The first exception cancels the rest and
+    propagates."""
     if len(items) <= 1:
         for item in items:
             await work(item)
@@ -24,7 +25,8 @@ async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]], at_once
         for item in queue:
             await work(item)
 
-    # One task per worker, not per item: a batch of 100,000 pieces needs 24 tasks.
+    # Each worker is one task and processes many items, so a batch of 100,000 items needs only as many tasks as
+    # ``at_once``.
     workers = [asyncio.create_task(worker()) for _ in range(min(at_once, len(items)))]
     try:
         await asyncio.gather(*workers)
@@ -35,5 +37,5 @@ async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]], at_once
 
 
 async def together(*works: Callable[[], Awaitable[None]]) -> None:
-    """Run all works concurrently. The first exception stops the rest and propagates."""
+    """Run all given functions concurrently. The first exception cancels the rest and propagates."""
     await each(works, lambda work: work(), len(works))

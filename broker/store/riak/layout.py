@@ -1,11 +1,11 @@
-"""The contents of the objects: keys, values, and how two versions of a value merge.
+"""The contents of the objects in Riak: keys, values, and how two versions of a value merge.
 
 Owns: every byte that the driver stores in Riak, including buckets and keys. Must never: do I/O, or forget a
 subscription in a merge. A merge is a union (or a maximum), so it gives the same result in any order and any number of
 times.
 
-Values are MessagePack arrays whose first item is the layout version. ADR 0003 has the reasons, ``docs/riak.md`` the
-table of buckets.
+Values are MessagePack arrays whose first item is the layout version. ADR 0003 explains the reasons, and
+``docs/riak.md`` has the table of buckets.
 """
 
 from __future__ import annotations
@@ -24,53 +24,56 @@ from .objects import Address
 VERSION: Final = 5
 """The layout version of every object."""
 PARTITIONS_PER_SLOT_MAX: Final = 256
-"""A partition lies within one routing slot, so it has one home and usually one writer. 2 ** 20 partition objects of 256
-KB each exceed the disks of any cluster."""
+"""A partition belongs to one routing slot, so it has one home and usually one writer. With this limit there are up to 2
+** 20 partition objects of 256 KB each, more than the disks of any cluster hold."""
 
 OBJECT_BYTES_MAX: Final = 256 * 1024
 """Riak works well up to about 1 MB per object, siblings included. This limit leaves room for three siblings."""
 
 FANOUT_BITS: Final = 4
 LEVEL_MAX: Final = 3
-"""A separate set spreads over 1, then 16, 256, 4,096 more objects: at the last level 1 GB, about 30 million members."""
+"""A large set starts with 1 object. As it grows, it gets levels of 16, 256 and 4,096 further objects. At the last
+level, it can have 1 GB, which is about 30 million members."""
 
 REMOVED_MAX: Final = 1_000
-"""Removed members that a list remembers, the latest ones, with no more bytes than an object can have. If more are
-removed in ten minutes, each home knows only its own removals."""
+"""A client's list of topics remembers up to this many removed members, the latest ones, as far as their bytes fit in
+one object. If more are removed within ten minutes, a merge of versions from several homes may bring some of them
+back."""
 
 RECENT_MS: Final = 10 * 60 * 1000
-"""How long a client's list remembers the time of a change: longer than a network partition with live homes on both
-sides."""
+"""How long a client's list of topics remembers the time of a change. This is longer than a network partition can last
+with live homes on both sides."""
 
 ENTRY_BYTES: Final = 5  # the longest MessagePack header of a string or an array
 _TIME_BYTES: Final = 9  # a time in milliseconds
 
 Name = tuple[str, str]
-"""A topic and a filter's text; empty: no filter."""
+"""A topic and the text of a filter, which is empty if there is no filter."""
 
 
 def partition_of(topic: str, partitions_per_slot: int) -> tuple[int, int]:
-    """Return ``(slot, partition within it)``. The partition comes from a second hash, because the slot used the first
-    one."""
+    """Return the topic's slot and the number of its partition within the slot. The partition comes from a second hash,
+    because the first one determines the slot."""
     return slot_of(topic), digest(topic.encode())[0] & (partitions_per_slot - 1)
 
 
 def place_of(member: str) -> bytes:
-    """Return 128 bits: the position of a member among the others of a large set. The slot comes first, because a large
-    subscribe is in the order of its topics' slots (``Shape.slots_together``). So each part goes to one or two
-    objects of the client's set; with a hash alone it would go to all."""
+    """Return the place of a member, which is its position in the order of a large set: 128 bits that begin with the
+    member's slot. An endpoint processes a large subscribe in the order of its topics' slots (``Shape.slots_together``),
+    so each part of the subscribe goes to one or two objects of the client's set. With a plain hash, each part would go
+    to all objects."""
     hashed = digest(member.encode())
     return (slot_of(member) << 4 | hashed[0] >> 4).to_bytes(2, "big") + hashed[2:]
 
 
 def shard_of(member: str, level: int) -> int:
-    """Return which of the 16 ** level objects of a level holds the member: by the leading bits of its place. So the
-    objects of a level, in order, hold their members in the order of the pages."""
+    """Return which of the 16 ** ``level`` objects of a level holds the member. The leading bits of the member's place
+    decide, so the objects of a level, read in order, yield the members in the order of their places."""
     return int.from_bytes(place_of(member)[:2], "big") >> (16 - FANOUT_BITS * level)
 
 
 class Buckets:
-    """The addresses of all objects, under one prefix, so that several brokers can share a cluster."""
+    """The addresses of all objects. All bucket names have one prefix, so that several brokers can share a cluster."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -92,27 +95,28 @@ class Buckets:
         return Address(self.topics, b"%03x.%02x" % (slot, part))
 
     def location(self, client: str) -> Address:
-        """Return the address of a client's location and ended subscriptions."""
+        """Return the address of the object with a client's location and ended subscriptions."""
         return Address(self.locations, client.encode())
 
     def endpoint(self, name: str) -> Address:
-        """Return the address of an endpoint's registry entry; the prefix separates any name from the directory."""
+        """Return the address of an endpoint's registry entry. Because of the prefix, no endpoint name can collide with
+        the key of the directory."""
         return Address(self.endpoints, b"endpoint:" + name.encode())
 
 
 def set_root(bucket: bytes, name: str) -> Address:
-    """Return the address of the first object of a separate set."""
+    """Return the address of the root object of a large set."""
     return Address(bucket, digest(name.encode()).hex().encode())
 
 
 def set_shard(bucket: bytes, name: str, level: int, shard: int) -> Address:
-    """Return the address of a further object of a separate set."""
+    """Return the address of one of the further objects of a large set."""
     return Address(bucket, b"%s.%d.%03x" % (digest(name.encode()).hex().encode(), level, shard))
 
 
 def unpack(value: bytes, items: int) -> list[Any]:
-    """Return the items after the version. Raise ``ValueError`` for another version, or if there are not ``items``
-    items."""
+    """Return the items after the layout version. Raise ``ValueError`` if the version is another one, or the number of
+    items is not ``items``."""
     try:
         unpacked = ormsgpack.unpackb(value)
     except ormsgpack.MsgpackDecodeError as error:
@@ -132,17 +136,18 @@ def unpack(value: bytes, items: int) -> list[Any]:
 class Layout:
     """The choices that the first ``open`` made, the store's features, and the settings of the cluster.
 
-    Two versions with different choices contradict each other and do not merge. Features merge by union.
+    Two versions with different choices contradict each other and cannot be merged. Features merge by union.
 
-    Each change of the settings has a greater revision than the one that its writer read. The greater revision wins. If
-    two changes missed each other, the result is what both promise: all readers find the same, and the store keeps it.
+    Each change of the settings gets a greater revision than the one that its writer has read. The greater revision
+    wins. If two writers did not see each other's change, both have the same revision, and a merge results in the
+    strongest settings that both promise. So all readers get the same result, and the store keeps it.
     """
 
     def __init__(self) -> None:
         self.dirty = False
-        self.partitions_per_slot: set[int] = set()  # exactly one in a sound layout
+        self.partitions_per_slot: set[int] = set()  # exactly one if the versions agree
         self.features: frozenset[str] = frozenset()
-        self.revision = 0  # revision of the settings; 0: no recorded settings
+        self.revision = 0  # revision of the settings; 0 if none are recorded
         self._settings = Settings()
 
     @property
@@ -173,8 +178,8 @@ class Layout:
         )
 
     def record(self, wanted: Settings, *, is_first: bool) -> None:
-        """Change the settings; with ``is_first`` only if there are none. Raise ``StoreMisconfigured`` if the layout is
-        not sound."""
+        """Change the settings, but with ``is_first`` only if none are recorded. Raise ``StoreMisconfigured`` if the
+        layout is missing or contradictory."""
         if len(self.partitions_per_slot) != 1:
             found = f"partitions per slot: {sorted(self.partitions_per_slot)}"
             raise StoreMisconfigured(f"the layout object is gone, or has contradictory versions ({found})")
@@ -184,8 +189,8 @@ class Layout:
 
 
 class Revoked:
-    """The revoked tokens. A merge is the union; if both versions revoke the same thing, the later times win. An expired
-    revocation that a merge brings back has still expired."""
+    """The revoked tokens. A merge is the union. If both versions revoke the same token or subject, the later times win.
+    A merge can bring an expired revocation back, which is harmless because it stays expired."""
 
     def __init__(self) -> None:
         self.dirty = False
@@ -201,17 +206,17 @@ class Revoked:
     def revoke(self, batch: Sequence[Revocation], unix_s: float) -> None:
         """Record revocations. Raise ``TooManyRevocations`` if the record would exceed its limit."""
         self.revocations = revocations.recorded(self.revocations, batch, unix_s)
-        self.dirty = True  # as in a partition: this can be an old copy
+        self.dirty = True  # write even an unchanged record, because it can be an old copy
 
 
 class SetObject:
-    """One object of a separate set: its root (which knows how far the set has spread), or a further object."""
+    """One object of a large set: the root object, which also stores the number of levels, or a further object."""
 
     def __init__(self) -> None:
         self.dirty = False
         self.contested = False  # the write left several versions
         self.name = ""
-        self.level = 0  # in the root: number of levels of further objects
+        self.level = 0  # in the root object: the number of levels of further objects
         self.members: set[str] = set()
         self._bytes = 32
 
@@ -221,7 +226,8 @@ class SetObject:
         self.members.update(members)
 
     def _of(self, name: str, level: int, value: bytes) -> None:
-        # A version without a name is empty: a process wrote it because the outcome of an earlier write was unknown.
+        # A version without a name has no members. A process wrote it because it did not know the outcome of an earlier
+        # write.
         if self.name and name and name != self.name:
             raise ValueError("two sets under one key")
         self.name = self.name or name
@@ -232,14 +238,14 @@ class SetObject:
         return ormsgpack.packb([VERSION, self.name, self.level, sorted(self.members)])
 
     def belongs_to(self, name: str) -> None:
-        """Store the name of the set, because the key has only its hash."""
+        """Store the name of the set in the object, because the key has only a hash of the name."""
         if not self.name:
             self.name = name
             self._bytes += utf8_bytes(name) + ENTRY_BYTES
 
     def add(self, member: str, limit: int) -> bool:
-        """Add the member, and mark the object as dirty as ``Partition.put`` does. Return False if ``limit`` bytes are
-        not enough."""
+        """Add the member, and mark the object as dirty even if it has the member already (see ``Partition.put``).
+        Return False if the object would exceed ``limit`` bytes."""
         if member in self.members:
             self.dirty = True
             return True
@@ -261,7 +267,7 @@ class SetObject:
         return utf8_bytes(member) + ENTRY_BYTES
 
     def spread(self, level: int) -> None:
-        """Set the number of levels of further objects, unless it is greater already."""
+        """Set the number of levels of further objects, unless the present number is greater."""
         if level > self.level:
             self.dirty = True
             self.level = level
@@ -270,11 +276,12 @@ class SetObject:
 class ListObject(SetObject):
     """One object of a client's list of topics, which several homes write concurrently.
 
-    If two homes each `unsubscribe` one topic, the list has two versions, each with a topic that the other one has
-    removed. A union would bring both back. So for a while the list remembers when a member was added or removed, and
-    the later change wins; if both are equal, the addition. After ``RECENT_MS`` the list forgets the time, and an old
-    version merges as in other sets. If clocks differ by more than the time between two changes, a listing can be wrong,
-    but messages still reach the right clients.
+    If two homes each remove one topic at the same time, the list has two versions, and each version still has the topic
+    that the other one has removed. A union would bring both topics back. So the list remembers for a while when a
+    member was added or removed, and the later change wins. If both times are equal, the addition wins. After
+    ``RECENT_MS`` the list forgets the time, and an old version merges by union, as in other sets. If the homes' clocks
+    differ by more than the time between two changes, a listing can be wrong, but messages still reach the right
+    clients.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -294,7 +301,7 @@ class ListObject(SetObject):
         self.members.difference_update(
             member for member, at_ms in self._removed.items() if at_ms > self._added.get(member, 0)
         )
-        # Only the members count: removed members do not make a list grow.
+        # The size counts only the members, so that removed members do not make the list spread.
         self._bytes = 32 + utf8_bytes(name) + sum(map(self._entry_bytes, self.members))
 
     def encode(self) -> bytes:
@@ -324,14 +331,15 @@ class ListObject(SetObject):
 
 
 class LocationObject:
-    """A client's location, and its subscriptions that ended in the last ``kept_ms``.
+    """A client's location, and its subscriptions that ended in the last ``kept_ms`` milliseconds.
 
     The greater of two locations wins, so a late ``unlisten`` cannot undo a newer ``listen``. A client's subscriptions
-    have several homes, whose writes can miss each other. If an end and a new subscription meet, the later wins for
-    ``RECENT_MS``, as in ``ListObject``; if they are equal, the end.
+    have several homes, which may not see each other's writes. If one version has the end of a subscription and another
+    version has a new ``subscribe``, the later event wins. If both times are equal, the end wins. The object remembers
+    the times for ``RECENT_MS``, as ``ListObject`` does.
 
-    ``unnamed``: number of further ended subscriptions, whose names had no room; ``unnamed_ms``: when the last of these
-    ended.
+    ``unnamed`` is the number of further ended subscriptions, for whose names there was no room. ``unnamed_ms`` is the
+    time at which the last of these ended.
     """
 
     def __init__(self, now_ms: int, kept_ms: int) -> None:
@@ -342,7 +350,7 @@ class LocationObject:
         self.unnamed_ms = 0
         self._now_ms = now_ms
         self._since_ms = now_ms - kept_ms
-        self._back: dict[Name, int] = {}  # subscribed to again, with times
+        self._back: dict[Name, int] = {}  # names that were subscribed to again, with Unix times in milliseconds
 
     def absorb(self, value: bytes) -> None:
         found, names, back, unnamed, unnamed_ms = unpack(value, 5)
@@ -373,7 +381,7 @@ class LocationObject:
         self.location = location
 
     def end(self, names: Iterable[Name]) -> int:
-        """Record ended subscriptions, and return how many names were dropped to make room."""
+        """Record ended subscriptions. Return how many names this dropped to make room."""
         for name in names:
             self.dirty = True
             self.names[name] = max(self._now_ms, self._back.pop(name, 0))
@@ -386,15 +394,15 @@ class LocationObject:
         return len(lost)
 
     def back(self, names: Collection[tuple[str, str | None]]) -> None:
-        """Record that the client subscribed again (``None``: with any filter). Subscriptions without names stay
-        counted, because nobody knows which they are."""
+        """Record that the client subscribed again to these topics and filters (``None`` for any filter). ``unnamed``
+        does not change, because it is unknown which subscriptions it counts."""
         known = frozenset(names)
         for name in [name for name in self.names if name in known or (name[0], None) in known]:
             self.dirty = True
             self._back[name] = max(self._now_ms, self.names.pop(name) + 1)
 
     def ended(self) -> Ended | None:
-        """Return the contract's value: the latest last."""
+        """Return the ended subscriptions as the store contract defines, in the order in which they ended."""
         if not self.names and not self.unnamed:
             return None
         latest = sorted(self.names, key=self.names.__getitem__)
@@ -402,7 +410,7 @@ class LocationObject:
 
 
 def _that_fit(entries: list[tuple[Name, int]], most: int, room: int) -> list[tuple[Name, int]]:
-    """Return the first entries: at most ``most``, with at most ``room`` bytes of text."""
+    """Return the first entries: at most ``most`` entries, with at most ``room`` bytes of text in total."""
     for number, ((topic, text), _) in enumerate(entries[:most]):
         room -= utf8_bytes(topic) + utf8_bytes(text)
         if room < 0:
@@ -411,7 +419,8 @@ def _that_fit(entries: list[tuple[Name, int]], most: int, room: int) -> list[tup
 
 
 class Directory:
-    """The names in the registry. A merge is the union, so an endpoint that leaves cannot remove one that registers."""
+    """The names in the registry. A merge is the union, so an endpoint that leaves cannot remove the name of one that
+    registers at the same time."""
 
     def __init__(self) -> None:
         self.dirty = False
@@ -434,11 +443,12 @@ class Directory:
 
 
 class Entry:
-    """An endpoint's registry entry. ``registration`` counts the processes that took the name; the last one holds it."""
+    """An endpoint's registry entry. ``registration`` counts the processes that have registered under the name. The last
+    of these holds the name."""
 
     def __init__(self) -> None:
         self.dirty = False
-        self.registration = 0  # 0: no process ever took the name
+        self.registration = 0  # 0: no process has ever registered under the name
         self.incarnation = ""
         self.present = False  # False: deregistered
         self.url = ""
@@ -446,8 +456,8 @@ class Entry:
 
     @property
     def _rank(self) -> tuple[int, str, bool, int]:
-        """Return a sort key. Two processes that took the name at once have the same number; then the incarnation
-        decides for both."""
+        """Return a sort key. Two processes that registered at the same time have the same registration number; then the
+        greater incarnation wins."""
         return (self.registration, self.incarnation, not self.present, self.heartbeat)
 
     def absorb(self, value: bytes) -> None:

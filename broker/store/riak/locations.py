@@ -1,7 +1,7 @@
-"""Where clients listen, and which of their subscriptions have ended: one object per client.
+"""Where clients listen, and which of their subscriptions have ended. Each client has one object for both.
 
-Owns: these objects, and the order of a ``listen``: it reads the ended subscriptions after it has written the location.
-Must never: know a subscription.
+Owns: these objects, and the order of the steps of a ``listen``: it reads the ended subscriptions after it has written
+the location. Must never: read or write a record of subscriptions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .flow import each
 from .layout import LocationObject, Name
 
 KEPT_S: Final = 600.0
-"""How long the store names an ended subscription, until ``tidy`` sets another time."""
+"""How long the store remembers an ended subscription. ``tidy`` sets another time."""
 
 
 class Locations:
@@ -39,7 +39,8 @@ class Locations:
                 return drawn
 
             drawn = await self._objects.change(self._new, self._buckets.location(clients[position]), edit)
-            # Only now, or the client would miss an end (``expiry.py``).
+            # Read this only after the write of the location, because otherwise the client could miss an end
+            # (``expiry.py``).
             found[position] = drawn, (await self._read(clients[position])).ended()
 
         await each(range(len(clients)), move, self._access.at_once)
@@ -50,8 +51,9 @@ class Locations:
             client, given = entry
 
             def edit(client_location: LocationObject) -> None:
-                # Written with the context of the read. If a newer listen is written in between, the two become siblings
-                # and the greater one, the listen, wins: this write cannot undo it.
+                # This write has the causal context of the read. If a newer ``listen`` is written between the read and
+                # this write, the two become siblings, and the greater location wins, which is that of the ``listen``.
+                # So this write cannot undo the ``listen``.
                 if client_location.location == given and given.online:
                     client_location.move(given._replace(online=False))
 
@@ -79,8 +81,8 @@ class Locations:
         await each(list(names_of), change, self._access.at_once)
 
     async def back(self, names_of: Mapping[str, Collection[tuple[str, str | None]]]) -> None:
-        """Record that these subscriptions have not ended, or that the clients subscribed again; see
-        ``LocationObject.back``."""
+        """Remove these subscriptions from the ended ones, because they did not end after all or the clients subscribed
+        again. See ``LocationObject.back``."""
 
         async def change(client: str) -> None:
             names = names_of[client]

@@ -1,11 +1,12 @@
 """One node of the cluster: its connections, and whether it is set aside.
 
 Owns: the connections, their number, the order in which requests get them, and when to try a failed node again. Must
-never: know a request.
+never: know the content of a request.
 
-Separate tasks make the connections, and outlive the requests that needed them. If Riak's security is on, a connection
-can take longer to authenticate than a request may wait, and a node refuses a wrong password only after five seconds. A
-request takes the first available connection, a new one or one that another request has released.
+Separate tasks make the connections. A task continues after the request that needed its connection has timed out, for
+two reasons: if Riak's security is on, authentication can take longer than a request may wait, and a node refuses a
+wrong password only after five seconds. A request uses the first available connection, either a new one or one that
+another request has released.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ log = logging.getLogger("ingeborg.riak")
 
 BACKOFF_FIRST_S: Final = 0.05
 BACKOFF_MAX_S: Final = 2.0
-"""Longest time until a recovered node serves again; one connection attempt in that time costs nothing."""
+"""The longest time until a recovered node is used again. One connection attempt in this time costs almost nothing."""
 
 LATE_S: Final = 10.0
-"""How long to wait for an answer that is too late for its request. An expensive connection is worth the wait; a dead
-one shows itself."""
+"""How long to wait for an answer that is too late for its request. The wait saves an expensive connection. A dead
+connection is detected anyway."""
 
 MISCONFIGURED_RETRY_S: Final = 10.0
-"""Pause after a failed set-up: people correct the configuration, and a node works for a second on each password that it
-refuses."""
+"""Pause after a connection failed because of the configuration. Operators need time to correct it, and each wrong
+password costs the node about a second of work."""
 
 
 def grouped(reasons: Iterable[tuple[object, str]]) -> str:
-    """Format ``(node, why)`` of several nodes in one line, each reason once."""
+    """Format pairs of node and reason in one line, with each reason once."""
     nodes: dict[str, list[str]] = {}
     for node, why in reasons:
         nodes.setdefault(why, []).append(str(node))
@@ -44,39 +45,40 @@ def grouped(reasons: Iterable[tuple[object, str]]) -> str:
 
 
 class Node:
-    """``counters``: the driver's. ``connections_max``: a node handles the requests of one connection one by one."""
+    """A node. ``counters`` are those of the driver. ``connections_max`` limits the connections, each of which handles
+    one request at a time."""
 
     def __init__(
         self, host: str, port: int, connecting: Connecting, counters: dict[str, int], connections_max: int
     ) -> None:
         self.host = host
         self.port = port
-        self.in_use = 0  # requests admitted, including those that wait for a connection
-        self.failures = 0  # failures in a row; 0: in good standing
-        self.retry_at = 0.0  # loop time; only if failures > 0
-        self.probing = False  # one request at a time tries a node that is set aside
-        self.misconfigured = ""  # why the last connection failed, if because of the configuration
+        self.in_use = 0  # requests that have reserved a connection, including those that still wait for it
+        self.failures = 0  # failures in a row; 0: the node is not set aside
+        self.retry_at = 0.0  # loop time; meaningful only if failures > 0
+        self.probing = False  # whether a request is trying the node, which is set aside; only one may at a time
+        self.misconfigured = ""  # why the configuration made the last connection fail; empty: it did not
         self._connecting = connecting
         self._counters = counters
         self._connections_max = connections_max
-        self._idle: list[Stream] = []  # last in, first out: unneeded ones stay at the bottom
+        self._idle: list[Stream] = []  # last in, first out, so unneeded connections stay at the bottom
         self._busy: set[asyncio.StreamWriter] = set()
         self._openings: set[asyncio.Task[None]] = set()
         self._settling: set[asyncio.Task[None]] = set()
         self._wanting: deque[asyncio.Future[Stream]] = deque()
-        self._refused_until = 0.0  # loop time: until then no attempt at a further connection if others work
+        self._refused_until = 0.0  # loop time; before it, do not open more connections while others work
         self._closed = False
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
     def usable(self, now: float) -> bool:
-        """Return whether the node is in good standing, or due for one more try."""
+        """Return whether the node is not set aside, or is due for another try."""
         return self.failures == 0 or (now >= self.retry_at and not self.probing)
 
     def failed(self, now: float) -> bool:
-        """Set the node aside, and return whether it was not before. Requests that fail together count as one
-        failure."""
+        """Set the node aside. If it is set aside already and no retry is due, change nothing and return False, so that
+        requests that fail together count as one failure."""
         if self.failures and now < self.retry_at:
             return False
         self.failures += 1
@@ -85,7 +87,8 @@ class Node:
         return True
 
     async def connection(self) -> Stream:
-        """Return a connection for one request, which releases it afterwards. Raises the errors of connecting."""
+        """Return a connection for one request. The caller has to release it afterwards. Raises the errors of
+        connecting."""
         while self._idle:
             reader, writer = self._idle.pop()
             if not (reader.at_eof() or writer.is_closing()):
@@ -106,7 +109,7 @@ class Node:
                 self._wanting.remove(waiter)
 
     def release(self, stream: Stream, *, whole: bool) -> None:
-        """Release a connection. Only one that has seen whole answers is used again."""
+        """Release a connection. It is used again only if its last answer was received completely (``whole``)."""
         self._busy.discard(stream[1])
         if not whole or self._closed:
             stream[1].transport.abort()
@@ -115,8 +118,10 @@ class Node:
             self._give(stream)
 
     def release_owing(self, stream: Stream, length: int | None) -> None:
-        """Release a connection whose answer nobody waits for: the whole answer, or a body of ``length`` bytes, is still
-        to come. An expensive connection serves again after that: an overloaded node would suffer more from new ones."""
+        """Release a connection whose request was cancelled before its answer arrived completely. If ``length`` is
+        given, only a body of that many bytes is missing. If connections are expensive, this waits for the rest of the
+        answer and then uses the connection again, because opening new connections would burden an overloaded node even
+        more."""
         if self._connecting.at_once is None or self._closed:
             self.release(stream, whole=False)
             return
@@ -139,12 +144,13 @@ class Node:
 
     @property
     def connected(self) -> bool:
-        """Return whether there is any connection."""
+        """Return whether there is a connection that can serve requests."""
         return bool(self._idle) or len(self._busy) > len(self._settling)
 
     def drop_idle(self, *, silent: bool = False) -> None:
-        """Close the idle connections of a failed node, because they are probably dead. Expensive ones stay if the node
-        is merely ``silent``: it may be overloaded, and new connections would add to that."""
+        """Close the idle connections of a failed node, because they are probably dead. But if the node is only
+        ``silent``, keep expensive connections: the node may be overloaded, and new connections would burden it even
+        more."""
         if silent and self._connecting.at_once is not None:
             return
         for _, writer in self._idle:
@@ -152,7 +158,7 @@ class Node:
         self._idle.clear()
 
     def close(self) -> None:
-        """Close every connection, including those being made."""
+        """Close all connections, including those that are being made."""
         self._closed = True
         self.drop_idle()
         for writer in self._busy:
@@ -162,14 +168,15 @@ class Node:
         self._refuse(ConnectionAbortedError("the store is closed"))
 
     def _open(self) -> None:
-        """Begin to make a connection, if one is needed and the limit permits."""
+        """Start a task that makes a connection, if a request needs one and the limit permits it."""
         loop = asyncio.get_running_loop()
         if self._closed or all(waiter.done() for waiter in self._wanting):
             return
         if self._busy and loop.time() < self._refused_until:
             return
         at_once = self._connecting.at_once
-        # A probe is alone. An attempt from before the failure may be waiting for something dead.
+        # A request that probes the node is the only one, and always gets an attempt of its own. Attempts from before
+        # the failure may be waiting for a dead peer.
         if at_once is not None and not self.probing and len(self._openings) >= at_once:
             return
         if len(self._busy) + len(self._openings) < self._connections_max:
@@ -179,21 +186,21 @@ class Node:
 
     def _made(self, opening: asyncio.Task[None]) -> None:
         self._openings.discard(opening)
-        self._open()  # another one if more are needed
+        self._open()  # make another connection if more are needed
 
     async def _make(self) -> None:
         try:
             stream = await self._connecting.open(self.host, self.port)
         except StoreMisconfigured as error:
             if self.misconfigured != str(error) and (self._busy or all(waiter.done() for waiter in self._wanting)):
-                log.error("riak: %s: %s", self, error)  # nobody else would report it
+                log.error("riak: %s: %s", self, error)  # no request would report it
             self.misconfigured = str(error)
             self._counters["connections_refused"] += 1
             self._refused_until = asyncio.get_running_loop().time() + MISCONFIGURED_RETRY_S
-            if not self._busy:  # otherwise open connections serve the waiting requests, even after a password change
+            if not self._busy:  # otherwise the waiting requests use open connections, even after a password change
                 self._refuse(error)
         except (OSError, EOFError, WireError) as error:  # TimeoutError is an OSError
-            self.misconfigured = ""  # that may still be so, but it is not the reason here
+            self.misconfigured = ""  # the configuration may still be wrong, but did not cause this failure
             self._refuse(error)
         except ValueError as error:  # an invalid host name
             self._refuse(OSError(str(error)))
@@ -215,7 +222,7 @@ class Node:
         self._idle.append(stream)
 
     def _refuse(self, error: Exception) -> None:
-        """Make the waiting requests try another node."""
+        """Fail the requests that wait for a connection, so that they try another node."""
         while self._wanting:
             waiter = self._wanting.popleft()
             if not waiter.done():

@@ -1,11 +1,12 @@
-"""Objects in Riak: reading, writing, siblings, and one writer per object within this process.
+"""Objects in Riak: reading, writing, resolving siblings, and serializing this process's writes to one object.
 
-Owns: the quorums (ADR 0003 has the reasons), the second read after a not-found, the resolution of siblings and the
+Owns: the quorums (ADR 0003 has the reasons), the second read after a not-found, the resolution of siblings, and the
 grouping of changes. Must never: know more about an object than how two versions merge.
 
-``change`` is the only way to write objects (except the registry's heartbeat): read, merge the siblings, edit, and write
-with the causal context of the read. Changes to one object wait for its write under way and then share the next one. So
-this process never makes a sibling with itself, and a busy object costs two requests for any number of waiting changes.
+``change`` is the only way to write objects, except for the registry's heartbeat. It reads the object, merges the
+siblings, edits the result, and writes it with the causal context of the read. While one write of an object is running,
+further changes to the object wait, and then share the next write. So two writes of this process never create siblings,
+and a busy object costs two requests for any number of waiting changes.
 """
 
 from __future__ import annotations
@@ -25,25 +26,29 @@ from .pool import Pool
 READ_R: Final = 2
 READ_PR: Final = 2
 READ_PR_OF_FEW: Final = 1
-"""Read quorum if no node reaches two primaries on two machines: much of the cluster is down."""
+"""The read quorum if no node reaches two primary copies on two machines, because much of the cluster is down."""
 WRITE_W: Final = 2
 
 REPAIRS_MAX: Final = 64
-"""Siblings being written back concurrently. They are rare, and the next read repairs what is dropped here."""
+"""The largest number of objects whose siblings are written back concurrently. Siblings are rare. If more objects have
+siblings, the next read of each object repairs them."""
 
 DOUBTFUL_MAX: Final = 65_536
-"""Objects whose last write has an unknown outcome. If there are more, the store has been down for long."""
+"""The number of objects for which this process remembers that the outcome of the last write is unknown. More are
+expected only after a long outage of the store."""
 
 _CONTENT_TYPE: Final = b"application/msgpack"
 
 
 class StoredObject(Protocol):
-    """The content of an object. ``cls()`` is the object that was never written; it must equal an empty one."""
+    """The content of an object. ``cls()`` is the content of an object that was never written, which must equal an empty
+    object."""
 
     dirty: bool  # set by an edit that changed something
 
     def absorb(self, value: bytes) -> None:
-        """Merge one stored version. Raise ``ValueError`` if it is not a version of such an object."""
+        """Merge one stored version into this object. Raise ``ValueError`` if the value is not a version of such an
+        object."""
 
     def encode(self) -> bytes:
         """Return the version to store."""
@@ -63,16 +68,16 @@ class Address(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """The result of a read: the values of all siblings (a tombstone is a sibling without one) and their causal
-    context."""
+    """The result of a read: the values of all siblings, and their causal context. A tombstone counts as a sibling, but
+    has no value."""
 
     values: list[bytes]
-    siblings: int  # 0: no such object, or a deleted one
+    siblings: int  # 0: the object does not exist, or is deleted
     vclock: bytes | None
 
     @property
     def found(self) -> bool:
-        """Return whether there is something, even a tombstone."""
+        """Return whether Riak found the object, even if only as a tombstone."""
         return self.vclock is not None
 
 
@@ -91,7 +96,7 @@ class _Change(NamedTuple):
 
 
 class _Lane:
-    """The changes that wait for the object's write under way."""
+    """The changes of one object that wait for the running write."""
 
     def __init__(self, kind: Callable[[], Any]) -> None:
         self.kind = kind
@@ -100,7 +105,7 @@ class _Lane:
 
 
 class Objects:
-    """All objects of one bucket type whose versions merge (``allow_mult=true``)."""
+    """The objects of one bucket type with ``allow_mult=true``, whose versions can be merged."""
 
     def __init__(
         self,
@@ -122,23 +127,25 @@ class Objects:
         self._repairs: set[asyncio.Task[None]] = set()
         self._doubtful: BoundedMap[Address, None] = BoundedMap(DOUBTFUL_MAX)
         self._closed = False
-        #: Awaited with the object before several of its versions are written as one.
+        #: This is called with the merged object, and awaited, before several versions are written as one.
         self.before_resolving: Callable[[Any], Awaitable[None]] = _nothing
 
     async def get(self, address: Address) -> Fetched:
-        """Return all versions. Only a second read confirms a not-found, see ``docs/riak.md``."""
+        """Return all versions. If the first read finds nothing, a second read confirms that; see ``docs/riak.md``."""
         fetched = await self._get_from_many(address)
         if fetched.found:
             return fetched
-        # Two virtual nodes that never saw the key (fallbacks, or a primary with a new disk) can outvote the one that
-        # has it. With r=1 and notfound_ok=false one copy anywhere is enough, and only all copies together can say no.
+        # Two virtual nodes that never saw the key (fallbacks, or a primary with a new disk) can outvote the node that
+        # has it. With r=1 and notfound_ok=false, Riak returns the object if it finds one copy anywhere, and answers
+        # not-found only if all copies are missing.
         fetched = await self._get(address, pb.RpbGetReq(r=1, notfound_ok=False, basic_quorum=False))
         self._counters["notfounds_false" if fetched.siblings else "notfounds_confirmed"] += 1
         return fetched
 
     async def _get_from_many(self, address: Address) -> Fetched:
-        # If a node is cut off and stands in for others itself, its two answers are worth no more than one. If the ring
-        # is uneven, it can even have two primaries. So the copies have to be on two machines.
+        # A node that is cut off from the others also answers as a fallback in their place, so its two answers are worth
+        # no more than one. If the ring is uneven, such a node can even have two primary copies. So the copies that
+        # answer have to be on two machines.
         confirms = self._node_confirms
         try:
             request = pb.RpbGetReq(r=READ_R, pr=READ_PR, node_confirms=confirms)
@@ -156,10 +163,10 @@ class Objects:
     ) -> Fetched:
         request.type = self._type
         request.bucket, request.key = address
-        request.deletedvclock = True  # a tombstone's causal context, so that the next write replaces it
+        request.deletedvclock = True  # return the causal context of a tombstone, for the next write
         request.timeout = self._server_timeout_ms
-        # Otherwise the type's value would apply. It would refuse every read that finds nothing with notfound_ok=false,
-        # and all reads in a cluster of which one machine is left.
+        # Without an explicit value, Riak would apply the value of the bucket type. Then Riak would refuse every read
+        # with notfound_ok=false that finds nothing, and every read in a cluster that has only one machine left.
         if not request.HasField("node_confirms"):
             request.node_confirms = 0
         self._counters["gets"] += 1
@@ -172,8 +179,8 @@ class Objects:
         return Fetched(values, len(answer.content), answer.vclock or None)
 
     async def put(self, address: Address, value: bytes, vclock: bytes | None) -> Written:
-        """Write a version that replaces those that ``vclock`` covers. When it returns, two nodes on two machines have
-        it."""
+        """Write a version that replaces the versions covered by ``vclock``. When this returns, two nodes on two
+        machines have the new version."""
         if self._read_only:
             raise StoreUnavailable("the store was opened for reading only")
         request = pb.RpbPutReq(
@@ -185,7 +192,7 @@ class Objects:
             w=WRITE_W,
             return_head=True,
             timeout=self._server_timeout_ms,
-            # A node older than 3.0 ignores the field.
+            # Riak before 3.0 ignores this field.
             node_confirms=self._node_confirms,
         )
         self._counters["puts"] += 1
@@ -196,22 +203,24 @@ class Objects:
         return Written(len(answer.content), answer.vclock)
 
     async def read(self, kind: Callable[[], S], address: Address) -> S:
-        """Return the object with its versions merged. Several versions are written back as one, soon and best
-        effort."""
+        """Return the object with its versions merged. If there are several versions, a background task tries to write
+        them back as one."""
         fetched = await self.get(address)
         if fetched.siblings > 1 and not self._read_only:
             self._repair(kind, address)
         return merged(kind, address, fetched)
 
     async def read_only(self, kind: Callable[[], S], address: Address) -> S:
-        """Return the object as ``read`` does, but leave contradictory versions as they are, for a person to decide."""
+        """Return the object as ``read`` does, but write nothing back. If its versions contradict each other, an
+        operator has to decide between them."""
         return merged(kind, address, await self.get(address))
 
     async def change(self, kind: Callable[[], S], address: Address, edit: Callable[[S], R]) -> R:
-        """Edit the object and write it. Return what ``edit`` returned, or raise what it raised.
+        """Edit the object and write it. Return the result of ``edit``, or raise its exception.
 
-        ``edit`` sees the object as read, with the edits that share its write applied. It sets ``dirty`` if it changed
-        anything; otherwise nothing is written. It can run even if the caller was cancelled meanwhile.
+        ``edit`` gets the object as read, with earlier edits that share the same write applied. It must set ``dirty`` if
+        it changes anything; otherwise the object is not written. ``edit`` can run even if the caller was cancelled
+        meanwhile.
         """
         if self._closed:
             raise StoreUnavailable("the store is closed")
@@ -226,13 +235,13 @@ class Objects:
         return await outcome
 
     async def repaired(self) -> None:
-        """Wait until every repair under way has ended, successful or not."""
+        """Wait until all running repairs have ended, successfully or not."""
         while self._repairs:
             await asyncio.wait(self._repairs)
 
     async def close(self) -> None:
-        """Fail everything under way. The caller has to close the pool first, so that nothing here waits for an
-        answer."""
+        """Fail all running changes and repairs. The caller has to close the pool first, so that none of these waits for
+        an answer."""
         self._closed = True
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         if pending := [*tasks, *self._repairs]:
@@ -247,7 +256,8 @@ class Objects:
                 try:
                     await self._apply(address, lane.kind, group)
                 except Exception as error:
-                    # Changes that queued meanwhile would wait just as long for the same answer.
+                    # Also fail the changes that have queued meanwhile, because they would wait just as long for the
+                    # same error.
                     failed = [*group, *lane.waiting]
                     lane.waiting = []
                     for change in failed:
@@ -268,8 +278,8 @@ class Objects:
             except StoreError as error:
                 if not change.outcome.done():
                     change.outcome.set_exception(error)
-        # If the last write of an object may have reached only one node, write it again, even if there is nothing to
-        # change: finding a subscription there does not mean that it is safe.
+        # If the last write of the object may have reached only one node, write the object again even if there is
+        # nothing to change. A read that finds a subscription on one node does not mean that the subscription is safe.
         if state.dirty or fetched.siblings > 1 or address in self._doubtful:
             if fetched.siblings > 1:
                 await self.before_resolving(state)
@@ -283,8 +293,8 @@ class Objects:
             if fetched.siblings > 1 and written.siblings <= 1:
                 self._counters["siblings_resolved"] += 1
             if written.siblings > 1 and fetched.siblings <= 1:
-                # Another process wrote meanwhile. If this was a repair itself, the next read continues: no loop from
-                # here.
+                # Another process wrote meanwhile, so repair the object. If this was a repair itself, the next read
+                # repairs the rest; otherwise repairs could loop here.
                 self._repair(kind, address)
         for outcome, result in done:
             if not outcome.done():
@@ -310,12 +320,12 @@ async def _nothing(state: Any) -> None:
 
 
 def merged(kind: Callable[[], S], address: Address, fetched: Fetched) -> S:
-    """Merge all versions. A tombstone counts as the empty object."""
+    """Return the object that results from merging all versions. A tombstone counts as an empty object."""
     state = kind()
     for value in fetched.values:
         try:
             state.absorb(value)
-        except (ValueError, TypeError, AttributeError) as error:  # an array of the right length can hold anything
+        except (ValueError, TypeError, AttributeError) as error:  # an array of the right length can hold wrong types
             raise StoreMisconfigured(
                 f"the object {address.key!r} in bucket {address.bucket!r} is not one of this version: {error}. "
                 "See docs/riak.md, Layout"

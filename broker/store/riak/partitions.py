@@ -1,10 +1,11 @@
-"""The objects with records of subscriptions: partition objects with many small topics, and objects of one large topic.
+"""The objects that hold records of subscriptions. A partition object holds many small topics; a large topic has objects
+of its own.
 
-Owns: these values, how two versions of one merge, and which records have room in which object. Must never: do I/O, or
-forget a subscription in a merge.
+Owns: the values of these objects, how two versions of an object merge, and which records fit in which object. Must
+never: do I/O, or forget a subscription in a merge.
 
-A client with exactly one subscription, without filter and term, is a name in a list. The records of other clients stand
-next to the list, by client. Each client is in one of the two places.
+A client with exactly one subscription, without a filter and a term, is stored as a name in a list. The records of all
+other clients are in a map next to the list. In one object, a client is either in the list or in the map.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from .entries import NOTHING, PLAIN, Entries, merged, packed, unpacked
 from .layout import ENTRY_BYTES, OBJECT_BYTES_MAX, VERSION, SetObject, unpack, utf8_bytes
 
 TOPIC_CLIENTS_MAX: Final = 1000
-"""Clients in a topic's list within its partition object (20 to 40 KB): more would make every write of the object
-large."""
+"""The largest number of clients in a topic's list within its partition object (20 to 40 KB). A longer list would make
+every write of the object large."""
 
 TOPIC_BYTES_MAX: Final = 40 * 1024
-"""Bytes that the other records of a topic can take there, about as much as the list. A client that is there already can
-exceed this by as much again."""
+"""The number of bytes that the other records of a topic can take in its partition object, about as much as the list.
+The record of a client that is already there can grow until the topic has twice this number."""
 
 _TERM_BYTES: Final = 1 + 1 + 9 + 9  # an array of a flag, a time and a stamp
 
@@ -33,7 +34,7 @@ def _text_bytes(text: str) -> int:
 
 
 def _record_bytes(client: str, entries: Entries) -> int:
-    """Return the most bytes that the record can take."""
+    """Return the largest number of bytes that the record can take."""
     if entries == PLAIN:
         return _text_bytes(client)
     texts = sum(_text_bytes(text) + (1 if entry is None else _TERM_BYTES) for text, entry in entries.items())
@@ -41,7 +42,7 @@ def _record_bytes(client: str, entries: Entries) -> int:
 
 
 def _record_bytes_least(client: str, entries: Entries) -> int:
-    """Return the bytes that are free when the client is gone."""
+    """Return the number of bytes that the removal of the record frees, at least."""
     if not entries or entries == PLAIN:
         return utf8_bytes(client) + 1 if entries else 0
     return utf8_bytes(client) + 2 + sum(utf8_bytes(text) + 2 for text in entries)
@@ -50,10 +51,11 @@ def _record_bytes_least(client: str, entries: Entries) -> int:
 class Partition:
     """The records of the small topics of one partition.
 
-    A topic that has grown large continues in its own objects (``spilled``), as do all topics once the object is
-    ``full``. Only later clients go there. Nothing ever moves, so a reader needs no lock, and nothing can get lost
-    between two objects. Both marks are permanent. A client's record at a topic is the union of its parts here and
-    there. If a full partition has no room to name a topic, a set named after the partition names it.
+    If a topic has grown large (``spilled``), its later clients go to the topic's own objects. If the partition object
+    is ``full``, the later clients of all topics do. Records never move between objects, so a reader needs no lock, and
+    no record can get lost during a move. Both marks are permanent. A client's record at a topic is the union of its
+    parts in the partition and in the topic's own objects. If a full partition has no room for the name of a topic, the
+    name is in a separate set, which is named after the partition.
     """
 
     def __init__(self) -> None:
@@ -64,7 +66,7 @@ class Partition:
         self.spilled: set[str] = set()
         self.full = False
         self._bytes = 32
-        self._shares: dict[str, int] = {}  # bytes of the other records, for changed topics
+        self._shares: dict[str, int] = {}  # by topic: bytes of the records in ``others``, once computed
 
     def absorb(self, value: bytes) -> None:
         topics, others, spilled, full = unpack(value, 4)
@@ -81,10 +83,10 @@ class Partition:
             self._settle(topic)
         self.spilled.update(spilled)
         self.full = self.full or full
-        self._bytes = max(self._bytes, len(value))  # versions overlap: their sum would call a half-full object full
+        self._bytes = max(self._bytes, len(value))  # not the sum: the versions overlap
 
     def _settle(self, topic: str) -> None:
-        """Make sure that each client is in one place."""
+        """Make sure that each client is only in the list or only in the map."""
         plain, others = self.topics.get(topic, set()), self.others[topic]
         for client in plain & others.keys():
             others[client] = merged(others[client], PLAIN)
@@ -107,11 +109,11 @@ class Partition:
         return ormsgpack.packb([VERSION, topics, others, sorted(self.spilled), self.full])
 
     def elsewhere(self, topic: str) -> bool:
-        """Return whether the topic can have records in its own objects."""
+        """Return whether the topic may have records in its own objects."""
         return self.full or topic in self.spilled
 
     def held(self, topic: str, client: str) -> Entries:
-        """Return what the client has at the topic in this object."""
+        """Return the client's record at the topic in this object."""
         if client in self.topics.get(topic, ()):
             return PLAIN
         return self.others.get(topic, {}).get(client, NOTHING)
@@ -122,12 +124,12 @@ class Partition:
         yield from self.others.get(topic, {}).items()
 
     def put(self, topic: str, client: str, entries: Entries) -> bool:
-        """Set what the client has at the topic in this object. Return False if it belongs into the topic's own objects
-        instead (and note that).
+        """Set the client's record at the topic in this object. Return False if the record belongs in the topic's own
+        objects instead; then the object is marked accordingly.
 
-        The object is marked as dirty even if the record is in it already: this can be an old copy, from before a
-        removal that the other side of a network partition has seen. Written back, it is a separate version, and a merge
-        includes it.
+        The object is marked as dirty even if it already holds the record. During a network partition this can be an old
+        copy, while the other side has already removed the record. The write creates a separate version, and a merge of
+        the versions then keeps the record.
         """
         held = self.held(topic, client)
         if held == entries:
@@ -156,8 +158,8 @@ class Partition:
         return True
 
     def assign(self, topic: str, client: str, entries: Entries) -> None:
-        """Set what the client has in this object, regardless of room. The object stays even if it is empty: Riak's
-        deletes lose their causal context."""
+        """Set the client's record in this object, whether or not there is room. An empty object is kept, because a
+        delete in Riak would lose the causal context."""
         held = self.held(topic, client)
         if held == entries:
             return
@@ -198,7 +200,8 @@ class Partition:
 
 
 class TopicObject(SetObject):
-    """One of a topic's own objects, with some of its clients. A client can have more in other objects of the topic."""
+    """One of a topic's own objects, with the records of some clients. A client can also have parts of its record in
+    other objects of the topic."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,7 +224,7 @@ class TopicObject(SetObject):
         return ormsgpack.packb([VERSION, self.name, self.level, plain, others])
 
     def held(self, client: str) -> Entries:
-        """Return what the client has in this object."""
+        """Return the client's record in this object."""
         if client in self.others:
             return self.others[client]
         return PLAIN if client in self.members else NOTHING
@@ -231,8 +234,9 @@ class TopicObject(SetObject):
         return ((client, self.held(client)) for client in self.members)
 
     def put(self, client: str, entries: Entries, limit: int) -> bool:
-        """Set what the client has in this object, as ``Partition.put`` does. Return False if ``limit`` bytes are not
-        enough. A client that is in it already can exceed them by ``TOPIC_BYTES_MAX``."""
+        """Set the client's record in this object, as ``Partition.put`` does. Return False if the object would exceed
+        ``limit`` bytes. If the client already has a record here, the object may exceed ``limit`` by
+        ``TOPIC_BYTES_MAX``."""
         held = self.held(client)
         if held == entries:
             self.dirty = True
@@ -244,7 +248,7 @@ class TopicObject(SetObject):
         return True
 
     def assign(self, client: str, entries: Entries) -> None:
-        """Set what the client has in this object, regardless of room."""
+        """Set the client's record in this object, whether or not there is room."""
         held = self.held(client)
         if held == entries:
             return

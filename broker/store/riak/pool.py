@@ -1,13 +1,14 @@
 """Choose the node that gets the next request, and decide what happens to a failed request.
 
 Owns: the requests' time-outs, the retries, and setting nodes aside after failures. Must never: know what a request
-means, or how to connect. A request given to ``Pool.request`` can run more than once (an answer that does not arrive in
-time says nothing about what happened). So only repeatable requests arrive here: reads, and writes that merge.
+means, or how to connect. If a node does not answer in time, its request may have run or not. ``Pool.request`` then
+sends the request again, so callers must pass only repeatable requests: reads, and writes that merge.
 
-Limits. Connections per node: a node answers one connection's requests one by one, and a few connections keep it busy.
-Time per attempt: well below the time for all, so that after a silent node there is time for another. Time for all
-attempts: less than the five seconds in which a caller must learn of a failure. Rounds of refusals: three, because
-asking for seconds does not help a node that answers.
+The limits have these reasons:
+- Connections per node: a node answers the requests of one connection one by one, and a few connections keep it busy.
+- Time per attempt: much less than the time for all attempts, so that a request can go to another node if one is silent.
+- Time for all attempts: less than the five seconds within which a caller must learn of a failure.
+- Rounds of refusals: three. If all nodes answer with a refusal, more rounds are unlikely to help.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ ROUND_PAUSE_S: Final = 0.1
 
 
 class _Waiting(NamedTuple):
-    """A request that waits for a connection to any node except those that it has ``tried``."""
+    """A request that waits for a connection to any node that it has not ``tried``."""
 
-    turn: asyncio.Future[Node | None]  # the node with a released connection; ``None``: look again
+    turn: asyncio.Future[Node | None]  # a node that has a free connection; ``None``: search again
     tried: set[Node]
 
 
 class Pool:
-    """All nodes of the cluster. Use it only in the event loop of its first use. ``connecting``: how to connect;
-    default: in plain text."""
+    """All nodes of the cluster. A pool belongs to the event loop in which it is first used. ``connecting`` says how to
+    connect; by default, connections are in plain text."""
 
     def __init__(
         self,
@@ -53,22 +54,23 @@ class Pool:
         self._timeout_s = timeout_s
         self._attempt_timeout_s = attempt_timeout_s
         self._connections_per_node = connections_per_node
-        self._turn = 0  # where the next search for a node starts, so that equals take turns
+        self._turn = 0  # where the next search starts, so that equally busy nodes take turns
         self._waiting: deque[_Waiting] = deque()
         self._closed = False
 
     @property
     def capacity(self) -> int:
-        """Return how many requests can be under way at once, with every node up."""
+        """Return how many requests can run at once when all nodes are up."""
         return len(self.nodes) * self._connections_per_node
 
     async def request(
         self, code: int, body: bytes, expected: int, kind: type[M], *, final: Callable[[Refusal], bool] | None = None
     ) -> M:
-        """Have some node carry out the request. Raises ``StoreUnavailable``, or ``StoreMisconfigured`` if no node ever
-        will.
+        """Send the request to one node after the other until a node carries it out. Raises ``StoreUnavailable``, or
+        ``StoreMisconfigured`` if no node can do so until an operator changes the configuration.
 
-        ``final``: selects refusals that count once all live nodes have given one; then this raises ``Refusal``.
+        ``final`` tells which refusals are final. If all live nodes answer with a final refusal, this raises
+        ``Refusal``.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
@@ -76,13 +78,13 @@ class Pool:
         tried: set[Node] = set()
         rounds = refused_rounds = 0
         refused = False
-        believed: Refusal | None = None  # a final one of this round, unless a node can disagree
+        believed: Refusal | None = None  # a final refusal in this round
         undecided = False
         reason = "no connection became free"
         while True:
             node = await self._next(deadline, tried, reason)
             if node is None:
-                # Every node has been tried: pause, for longer each time, and begin again.
+                # All nodes have been tried. Pause, longer in each round, and begin again.
                 tried.clear()
                 if believed is not None and not undecided:
                     raise believed
@@ -117,16 +119,16 @@ class Pool:
                 reason = f"{node} answers: {refusal.text}"
                 if refusal.permanent:
                     raise StoreMisconfigured(f"Riak refuses: {node} {_advice(refusal)} See docs/riak.md") from refusal
-            except StoreMisconfigured as error:  # no connection, so the request was not sent
+            except StoreMisconfigured as error:  # there was no connection, so the request was not sent
                 self._counters["connection_failures"] += 1
                 reason = f"{node}: {error}"
                 self._set_aside(node)
             except TimeoutError as error:
                 self._counters["timeouts"] += 1
-                undecided = undecided or not probe  # a node that was silent before is not alive
-                if not refused:  # one node's error explains more than another one's silence
+                undecided = undecided or not probe  # a silent probe shows that the node is still down
+                if not refused:  # a refusal explains more than the silence of another node
                     reason = f"{node}: {error}" if str(error) else f"{node} does not answer"
-                if asked or not node.connected:  # otherwise its connections were busy, which is not its failure
+                if asked or not node.connected:  # otherwise all its connections were busy: no failure
                     self._set_aside(node, silent=True)
             except (OSError, EOFError, WireError) as error:
                 self._counters["connection_failures"] += 1
@@ -139,7 +141,7 @@ class Pool:
             self._counters["retries"] += 1
 
     async def ask(self, node: Node, code: int, body: bytes, expected: int, kind: type[M]) -> M:
-        """Have this node carry out the request in one attempt, with unlimited time to connect. Raises ``Refusal``,
+        """Send the request to this node once. Connecting may take longer than in ``request``. Raises ``Refusal``,
         ``StoreMisconfigured``, ``OSError``, ``EOFError`` or ``WireError``."""
         node.in_use += 1
         try:
@@ -162,7 +164,7 @@ class Pool:
             self._leave(node)
 
     def close(self) -> None:
-        """Close every connection; requests under way end with ``StoreUnavailable``."""
+        """Close all connections. Requests that are still running raise ``StoreUnavailable``."""
         self._closed = True
         for node in self.nodes:
             node.close()
@@ -171,22 +173,23 @@ class Pool:
     def _restore(self, node: Node) -> None:
         if node.failures:
             node.failures = 0
-            # While the node was set aside, one request at a time went there, and woke one other: now all can.
+            # While the node was set aside, only one request at a time used it. Now wake as many waiting requests as the
+            # node can serve.
             for _ in range(self._connections_per_node):
                 self._wake(node)
 
     def _set_aside(self, node: Node, *, silent: bool = False) -> None:
         if node.failed(asyncio.get_running_loop().time()):
             self._counters["nodes_set_aside"] += 1
-            self._wake_all()  # they may be waiting for this node
+            self._wake_all()  # some may be waiting for this node
         node.drop_idle(silent=silent)
 
     async def _next(self, deadline: float, tried: set[Node], reason: str) -> Node | None:
-        """Return a node with a free connection, the least busy one not ``tried``, and take a turn. ``None``: all
-        live nodes have been tried."""
+        """Return the least busy node that is not in ``tried``, and reserve one of its connections. Waits until one is
+        free. Returns ``None`` if all live nodes have been tried."""
         loop = asyncio.get_running_loop()
         first_in_line = False
-        turn: Node | None = None  # has reserved a place for this request
+        turn: Node | None = None  # a node at which a connection is reserved for this request
         try:
             while True:
                 now = loop.time()
@@ -210,7 +213,7 @@ class Pool:
                     node = min(ready, key=lambda node: node.in_use)
                     self._enter(node)
                     return node
-                if all(node.failures and node.misconfigured for node in self.nodes):  # and no retry is due
+                if all(node.failures and node.misconfigured for node in self.nodes):  # and none is due for a retry
                     self._counters["unavailable"] += 1
                     why = grouped((node, node.misconfigured) for node in self.nodes)
                     raise StoreMisconfigured(f"no Riak node lets the broker in: {why}. See docs/riak.md")
@@ -222,10 +225,10 @@ class Pool:
                 self._leave(turn)
 
     async def _wait(self, tried: set[Node], until: float, first_in_line: bool) -> Node | None:
-        """Wait until a request releases a connection to a node not ``tried``, a node is set aside, or the time is
-        over."""
+        """Wait until a node that is not in ``tried`` has a free connection, or a node is set aside, or the time is
+        up."""
         waiting = _Waiting(asyncio.get_running_loop().create_future(), tried)
-        # A request that was woken but got no place keeps the head of the line.
+        # A request that was woken but got no connection goes back to the front of the queue.
         (self._waiting.appendleft if first_in_line else self._waiting.append)(waiting)
         turn = waiting.turn
         try:
@@ -236,12 +239,12 @@ class Pool:
                 self._leave(node)
             raise
         finally:
-            if not turn.done():  # otherwise waking has removed it from the line
+            if not turn.done():  # otherwise the code that woke it has removed it from the queue
                 self._waiting.remove(waiting)
 
     def _wake(self, node: Node) -> None:
-        """Reserve a free place at the node for the request that has waited longest. Otherwise a newer request could
-        take the place before the waiting one continues, again and again."""
+        """Reserve a free connection of the node for the request that has waited longest. Without the reservation, newer
+        requests could take the connection again and again before the waiting one continues."""
         if node.in_use >= self._connections_per_node or not node.usable(asyncio.get_running_loop().time()):
             return
         for waiting in self._waiting:
@@ -266,7 +269,7 @@ class Pool:
 
 
 async def _exchange(node: Node, stream: Stream, request: bytes) -> tuple[int, bytes]:
-    """Send one request, return its answer, and release the connection."""
+    """Send one request, return the answer, and release the connection."""
     reader, writer = stream
     length: int | None = None
     try:
@@ -285,7 +288,7 @@ async def _exchange(node: Node, stream: Stream, request: bytes) -> tuple[int, by
 
 
 def _advice(refusal: Refusal) -> str:
-    """Return a refusal that is the same on all nodes, with advice."""
+    """Return the text of a permanent refusal, with advice."""
     advice = ""
     if refusal.plain_text:
         advice = " Riak's security is on: give riak-user, riak-password-file and riak-ca-file."

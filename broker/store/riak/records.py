@@ -1,9 +1,9 @@
-"""The records of subscriptions, in the terms of the contract.
+"""The records of subscriptions, with the operations and types of the store contract (``base``).
 
-Owns: how to find a record: alone, by its topic, by its client or among all. Must never: write an object with records
-itself (``writing`` does), or list a topic before its record is written.
+Owns: how to find a record: by client and topic, by topic, by client, or in a listing of all records. Must never: write
+an object with records (``writing`` does), or add a topic to a client's list before the topic's record is written.
 
-The list of a client's topics is written after the records. Only listings read it.
+Each client has a list of topics, which is written after the records. Only listings read this list.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from .topic_objects import TopicObjects
 from .writing import Writer
 
 FIRST_FILTERS: Final = 1_000
-"""Filters of a topic that come with its subscribers: about 100 KB."""
+"""The number of a topic's filters that ``subscribers`` returns with the first page: about 100 KB."""
 
 OBJECTS_AT_ONCE: Final = 8
-"""Objects read ahead for a listing of everything: 256 KB each, and about ten times that once decoded."""
+"""The number of objects that ``everything`` reads ahead. An object has up to 256 KB, and takes about ten times as much
+memory when it is decoded."""
 
 
 class Records:
@@ -44,17 +45,18 @@ class Records:
         self._topics = TopicObjects(access)
         self._writer = Writer(self._topics, terms)
         self._lists = LargeSets(access, access.buckets.clients, lambda: ListObject(access.now_ms))
-        #: See ``Writer``.
+        #: The method of ``Writer``.
         self.take = self._writer.take
 
     def open(self, partitions_per_slot: int) -> None:
-        """Make the operations available."""
+        """Set the number of partitions per slot, which all operations need."""
         self._topics.parts = partitions_per_slot
 
     # Writing.
 
     async def subscribe(self, batch: Sequence[Subscribe]) -> list[Subscription]:
-        """Implement ``Store.subscribe``, including the lists. Return the index rows that no record has now."""
+        """Implement ``Store.subscribe``, and update the clients' lists. Return the index rows that no record has any
+        more."""
         wanted: dict[Pair, Wanted] = {}
         for row in batch:
             mine = Wanted({row.filter or ALL: row.term}, row.replace)
@@ -64,7 +66,7 @@ class Records:
         try:
             over = await self._writer.write(wanted)
         except TooManyFilters:
-            # Records written before the error count, so list them.
+            # Some records may have been written before the error. Add their topics to the lists.
             found = await self.find(wanted)
             await self.enlist([pair for pair in wanted if found[pair]])
             raise
@@ -72,7 +74,8 @@ class Records:
         return over
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> list[Subscription]:
-        """Implement ``Store.unsubscribe``, including the lists. Return the index rows that no record has now."""
+        """Implement ``Store.unsubscribe``, and update the clients' lists. Return the index rows that no record has any
+        more."""
         going: dict[Pair, set[str] | None] = {}
         for client, topics, text in batch:
             for topic in topics:
@@ -84,7 +87,7 @@ class Records:
         over, left = await self.take({pair: partial(of.take, gone=texts) for pair, texts in going.items()})
         gone = [pair for pair in going if not left[pair]]
         await self.unlist(gone)
-        # A concurrent subscribe may have listed a topic before this call removed it from the list.
+        # A concurrent ``subscribe`` may have added a topic to the list just before this call removed the topic from it.
         found = await self.find([pair for pair in gone if going[pair] is not None])
         await self.enlist([pair for pair in found if found[pair]])
         return over
@@ -100,7 +103,7 @@ class Records:
     # Reading.
 
     async def find(self, pairs: Collection[Pair]) -> dict[Pair, Entries]:
-        """Return what each pair has, from all places together."""
+        """Return the record of each pair, merged from all objects."""
         partitions = await self._topics.read_partitions(topic for _, topic in pairs)
         found: dict[Pair, Entries] = {}
         large: list[Pair] = []
@@ -114,8 +117,8 @@ class Records:
         return found
 
     async def topics(self, client: str, after: bytes, limit: int) -> list[str]:
-        """Return up to ``limit`` of the client's topics in the order of ``place_of``, from the first above
-        ``after``."""
+        """Return up to ``limit`` of the client's topics in the order of ``place_of``, starting with the first topic
+        above ``after``."""
         return await self._lists.page(client, after, limit)
 
     async def subscribers(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
@@ -145,8 +148,8 @@ class Records:
         return list(sets), pages
 
     async def filtered(self, topic: str, after: bytes, limit: int) -> FilterPage:
-        """Implement ``Store.filtered``. A client's filters come together, so a page can have slightly more than
-        ``limit``."""
+        """Implement ``Store.filtered``. A page never splits a client's filters, so it can have slightly more than
+        ``limit`` pairs."""
         partitions = await self._topics.read_partitions([topic])
         pairs: list[tuple[str, str]] = []
         last = after
@@ -180,7 +183,7 @@ class Records:
             yield page
 
     async def _everything(self) -> AsyncGenerator[TopicPage, None]:
-        """Iterate over topics, each in one or several parts; memory use does not grow with the store."""
+        """Iterate over all topics. A topic can come in several parts. Memory use does not grow with the store."""
         for first in range(0, SLOTS * self._topics.parts, OBJECTS_AT_ONCE):
             addresses = [
                 self._topics.buckets.partition(*divmod(number, self._topics.parts))
@@ -208,8 +211,9 @@ class Records:
     async def _stretches(
         self, topic: str, partition: Partition, after: bytes, is_large: bool | None = None
     ) -> AsyncGenerator[dict[str, Entries], None]:
-        """Iterate over the topic's clients with a place above ``after``, with everything that each has. Each stretch
-        holds some neighbours, and the stretches come in the order of places."""
+        """Iterate over the records of the topic's clients whose place (``place_of``) is above ``after``. Each stretch
+        holds the records of some neighbouring clients. The stretches are in the order of places, but the clients within
+        a stretch are not."""
         met = dict(partition.records(topic))
         if not (partition.elsewhere(topic) if is_large is None else is_large):
             yield {client: entries for client, entries in met.items() if place_of(client) > after}
@@ -236,7 +240,8 @@ class Records:
 
 
 def _collect(without: set[str], texts: dict[str, set[str]], others: Mapping[str, Entries]) -> None:
-    """Collect the clients without a filter, and the filters of the others."""
+    """Add the clients that have a subscription without a filter to ``without``, and the filters of each client to
+    ``texts``."""
     for client, entries in others.items():
         if ALL in entries:
             without.add(client)

@@ -1,12 +1,13 @@
 """The registry of endpoints: one directory object of names, and one object per name.
 
-Owns: which process has a name. Must never: list keys (Riak walks all objects for that), or judge which endpoints are
-alive.
+Owns: the decision which process holds a name. Must never: list keys (Riak would read all objects), or decide which
+endpoints are alive.
 
-A heartbeat is one write. This module keeps the causal context of the last write, and the write's answer gives the
-number of versions. More than one means that somebody else wrote: then this module reads the entry, and the registration
-number decides. Every ``FULL_EVERY`` heartbeats it reads the entry and the directory anyway. In a partitioned cluster
-the answer cannot show the other half, and a directory that lost the name in a merge gets it back.
+A heartbeat is one write. This module keeps the causal context of the last write, and the answer to a write gives the
+number of versions. If there is more than one version, another process has written the entry. Then this module reads the
+entry, and the registration number decides which process holds the name. At every ``FULL_EVERY``-th heartbeat it reads
+the entry and the directory anyway, for two reasons. In a partitioned cluster, the answer cannot show writes on the
+other side. And if a merge has removed the name from the directory, it has to be added again.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from .layout import Directory, Entry
 from .objects import Address, merged
 
 FULL_EVERY: Final = 10
-"""One heartbeat in this many reads the entry and the directory: once in five seconds at two heartbeats per second."""
+"""One of this many heartbeats reads the entry and the directory. At two heartbeats per second, that is one in five
+seconds."""
 
 NAMES_MAX: Final = 1024
-"""Endpoints read from the directory at once: tens are expected, and hundreds of abandoned names do no harm."""
+"""The largest number of names in the directory that ``endpoints`` reads. Tens are expected, and hundreds of abandoned
+names do no harm."""
 
 
 class _Held(NamedTuple):
@@ -33,7 +36,7 @@ class _Held(NamedTuple):
     incarnation: str
     registration: int
     vclock: bytes
-    heartbeats: int  # since the entry was last read
+    heartbeats: int  # number of heartbeats since the entry was last read
 
 
 class Registry:
@@ -99,7 +102,8 @@ class Registry:
         return sorted(found)
 
     async def _reassert(self, address: Address, endpoint: Endpoint) -> None:
-        """Read which process has the name, and write the heartbeat if it is this incarnation or nobody."""
+        """Read which process holds the name. Write the heartbeat if it is this incarnation, or no process. Otherwise
+        raise ``Superseded``."""
         fetched = await self._objects.get(address)
         entry = merged(Entry, address, fetched)
         if entry.incarnation != endpoint.incarnation:
@@ -116,11 +120,11 @@ class Registry:
     async def _write(
         self, address: Address, endpoint: Endpoint, entry: Entry, vclock: bytes | None, heartbeats: int = 0
     ) -> bool:
-        """Write the entry with this endpoint's new data; return whether it is the only version."""
+        """Write the entry with the endpoint's current data. Return whether the written version is the only one."""
         entry.present, entry.url, entry.heartbeat = True, endpoint.url, endpoint.heartbeat
         written = await self._objects.put(address, entry.encode(), vclock)
         alone = written.siblings <= 1
-        if alone:  # otherwise the context covers another version, and the next write would replace it unread
+        if alone:  # otherwise the next write would replace the other version unread
             self._held[endpoint.name] = _Held(entry.incarnation, entry.registration, written.vclock, heartbeats)
         return alone
 

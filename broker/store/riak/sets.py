@@ -1,9 +1,10 @@
-"""Sets of strings too large for one object: a large topic's subscribers, a client's topics.
+"""Sets of strings that can be too large for one object, such as a large topic's subscribers or a client's topics.
 
 Owns: how such a set spreads over objects as it grows, and how to read it whole or in pages. Must never: move a member
-from one object to another. A set has a root object and, as it grows, levels of 16, 256 and 4,096 further ones. A member
-stays where it was put. A reader looks for it at every level; a writer puts a new member on the last level. So growing
-changes one number in the root, and neither a reader nor a second writer can see a moment at which a member is nowhere.
+from one object to another. A set has a root object and, as it grows, levels of 16, 256 and 4,096 further objects. A
+member stays in the object where it was put. A reader looks for a member at every level; a writer puts a new member on
+the last level. So if a set gets another level, only one number in the root object changes, and no reader or second
+writer can ever miss a member.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .layout import FANOUT_BITS, LEVEL_MAX, OBJECT_BYTES_MAX, SetObject, place_o
 from .objects import Address
 
 STRETCH_SHARDS: Final = 4
-"""How many objects of the last level are read at once to fill a page. Most pages do not need more."""
+"""How many objects of the last level are read at a time to fill a page. This is enough for most pages."""
 
 S = TypeVar("S", bound=SetObject)
 
@@ -54,11 +55,12 @@ class LargeSets(Generic[S]):
         take: Callable[[S, str], None] = _discard,
         at: Mapping[str, int] = _NOWHERE,
     ) -> dict[str, int]:
-        """Add and remove members. A member in both lists is in the set afterwards. Return the levels of the added
-        members.
+        """Add and remove members. A member that is in both lists is added. Return the levels at which the added members
+        are.
 
-        ``put``, ``take``: change an object; ``SetObject.add`` and ``discard`` define their results. ``at``: levels for
-        some members if there is room; others go on the last level.
+        ``put`` and ``take`` change one object, and return the same as ``SetObject.add`` and ``discard``. ``at`` gives
+        the preferred levels of some members. Members without a preferred level, or for which that level has no room, go
+        to the last level.
         """
         adding = set(add)
         removing = set(remove) - adding
@@ -69,14 +71,15 @@ class LargeSets(Generic[S]):
             for member in removing:
                 take(root, member)
             if root.level:
-                # Put members again that are here already: this can be an old copy.
+                # Put members again even if they are in this object, because it can be an old copy.
                 left = [
                     member for member in adding if member not in root.members or not put(root, member, OBJECT_BYTES_MAX)
                 ]
                 return root.level, left
             left = [member for member in adding if not put(root, member, OBJECT_BYTES_MAX)]
             if left:
-                # Noted before any write there: a writer that removes a member must know where to look.
+                # Record the new level before any write to its objects, because a writer that removes a member must know
+                # where to look.
                 root.spread(1)
                 self._counters["sets_grown"] += 1
             return root.level, left
@@ -97,7 +100,8 @@ class LargeSets(Generic[S]):
         return placed
 
     async def change(self, name: str, level: int, members: Iterable[str], edit: Callable[[S, str], None]) -> None:
-        """Change each object of the level (0: the root) that can hold some of these members, member by member."""
+        """Call ``edit`` for each of these members, with the object of the level that can hold the member. Level 0 is
+        the root object."""
         shards: defaultdict[int, list[str]] = defaultdict(list)
         for member in members:
             shards[shard_of(member, level)].append(member)
@@ -112,13 +116,13 @@ class LargeSets(Generic[S]):
         await each(list(shards), change, self._at_once)
 
     async def members(self, name: str) -> set[str]:
-        """Return all members."""
+        """Return all members of the set."""
         members: set[str] = set()
         await self.visit(name, lambda shard: members.update(shard.members))
         return members
 
     async def visit(self, name: str, meet: Callable[[S], object]) -> None:
-        """Call ``meet`` with every object of the set, as read."""
+        """Read every object of the set, and call ``meet`` with it."""
         root = await self._objects.read(self._kind, set_root(self._bucket, name))
         meet(root)
 
@@ -128,8 +132,8 @@ class LargeSets(Generic[S]):
         await each(_places(root.level), read, self._at_once)
 
     async def look(self, name: str, members: Iterable[str], meet: Callable[[int, S], object]) -> None:
-        """Call ``meet`` with the level and content of every object that can hold one of these members: only some
-        objects of a large set."""
+        """Read every object that can hold one of these members, and call ``meet`` with the level and the object. In a
+        large set, these are only some of the objects."""
         root = await self._objects.read(self._kind, set_root(self._bucket, name))
         meet(0, root)
         wanted = list(members)
@@ -143,14 +147,15 @@ class LargeSets(Generic[S]):
     async def stretches(
         self, name: str, after: bytes = b"", meet: Callable[[S], object] | None = None, others: Iterable[str] = ()
     ) -> AsyncGenerator[dict[str, bytes], None]:
-        """Iterate over all members above ``after`` with their places (``place_of``), some neighbours at a time. The
-        stretches come in the order of places. None holds more than a few objects do, and some are empty. ``meet`` gets
-        each object before its members come. ``others`` come among the members, each once.
+        """Iterate over all members whose place (``place_of``) is above ``after``. Each stretch maps some neighbouring
+        members to their places, and the stretches are in the order of places. A stretch holds no more members than a
+        few objects do, and can be empty. ``meet`` is called with each object before its members are returned.
+        ``others`` are returned as if they were members, each once.
         """
         root = await self._objects.read(self._kind, set_root(self._bucket, name))
         if meet is not None:
             meet(root)
-        # Met already, in an object that extends beyond the stretch.
+        # Members of objects that are already read but extend beyond the current stretch.
         members = root.members.union(others)
         waiting = {member: position for member in members if (position := place_of(member)) > after}
         if root.level == 0:
@@ -161,7 +166,7 @@ class LargeSets(Generic[S]):
         loaded: set[tuple[int, int]] = set()
         for start in range(first, 1 << bits, STRETCH_SHARDS):
             end = min(start + STRETCH_SHARDS, 1 << bits)
-            # The objects of every level that can hold a member of this stretch.
+            # The objects of all levels that can hold a member of this stretch.
             places = {
                 (level, segment >> (bits - FANOUT_BITS * level))
                 for level in range(1, root.level + 1)
@@ -178,7 +183,7 @@ class LargeSets(Generic[S]):
                         waiting[member] = position
 
             await each(sorted(places), collect, self._at_once)
-            # Members beyond the stretch are incomplete: some objects of the last level are still unread.
+            # Hold back members beyond the stretch, because some objects of the last level are still unread.
             horizon = end << (16 - bits)
             whole = {
                 member: position
@@ -190,7 +195,7 @@ class LargeSets(Generic[S]):
             yield whole
 
     async def page(self, name: str, after: bytes, limit: int) -> list[str]:
-        """Return up to ``limit`` members in the order of their places, from the first above ``after``."""
+        """Return up to ``limit`` members in the order of their places, starting with the first above ``after``."""
         found: dict[str, bytes] = {}
         async with aclosing(self.stretches(name, after)) as stretches:
             async for stretch in stretches:
@@ -214,8 +219,8 @@ class LargeSets(Generic[S]):
         return await self._objects.change(self._kind, set_root(self._bucket, name), edit)
 
     async def _put(self, name: str, members: list[str], level: int, put: Callable[[S, str, int], bool]) -> list[str]:
-        """Put the members on this level; return those that it has no room for."""
-        limit = OBJECT_BYTES_MAX if level < LEVEL_MAX else 1 << 62  # this is the last level
+        """Put the members on this level. Return the members for which it has no room."""
+        limit = OBJECT_BYTES_MAX if level < LEVEL_MAX else 1 << 62  # the last level has no limit
         shards: defaultdict[int, list[str]] = defaultdict(list)
         for member in members:
             shards[shard_of(member, level)].append(member)
@@ -233,5 +238,5 @@ class LargeSets(Generic[S]):
 
 
 def _places(levels: int) -> list[tuple[int, int]]:
-    """Return the places of all further objects of a set with this number of levels."""
+    """Return level and number of all further objects of a set that has this number of levels."""
     return [(level, shard) for level in range(1, levels + 1) for shard in range(1 << FANOUT_BITS * level)]

@@ -1,9 +1,9 @@
 """The store contract on a Riak cluster.
 
-Owns: which objects an operation touches, and in which order. Must never: know how an object gets to a node (``pool``),
-how versions of an object merge (``layout``, ``objects``), or anything of the endpoint.
+Owns: which objects an operation reads and writes, and in which order. Must never: know how an object gets to a node
+(``pool``), how versions of an object merge (``layout``, ``objects``), or anything about the endpoint.
 
-Layout, quorums and their reasons: ADR 0003. How to set up a cluster: ``docs/riak.md``.
+ADR 0003 explains the layout and the quorums. ``docs/riak.md`` explains how to set up a cluster.
 """
 
 from __future__ import annotations
@@ -51,15 +51,16 @@ from .registry import Registry
 from .terms import Terms
 
 TIMEOUT_S: Final = 4.0
-"""Time limit for one object, all attempts together: within five seconds the endpoint tells its client
-``store_unavailable``."""
+"""Time limit for one object, including all attempts. It is less than the five seconds within which the endpoint reports
+``store_unavailable`` to its client."""
 
 ATTEMPT_TIMEOUT_S: Final = 1.5
-"""Time limit for one attempt: a loaded node answers in tens of milliseconds, and two silent nodes leave time for a
-third."""
+"""Time limit for one attempt. A loaded node answers in tens of milliseconds, and if two nodes are silent, there is time
+for a third one."""
 
 CONNECTIONS_PER_NODE: Final = 8
-"""A node handles 1,000 requests per second on one connection and about twice that on many; eight are plenty."""
+"""Number of connections to each node. A node handles 1,000 requests per second on one connection and about twice that
+on many, so eight are plenty."""
 
 NO_JOURNAL: Final = (
     "a store on Riak keeps no journal of messages: keep history in memory (history = memory), or use the embedded store"
@@ -69,18 +70,18 @@ NO_JOURNAL: Final = (
 class RiakStore:
     """Implements ``base.Store`` on the Riak nodes given as ``(host, port)`` of their Protocol Buffers interface.
 
-    ``counters`` counts events since the start, by the names in ``counters.MEANING``.
+    ``counters`` has the number of events since the start, by the names in ``counters.MEANING``.
 
-    :param timeout_s: time for one object, including retries on other nodes. A batch of many objects can take longer as
-    long as each object completes in time; if one does not, the whole operation fails at once.
-    :param connections_per_node: number of requests that a node works on concurrently.
-    :param bucket_type: created with ``allow_mult=true``; holds everything except the hashes.
-    :param seen_type: for the hashes of ``lookup`` routing.
-    :param namespace: prefix of the names of all buckets; several brokers can share a cluster.
-    :param partitions_per_slot: a power of two; ``None`` takes the store's own value (1 for a new store).
-    :param node_confirms: machines that must have a write before it counts. 1 for a trial cluster of one node.
-    :param read_only: opens an existing store, writes nothing, and leaves siblings as they are.
-    :param connecting: ``Secured`` if Riak's security is on; default: in plain text.
+    :param timeout_s: time limit for one object, including retries on other nodes. A batch of many objects can take
+    longer. If one of its objects exceeds this limit, the whole operation fails at once.
+    :param connections_per_node: number of requests that the store sends to a node concurrently.
+    :param bucket_type: a bucket type that was created with ``allow_mult=true``. It holds everything except the hashes.
+    :param seen_type: the bucket type for the hashes of ``lookup`` routing.
+    :param namespace: prefix of the names of all buckets, so that several brokers can share a cluster.
+    :param partitions_per_slot: a power of two, or ``None`` to use the store's own value (1 for a new store).
+    :param node_confirms: number of machines that must confirm a write. Use 1 for a trial cluster of one node.
+    :param read_only: whether to open an existing store without writing anything, not even repairs of siblings.
+    :param connecting: how to connect; ``Secured`` if Riak's security is on. By default, connections are in plain text.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class RiakStore:
             connections_per_node=connections_per_node,
             connecting=connecting,
         )
-        # The node gives up a little before the driver does: its own error says more than a time-out.
+        # The node gives up a little earlier than the driver, because the node's error says more than a time-out.
         self._server_timeout_s = attempt_timeout_s * 0.9
         self._objects = Objects(
             self._pool,
@@ -124,12 +125,13 @@ class RiakStore:
         self._buckets = Buckets(namespace)
         self._types = (bucket_type, seen_type)
         self.seen_type = seen_type
-        #: The backend that the type for hashes names, once the store is open; empty: the cluster's default.
+        #: The storage backend that the bucket type for hashes names, or empty for the cluster's default. It is set when
+        #: the store is open.
         self.seen_backend = ""
         self._wanted = partitions_per_slot
         self._is_open = False
         self._wall_clock = wall_clock
-        # One operation can fill the pool; several operations share it through its queue.
+        # One operation may use all connections of the pool. Several operations share the pool through its queue.
         self._at_once = self._pool.capacity
         access = Access(self._objects, self._buckets, self.counters, self._at_once, wall_clock)
         self._registry = Registry(access)
@@ -137,8 +139,8 @@ class RiakStore:
         self._records = Records(access, self._terms)
         self._locations = Locations(access)
         self._ends = Ends(access, self._records, self._terms, self._locations)
-        # A cluster of three nodes writes 600 objects per second, and a partition object once for all its topics. If the
-        # cluster is slow, each connection has one object.
+        # A cluster of three nodes writes 600 objects per second. All topics of a partition object are written together,
+        # once. Even a slow cluster can write one object per connection in time.
         self.shape = Shape(topics_at_once=2_000, slots_together=True, topics_at_least=self._pool.capacity)
 
     async def open(self) -> None:
@@ -154,11 +156,12 @@ class RiakStore:
         await self._objects.close()
 
     async def repaired(self) -> None:
-        """Wait until the siblings that reads have found are written back, or the attempt has failed."""
+        """Wait until all repairs of siblings that reads have started are finished, successfully or not."""
         await self._objects.repaired()
 
-    # Subscriptions. The record first, the client's list after it. After a crash in between, a listing lacks a topic
-    # until the client subscribes again, but it never has a topic that delivers nothing.
+    # Subscriptions. The record is written first, and the client's list of topics after it. If a process crashes in
+    # between, a listing lacks the topic until the client subscribes again. But a listing never has a topic without a
+    # record.
 
     async def subscribe(self, batch: Sequence[Subscribe]) -> None:
         self._require_open()
@@ -199,7 +202,8 @@ class RiakStore:
 
     async def subscribed(self, client: str, topics: Sequence[str]) -> list[bool]:
         self._require_open()
-        # Decided by the records, which deliver, and not by the client's list, which a crash can leave behind.
+        # The answer comes from the records, which decide about delivery. The client's list of topics can be outdated
+        # after a crash.
         found = await self._records.find([(client, topic) for topic in topics])
         return [bool(found[client, topic]) for topic in topics]
 
@@ -210,7 +214,7 @@ class RiakStore:
         self._require_open()
         if limit < 1:
             raise ValueError("a page has at least one topic")
-        # One more than requested shows whether there is a next page, so only a sole page can be empty.
+        # Read one topic more than requested, to know whether there is a next page. So only the first page can be empty.
         page = await self._records.topics(client, after_cursor(cursor), limit + 1)
         if len(page) <= limit:
             return page, None
@@ -234,11 +238,12 @@ class RiakStore:
         return await self._ends.end(batch)
 
     async def tidy(self, kept_s: float) -> int:
-        # Ended subscriptions go with the next write of their client's location. Locations stay: docs/riak.md.
+        # The next write of a client's location drops the client's old ended subscriptions. Locations are never removed,
+        # see docs/riak.md.
         self._locations.kept_s = kept_s
         return 0
 
-    # There is no journal of retained messages; an endpoint that needs one gets an error.
+    # There is no journal of retained messages. If an endpoint needs one, it gets an error.
 
     async def keep(
         self,
@@ -281,7 +286,8 @@ class RiakStore:
     async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
         return await self._locations.ended(clients)
 
-    # Hashes, for lookup routing only: best effort, so one read confirms a not-found, and versions do not merge.
+    # Hashes, for ``lookup`` routing only. They are best effort, so there is no second read after a not-found, and
+    # versions do not merge.
 
     async def seen(self, hashes: Sequence[bytes], ttl_s: float) -> list[bool]:
         self._require_open()
@@ -306,7 +312,7 @@ class RiakStore:
         answers = []
         for key in hashes:
             answers.append(known[key])
-            known[key] = True  # a hash that appears again in the batch is a repetition
+            known[key] = True  # if the batch has the hash again, it counts as seen
         return answers
 
     # The registry.
@@ -323,15 +329,15 @@ class RiakStore:
     async def endpoints(self) -> list[Endpoint]:
         return await self._registry.endpoints()
 
-    # The cluster's settings, in the layout object. If its versions contradict each other, a person has to decide, so
-    # this module writes none back.
+    # The cluster's settings, which are in the layout object. If its versions contradict each other, an operator has to
+    # decide, so this module does not write a merged version back.
 
     async def settings(self, first: Settings | None = None) -> Settings | None:
         found = (await self._layout()).settings
         if found is not None or first is None:
             return found
         await self._record(first, is_first=True)
-        return (await self._layout()).settings  # another process can have recorded some at the same time
+        return (await self._layout()).settings  # another process may have recorded settings at the same time
 
     async def set_settings(self, settings: Settings) -> None:
         await self._record(settings, is_first=False)
@@ -348,7 +354,7 @@ class RiakStore:
             Layout, self._buckets.layout, lambda layout: layout.record(settings, is_first=is_first)
         )
 
-    # Revoked tokens, in a separate object.
+    # Revoked tokens, which are in a separate object.
 
     async def revoke(self, batch: Sequence[Revocation]) -> None:
         now = self._wall_clock()
@@ -357,12 +363,12 @@ class RiakStore:
     async def revocations(self) -> list[Revocation]:
         found = (await self._objects.read(Revoked, self._buckets.revocations)).revocations
         if not found:
-            await self._layout()  # every endpoint asks regularly, so it notices when the store is gone
+            await self._layout()  # every endpoint calls this regularly, so it notices if the store is gone
         return found
 
 
 def _expiry(value: bytes) -> float:
-    """Return when a stored hash expires, as a Unix time in seconds; an unreadable one has expired."""
+    """Return when a stored hash expires, as a Unix time in seconds. An unreadable value counts as expired."""
     try:
         version, expires = ormsgpack.unpackb(value)
     except (ormsgpack.MsgpackDecodeError, TypeError, ValueError):

@@ -1,11 +1,11 @@
-"""The index of terms: it finds the subscriptions of a slot that have a term without reading any others.
+"""The index of terms. It lists the subscriptions of a slot that have a term, so expiry need not read any others.
 
-Owns: its rows, one set of rows for each slot. Must never: read a record.
+Owns: the rows of the index, which are one set for each slot. Must never: read a record.
 
-A row says everything about one term, so it never changes: a new term is a new row. A row is written before the record
-has the term, and removed after the record no longer has it. So the index has each term of a record. A row without a
-record is harmless: a crash has left it, or its write is on its way. A process removes exactly one row, which cannot
-affect a new term that arrives at the same time.
+A row holds all data of one term. It never changes, because each new term gets a new row. A row is written before its
+term is written into the record, and removed after the term is removed from the record. So the index always has the
+terms of all records. A row without a record is harmless: either a crash left it, or the write of the record is still on
+its way. Removing one row cannot affect a new term that arrives at the same time, because the new term has another row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Terms:
         self._stamp = 0
 
     def stamp(self, above: int) -> int:
-        """Return the stamp of a term that is written now: Unix time in milliseconds, or more."""
+        """Return a stamp for terms that are about to be written. It is the Unix time in milliseconds, or more, and
+        greater than ``above`` and all earlier stamps of this process."""
         self._stamp = max(self._access.now_ms, self._stamp + 1, above + 1)
         return self._stamp
 
@@ -46,7 +47,8 @@ class Terms:
         await self._update(rows, adding=False)
 
     async def page(self, slot: int, after: bytes, limit: int) -> list[tuple[Subscription, str]]:
-        """Return up to ``limit`` rows of the slot, each with its member of the set, from the first above the place."""
+        """Return up to ``limit`` rows of the slot, starting with the first one whose place is above ``after``. Each row
+        comes with its encoded form, which is the member of the set."""
         members = await self._sets.page(_name_of(slot), after, limit)
         return [(_subscription(member), member) for member in members]
 

@@ -1,6 +1,6 @@
-"""Where the records of topics are: in their partition, and beyond that in a topic's own objects.
+"""The objects that hold the records of topics: a topic's partition and, for a large topic, its own objects.
 
-Owns: the addresses, and how to read these objects. Must never: write one.
+Owns: the addresses of these objects, and how to read them. Must never: write an object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .sets import LargeSets
 
 
 class TopicObjects:
-    """The objects of a store. ``parts``: partitions of each slot, set before the first read."""
+    """The objects of a store. ``parts`` is the number of partitions per slot, which is set before the first read."""
 
     def __init__(self, access: Access) -> None:
         self.objects = access.objects
@@ -27,7 +27,7 @@ class TopicObjects:
         self.at_once = access.at_once
         self.parts = 0
         self.large = LargeSets(access, access.buckets.subscribers, TopicObject)
-        #: For a full partition: the topics that it has no room to name.
+        #: The names of topics for which a full partition has no room.
         self.names = LargeSets(access, access.buckets.names, SetObject)
 
     def address(self, topic: str) -> Address:
@@ -53,7 +53,7 @@ class TopicObjects:
         return partitions
 
     async def find_large(self, pairs: Iterable[Pair]) -> dict[Pair, dict[int, Entries]]:
-        """Return what the topics' own objects have, by level."""
+        """Return the parts of the records in the topics' own objects, by level."""
         clients = clients_of(pairs)
         found: dict[Pair, dict[int, Entries]] = defaultdict(dict)
 

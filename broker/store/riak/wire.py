@@ -1,11 +1,11 @@
-"""Frames and messages of Riak's Protocol Buffers API: bytes in, bytes out.
+"""Encodes and decodes the frames and messages of Riak's Protocol Buffers API.
 
-Owns: the message codes, the framing, and what Riak's error texts mean to the driver. Must never: touch a socket or a
-clock, or know what the objects are for.
+Owns: the message codes, the framing, and the meaning of Riak's error texts. Must never: use a socket or a clock, or
+know the purpose of the objects.
 
-A frame is a 4-byte big-endian length (of code and body), one byte message code, and the protobuf body. A node answers
-the requests of one connection one by one, in order. Each of its errors is one text. The code next to the text is nearly
-always 0, so the driver has to read the text (``Refusal``).
+A frame is a 4-byte big-endian length (of code and body together), a 1-byte message code, and the protobuf body. A node
+answers the requests of one connection one by one, in order. An error has a text and a code. The code is nearly always
+0, so the driver has to interpret the text (``Refusal``).
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ BUCKET_PROPS_ANSWER: Final = 20
 TYPE_PROPS_REQUEST: Final = 31
 AUTH_REQUEST: Final = 253
 AUTH_ANSWER: Final = 254
-START_TLS: Final = 255  # request and answer
+START_TLS: Final = 255  # both the request and the answer
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Longest valid answer: Riak itself refuses objects over 50 MB, and ours are a hundredth of that."""
+"""The longest valid answer. Riak itself refuses objects over 50 MB, and the driver's objects have a hundredth of
+that."""
 
 GREETING_BYTES_MAX: Final = 64 * 1024
-"""Longest answer before authentication: nothing, or a line of text."""
+"""The longest valid answer before authentication. Such an answer is empty, or has one line of text."""
 
 
 class WireError(Exception):
-    """The bytes that arrived are not the protocol. The connection is useless from now on."""
+    """The node sent bytes that do not follow the protocol. The connection can no longer be used."""
 
 
 class Refusal(Exception):
-    """A node's ``RpbErrorResp``: it understood the request, but will not or cannot carry it out."""
+    """A node answered with ``RpbErrorResp``: it understood the request, but refused it or failed to carry it out."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -54,7 +55,7 @@ class Refusal(Exception):
 
     @property
     def no_such_type(self) -> bool:
-        """Return whether the bucket type does not exist here, or is not active."""
+        """Return whether the bucket type does not exist in this cluster, or is not active."""
         return self.text == "no_type" or self.text.startswith("Invalid bucket type")
 
     @property
@@ -64,7 +65,8 @@ class Refusal(Exception):
 
     @property
     def copies_missing(self) -> bool:
-        """Return whether the node reaches fewer of the key's own copies, or fewer machines, than the read requires."""
+        """Return whether the node reaches fewer primary copies of the key, or fewer machines, than the read
+        requires."""
         return self.text.startswith(("{pr_val_unsatisfied,", "{insufficient_nodes,"))
 
     @property
@@ -79,7 +81,8 @@ class Refusal(Exception):
 
     @property
     def permanent(self) -> bool:
-        """Return whether no other node and no later attempt will differ: the cluster's configuration does not match."""
+        """Return whether other nodes and later attempts would refuse as well, because the cluster's configuration does
+        not match."""
         return self.no_such_type or self.plain_text or self.not_granted or self.text.startswith("{n_val_violation,")
 
 

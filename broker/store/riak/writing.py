@@ -1,21 +1,23 @@
-"""How records of subscriptions are written.
+"""Writes the records of subscriptions.
 
-Owns: the order of writes to the objects that have records, and to the index of their terms before them. Must never:
-remove something before its replacement is written, or give a record a term that is not in the index (``terms``) yet.
+Owns: the order of writes. The index of terms (``terms``) is written first, and the objects that hold the records after
+it. Must never: remove a subscription before its replacement is written, or give a record a term that is not in the
+index yet.
 
-**A client's record at a topic** is in one object: its topic's partition, or one of the topic's own objects. Additions
-go there as well, as far as there is room. A network partition, or a large topic, can spread a record over several
-objects. Readers then merge its parts (``entries.merged``).
+**A client's record at a topic** is normally in one object: the topic's partition, or one of the topic's own objects. A
+new subscription is added to the record in that object if there is room. A network partition, or a large topic, can
+spread a record over several objects. Readers then merge the parts of the record (``entries.merged``).
 
-**A replacement** removes the subscriptions that it has seen, and it looks for them before it adds its own: in the same
-*write if all are in one object, otherwise in reads before the write. Its addition goes to the first object that has
-*anything of the client.
-So of two concurrent replacements, at most one removes what the other adds, and the client always has a subscription.
-Subscriptions added in between stay.
+**A replacement** first finds out which subscriptions the client has, then adds its own, and removes only those that it
+has found. If all are in one object, one write does all three steps. Otherwise reads of all objects precede the write.
+The new subscription goes to the first object that has anything of the client. So of two concurrent replacements, at
+most one removes the other's addition, and the client always has a subscription. Subscriptions that are added between
+the reads and the removal stay.
 
-**Index rows that are over** go after all writes. A write that left several versions may have removed something that the
-other version brings back, so its rows stay until expiry finds them. **A merge can bring back** a record whose row has
-gone: a process that writes several versions as one first puts the terms of that object into the index.
+**Obsolete index rows** are removed after all writes. If a write left several versions of an object, a merge can bring
+back a subscription that this write removed. The rows of such a subscription stay until expiry finds them. **A merge can
+also bring back** a record whose row is gone. So a process that writes several versions as one first adds the terms of
+that object to the index.
 """
 
 from __future__ import annotations
@@ -37,14 +39,15 @@ from .terms import Terms
 from .topic_objects import TopicObjects, clients_of
 
 NAMED_MAX: Final = 65_536
-"""Topics of full partitions that this process knows to be named: 10 MB. Beyond that it names some again."""
+"""The number of topics, in full partitions, for which this process remembers that their names are stored: 10 MB. If
+there are more, the process stores some names again."""
 
 STAMPS_MAX: Final = 8
-"""How often a term gets another stamp because the record has a greater one by now: two endpoints whose clocks differ
-give terms to one subscription at the same time."""
+"""How often a writer tries a greater stamp for a term because the record already has an equal or greater one. This
+happens when two endpoints whose clocks differ give terms to one subscription at the same time."""
 
 PARTITION: Final = -1
-"""In place of a level: the topic's partition."""
+"""This stands for the topic's partition where a level is expected."""
 
 
 class _Written(Protocol):
@@ -52,27 +55,27 @@ class _Written(Protocol):
 
 
 class Over:
-    """Index rows that no record has now."""
+    """Collects index rows that no record has any more."""
 
     def __init__(self) -> None:
         self._rows: list[Subscription] = []
         self._taken: list[tuple[_Written, Subscription]] = []
 
     def note(self, pair: Pair, before: Entries, after: Entries, state: _Written) -> None:
-        """Note that the record in this object changed from ``before`` to ``after``."""
+        """Register that the part of the record in this object changed from ``before`` to ``after``."""
         for row in of.superseded(pair, before, after):
-            # A term that another term, or none, has replaced is over in any merge.
+            # If the subscription got another term, or lost its term, no merge can bring the old term back.
             if (row.filter or ALL) in after:
                 self._rows.append(row)
             else:
                 self._taken.append((state, row))
 
     def add(self, rows: list[Subscription]) -> None:
-        """Note that no record has these rows."""
+        """Register rows that no record has any more."""
         self._rows += rows
 
     def rows(self) -> list[Subscription]:
-        """Return the rows; call this when everything is written."""
+        """Return the rows. Call this after all writes."""
         return self._rows + [row for state, row in self._taken if not state.contested]
 
 
@@ -86,7 +89,8 @@ class Writer:
         topics.objects.before_resolving = self._index_again
 
     async def write(self, wanted: Mapping[Pair, Wanted]) -> list[Subscription]:
-        """Subscribe, and return the index rows that no record has now. ``TooManyFilters``: part may be written."""
+        """Subscribe, and return the index rows that no record has any more. If this raises ``TooManyFilters``, part of
+        the subscriptions may be written."""
         over = Over()
         stamp = 0
         for _ in range(STAMPS_MAX):
@@ -105,8 +109,9 @@ class Writer:
     async def take(
         self, going: Mapping[Pair, Callable[[Entries], Entries]]
     ) -> tuple[list[Subscription], dict[Pair, Entries]]:
-        """Remove. Each function gets what is in one place, and returns what stays there. Return the index rows that no
-        record has now, and what is left of each pair in all places."""
+        """Remove subscriptions. Each function gets the part of a record that one object holds, and returns the part
+        that stays there. Return the index rows that no record has any more, and the remaining record of each pair,
+        merged from all objects."""
         plan = self._topics.by_partition(going)
         over = Over()
         left: dict[Pair, Entries] = dict.fromkeys(going, NOTHING)
@@ -142,11 +147,12 @@ class Writer:
         return over.rows(), left
 
     async def _put(self, round_: Round) -> None:
-        """Write into partitions. A record that has no room there goes to its topic's objects."""
+        """Write records into partitions. A record for which a partition has no room goes to the objects of its
+        topic."""
         wanted = round_.wanted
         plan = self._topics.by_partition(wanted)
-        plain: defaultdict[str, set[str]] = defaultdict(set)  # clients that need no read, by topic
-        apart: dict[Pair, Entries] = {}  # the others, with their part in the partition
+        plain: defaultdict[str, set[str]] = defaultdict(set)  # clients that need no read first, by topic
+        apart: dict[Pair, Entries] = {}  # all other records, with their part in the partition
         refused: list[TooManyFilters] = []
 
         async def change(address: Address) -> None:
@@ -157,7 +163,7 @@ class Writer:
             def edit(partition: Partition) -> None:
                 full, spilled = partition.full, len(partition.spilled)
                 afters: list[tuple[Pair, Entries, Entries]] = []
-                # Check all before changing anything: a refused change leaves no trace in this object.
+                # Check all records before changing any, so that a refused change leaves this object unchanged.
                 for pair in plan[address]:
                     client, topic = pair
                     held = partition.held(topic, client)
@@ -176,7 +182,7 @@ class Writer:
                         plain[topic].add(client)
                     else:
                         apart[pair] = held
-                beyond.difference_update(beyond & partition.spilled)  # already named in it
+                beyond.difference_update(beyond & partition.spilled)  # the partition names these already
                 self._topics.counters["partitions_filled"] += partition.full - full
                 self._topics.counters["topics_spilled"] += len(partition.spilled) - spilled
 
@@ -185,15 +191,15 @@ class Writer:
             except TooManyFilters as error:
                 refused.append(error)
             if unnamed := [topic for topic in beyond if topic not in self._named]:
-                # Before anything exists under the name: otherwise a listing of everything would miss it.
+                # Store the name before any object of the topic exists. Otherwise ``everything`` would miss the topic.
                 await self._topics.names.update(address.key.decode(), unnamed, ())
                 for topic in unnamed:
                     self._named.put(topic, None)
 
         await each(list(plan), change, self._topics.at_once)
         if refused:
-            # Only now: a cancellation does not recall a write on its way to Riak, and a reader of the written records
-            # has to see it.
+            # Raise the error only now: a cancellation does not stop a write that is on its way to Riak, and the caller
+            # reads the written records after the error.
             raise refused[0]
 
         async def add_large(topic: str) -> None:
@@ -208,10 +214,10 @@ class Writer:
             await self._topics.large.update(topic, plain[topic], (), put=put)
 
         await each(list(plain), add_large, self._topics.at_once)
-        await self._put_apart(round_, apart)  # this can refuse, so nothing else is on its way
+        await self._put_apart(round_, apart)  # this can raise, so all other writes are finished
 
     async def _put_apart(self, round_: Round, apart: Mapping[Pair, Entries]) -> None:
-        """Write records that have to be read first, of topics with their own objects."""
+        """Write records of topics that have their own objects, after reading the records."""
         large = await self._topics.find_large(apart)
         places: dict[Pair, dict[int, Entries]] = {}
         new: dict[Pair, Entries] = {}
@@ -265,7 +271,7 @@ class Writer:
         )
 
     async def _take_replaced(self, seen: Mapping[tuple[Pair, int], Entries], round_: Round) -> None:
-        """Remove the seen entries from these places if they are unchanged."""
+        """Remove from each place the entries that were seen there, unless they have changed since."""
 
         def left(pair: Pair, level: int, state: Partition | TopicObject, held: Entries) -> Entries:
             after = of.take_seen(held, seen[pair, level])
@@ -300,7 +306,7 @@ class Writer:
         await each(list(large), change_large, self._topics.at_once)
 
     async def _index_again(self, state: Any) -> None:
-        """Put the terms into the index before several versions of the object are written as one."""
+        """Add the object's terms to the index before several versions of the object are written as one."""
         others: Mapping[str, Mapping[str, Entries]] = {}
         if isinstance(state, Partition):
             others = state.others
@@ -315,16 +321,17 @@ class Writer:
 
 
 class Round:
-    """The subject of one round of writing, and its findings."""
+    """One round of writing: the subscriptions to write, and the outcome."""
 
     def __init__(self, wanted: Mapping[Pair, Wanted], stamp: int, over: Over) -> None:
         self.wanted = wanted
         self._stamp = stamp
         self._over = over
-        self.late: dict[Pair, int] = {}  # pairs with an equal or greater stamp, and that stamp
+        self.late: dict[Pair, int] = {}  # pairs whose records have an equal or greater stamp, with that stamp
 
     def after(self, pair: Pair, held: Entries) -> Entries | None:
-        """Return the client's record after the write; ``None``: it needs a greater stamp. Raises ``TooManyFilters``."""
+        """Return the client's record after the write, or ``None`` if the write needs a greater stamp. Raises
+        ``TooManyFilters``."""
         wanted = self.wanted[pair]
         of.require_room(pair, held, wanted)
         after = of.put(held, wanted, self._stamp)
@@ -333,7 +340,7 @@ class Round:
         return after
 
     def note(self, pair: Pair, before: Entries, after: Entries, state: _Written) -> None:
-        """Note that the record in this object changed from ``before`` to ``after``."""
+        """Register that the part of the record in this object changed from ``before`` to ``after``."""
         if before or after != PLAIN:
             self._over.note(pair, before, after, state)
             mine = _rows(pair, self.wanted[pair], self._stamp)
@@ -341,6 +348,6 @@ class Round:
 
 
 def _rows(pair: Pair, wanted: Wanted, stamp: int) -> list[Subscription]:
-    """Return the index rows of the terms that the call gives."""
+    """Return the index rows of the terms that the call assigns."""
     terms = [(text, term) for text, term in wanted.terms.items() if term is not None]
     return [of.subscription(pair, text, of.stamped(term, stamp)) for text, term in terms]

@@ -216,7 +216,7 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, capfd: pytest.Cap
     assert cli.main(["export", "--store", f"lmdb:{tmp_path / 'absent'}"]) == 1
     out, err = capfd.readouterr()
     assert out == ""
-    assert "Is it the store's (lmdb:DIR)?" in err
+    assert "Is this the store's directory (lmdb:DIR)?" in err
     assert list(tmp_path.iterdir()) == []
     assert cli.main(["export", "--store", "elsewhere"]) == 2
 
