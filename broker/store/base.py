@@ -347,7 +347,7 @@ class Locations(Protocol):
     """Where clients listen, and which of their subscriptions have ended."""
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[tuple[Location, Ended | None]]:
-        """Map each client to this endpoint.
+        """Set the location of each client to this endpoint.
 
         When the call begins, the store draws a listen number for each client. It is greater than the number in the
         client's location at that time, and at least the Unix time in milliseconds. The store writes the new location
@@ -364,14 +364,14 @@ class Locations(Protocol):
         """
 
     async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
-        """Mark each client offline if its location is still the given one. A newer location stays.
+        """Mark each client offline if its location is still the given one. A newer location stays as it is.
 
         Args:
             batch: ``(client, location)``, with the location that ``listen`` returned.
         """
 
     async def locations(self, clients: Sequence[str]) -> list[Location | None]:
-        """Return the greatest location of each client.
+        """Return the location of each client, which is the greatest that was written.
 
         Args:
             clients: The clients' ids.

@@ -4,8 +4,8 @@ layout's number.
 Owns: the features that this version knows, and the error for a store with an unknown feature. Must never: know a store,
 or implement a feature.
 
-A store records a set of names. The endpoints of a store rely on each other to honor them, so a process whose
-version does not know a name must not use the store.
+A store records the names of its features. The endpoints of a store rely on each other to support these features, so a
+process whose version does not know a name must not use the store.
 """
 
 from __future__ import annotations

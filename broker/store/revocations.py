@@ -28,9 +28,9 @@ def recorded(found: Iterable[Revocation], more: Sequence[Revocation], unix_s: fl
     if len(held) > max(before, REVOCATIONS_MAX):  # a merge of two records may have exceeded the limit already
         expiry = datetime.fromtimestamp(min(one.expires_at for one in held.values()) + KEPT_S, UTC)
         raise TooManyRevocations(
-            f"the store holds {REVOCATIONS_MAX:,} revocations that have not expired, its limit; the next one expires "
-            f"at {expiry:%Y-%m-%d %H:%M:%S} UTC. Revoke a subject instead of single tokens, or remove the key that "
-            "signed them from auth-keys"
+            f"the store has {REVOCATIONS_MAX:,} revocations that have not expired, which is its limit. The next one "
+            f"expires at {expiry:%Y-%m-%d %H:%M:%S} UTC. Revoke a subject instead of single tokens, or remove the key "
+            "that signed the tokens from auth-keys"
         )
     return sorted(held.values())
 

@@ -115,7 +115,7 @@ async def test_a_node_without_security_gets_no_password(
         monkeypatch.setattr(node, "_handle", listening(node._handle))
     said = await complaint(store_on, riak, Credentials(USER, PASSWORD, authority.context))
     assert "Security not enabled; STARTTLS not allowed." in said
-    assert "ever sent in plain text" in said
+    assert "never sends a password in plain text" in said
     assert heard == [(255, b"")] * 3
 
 
@@ -126,7 +126,7 @@ async def test_a_refusal_that_takes_longer_than_a_request_may_is_waited_for(
     security_of(riak).refusing_s = 0.5
     given = replace(credentials, user=user, password=password)
     said = await complaint(store_on, riak, given, timeout_s=0.4, attempt_timeout_s=0.1)
-    assert f"it refuses the user {user!r}: 'Authentication failed'" in said
+    assert f"the node refuses the user {user!r}: 'Authentication failed'" in said
     assert said.count("riak-admin security add-source") == 1  # not once for each node
 
 
@@ -134,7 +134,7 @@ async def test_a_certificate_of_an_unknown_authority(
     riak: RiakDouble, store_on: StoreOn, credentials: Credentials
 ) -> None:
     said = await complaint(store_on, riak, replace(credentials, context=ssl.create_default_context()))
-    assert "its certificate is invalid" in said
+    assert "the node's certificate is invalid" in said
     assert "riak-ca-file" in said
     assert security_of(riak).logins == 0
 
@@ -241,7 +241,7 @@ async def test_a_password_that_is_changed_while_connections_are_open(
     for number in range(3):
         await riak.nodes[number].kill()
         await riak.restart(number)
-    with pytest.raises(StoreMisconfigured, match="it refuses the user"):
+    with pytest.raises(StoreMisconfigured, match="the node refuses the user"):
         await store.subscribe([Subscribe("ann", ["rock"])])
     # With the new one it succeeds, once it tries the nodes again.
     current = replace(credentials, password=b"the new one")

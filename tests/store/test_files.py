@@ -163,7 +163,7 @@ def test_a_store_of_another_user_is_refused_with_what_to_do(tmp_path: Path) -> N
         text=True,
         timeout=PATIENCE_S,
     )
-    assert "belongs to user root, and a store is for one user alone: run as that user, or chown -R" in done.stderr
+    assert "belongs to user root, and only one user can use a store: run as that user, or chown -R" in done.stderr
 
 
 # --- the same

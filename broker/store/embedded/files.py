@@ -49,7 +49,7 @@ class Damaged(StoreMisconfigured):
     """LMDB cannot use a file. The message names the file and the damage. The remedy depends on the lane."""
 
 
-# --- for the owner alone
+# --- access for the owner only
 
 
 def make_directory(path: Path) -> None:
@@ -127,7 +127,7 @@ def _tighten(path: Path, found: os.stat_result, mode: int) -> bool:
 def _require_own(path: Path, found: os.stat_result) -> None:
     if os.geteuid() not in (0, found.st_uid):
         raise StoreMisconfigured(
-            f"{path} belongs to user {user_name(found.st_uid)}, and a store is for one user alone: run as that user, "
+            f"{path} belongs to user {user_name(found.st_uid)}, and only one user can use a store: run as that user, "
             f"or chown -R {user_name(os.geteuid())} {path if path.is_dir() else path.parent}"
         )
 
@@ -158,7 +158,7 @@ def regular_file(path: Path) -> os.stat_result | None:
     raise Damaged(f"{path} is {kind}, but the store needs a regular file of its own there: move it away")
 
 
-# --- still the same
+# --- identity of open files
 
 
 class Files(NamedTuple):
@@ -206,7 +206,7 @@ def lost(lane_directory: Path, what: str) -> StoreLost:
     )
 
 
-# --- a store was made here
+# --- the note that a store was created
 
 
 def is_made(directory: Path) -> bool:
@@ -219,8 +219,8 @@ def note_made(directory: Path) -> None:
     Raises ``OSError``."""
     path = directory / MADE
     text = (
-        "A store was made in this directory: its subscriptions are in durable/data.mdb. While this file is here, an\n"
-        "endpoint refuses to begin with an empty store. Remove it to begin with one.\n"
+        "A store was made in this directory: its subscriptions are in durable/data.mdb. As long as this file is\n"
+        "here, no endpoint starts with an empty store. Remove this file to start with one.\n"
     )
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
     try:
@@ -231,21 +231,21 @@ def note_made(directory: Path) -> None:
         os.close(fd)
 
 
-# --- whole
+# --- integrity checks
 
 
-_HEADER = struct.Struct("=QHHHH")  # a page: number, padding, flags, end of the pointers, begin of the nodes
-_META = struct.Struct("=IIQQ48s48sQQ")  # after it: magic, version, address, map size, trees, last page, transaction
-_TREE = struct.Struct("=IHHQQQQQ")  # page size (of the first), flags, depth, three counts, entries, root
-_NUMBER = struct.Struct("=Q")  # a page's number; a list of free pages begins with their count
-_NODE = struct.Struct("=HHHH")  # low and high half of the data's size, flags, size of the key
+_HEADER = struct.Struct("=QHHHH")  # a page's header: number, padding, flags, end of the pointers, start of the nodes
+_META = struct.Struct("=IIQQ48s48sQQ")  # then, in a meta page: magic, version, address, map size, trees, last page, …
+_TREE = struct.Struct("=IHHQQQQQ")  # a tree: page size (in the first one), flags, depth, three counts, entries, root
+_NUMBER = struct.Struct("=Q")  # a page's number, or the count at the start of a list of free pages
+_NODE = struct.Struct("=HHHH")  # a node: low and high half of the data's size, flags, size of the key
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _BRANCH, _LEAF, _OVERFLOW, _META_PAGE = 0x01, 0x02, 0x04, 0x08  # flags of a page
 _BIG_DATA, _SUB_TREE = 0x01, 0x02  # flags of a node
 _FIXED_MAP = 0x01  # flag of an environment: mapped at the address that the meta page names
 _NONE = (1 << 64) - 1
 _DEPTH_MAX = 32
-_PAGES_MAX = 1 << 16  # pages read in one tree; the list of free pages of 64 GiB has about 33,000
+_PAGES_MAX = 1 << 16  # limit of pages read in one tree; for 64 GiB, the list of free pages has about 33,000
 FIRST_PAGES = 2  # the meta pages
 LOOKS = 5
 """How often a file is read again if a writer changes it during the check."""
@@ -312,7 +312,7 @@ class _Whole:
             # larger.
             if len(head) == self._size:
                 return False
-            raise self._damaged("it begins with only zeros")
+            raise self._damaged("its first pages contain only zeros")
         metas = self._metas(head)
         self._metas_read = self._read_metas(head)
         if len(metas) < FIRST_PAGES:
@@ -322,7 +322,7 @@ class _Whole:
         if free[1] & _FIXED_MAP:
             raise self._damaged("its meta page requires a map at a fixed address, which this program's stores never do")
         if self._last < FIRST_PAGES - 1 or self._last >= 1 << 48:
-            raise self._damaged(f"its meta page names {self._last} as the last page")
+            raise self._damaged(f"its meta page says that the last page is number {self._last}")
         if transaction == 0 and (free[7], main[7]) == (_NONE, _NONE):
             return True  # an empty environment, as LMDB creates it
         missing = self._last + 1 - self._size // self._page_bytes
@@ -374,9 +374,9 @@ class _Whole:
         return page
 
     def _node_page(self, number: int, what: str) -> tuple[int, bytes]:
-        """Return flags and bytes of a tree's page."""
+        """Return the flags and the bytes of a page of a tree."""
         if not FIRST_PAGES <= number <= self._last:
-            raise self._damaged(f"it places {what} at page {number} of {self._last + 1}")
+            raise self._damaged(f"it says that {what} is at page {number}, but it has only {self._last + 1} pages")
         page = self._page(number, what)
         own, _, flags, lower, upper = _HEADER.unpack_from(page)
         kind = flags & (_BRANCH | _LEAF | _OVERFLOW | _META_PAGE)
@@ -441,7 +441,9 @@ class _Whole:
             if is_big:
                 (number,) = _NUMBER.unpack(value)
                 if not FIRST_PAGES <= number <= self._last:
-                    raise self._damaged(f"its list of free pages continues at page {number} of {self._last + 1}")
+                    raise self._damaged(
+                        f"its list of free pages continues at page {number}, but it has only {self._last + 1} pages"
+                    )
                 at = number * self._page_bytes + _HEADER.size
                 head = os.pread(self._fd, _NUMBER.size, at)
                 if len(head) < _NUMBER.size or _NUMBER.unpack(head)[0] > self._last:
@@ -472,7 +474,7 @@ def is_in_use(lane_directory: Path) -> bool:
     return False
 
 
-# --- room
+# --- disk space
 
 
 def reserve_lock_file(lane_directory: Path, size: int) -> None:

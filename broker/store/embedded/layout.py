@@ -180,7 +180,7 @@ def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Enviro
         str(directory / lane),
         readonly=True,
         create=False,
-        mode=files.PRIVATE_FILE,  # for lock.mdb, which LMDB makes if it is missing
+        mode=files.PRIVATE_FILE,  # the mode of lock.mdb, if LMDB has to create it
         map_size=map_size_bytes,
         max_dbs=len(DATABASES[lane]),
         max_readers=MAX_READERS,
@@ -219,7 +219,7 @@ class Gate:
 
     @contextmanager
     def signed(self) -> Iterator[None]:
-        """Let ``lock_holder`` find this process while it has the write lock."""
+        """In the block, let ``lock_holder`` find this process, which has the write lock."""
         # This is a kernel lock, because writing the process id to the file could wait for the disk. If the system
         # refuses the lock, messages for operators lack this process's id, but the write can still succeed.
         pid = os.getpid()
@@ -363,7 +363,7 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
             raise Damaged(f"{what}. Stop every endpoint of this store; {files.RESTORE}") from None
         if not in_use:
             _remove(data.parent)
-            text = "it recorded which clients listen where, and no client did: the store has made a new one"
+            text = "no endpoint was using this file, so the store has made a new one"
             lost = "retained messages, subscriptions until disconnect and notes of ended subscriptions"
             return [f"{what}; {text}, and only these are lost: {lost}"]
     if in_use:
@@ -373,7 +373,7 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
             f"{what}, though a store was made here. Restore it from a backup; or, to begin with an empty store (for "
             f"`ingeborg import` of an export), remove {directory / files.MADE}"
         )
-    _remove(data.parent)  # left by an interrupted creation
+    _remove(data.parent)  # these files are from an interrupted creation
     return []
 
 

@@ -49,7 +49,7 @@ Operation = Callable[[lmdb.Transaction, Any], list[Any]]
 
 
 def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
-    """Return the lane's operations by their names in frames."""
+    """Return the lane's operations, by the names that frames use for them."""
     subscriptions = Subscriptions(environment)
     # The first item of the argument is for the writer: it tells whether the frame goes into a run.
     both: dict[str, Operation] = {

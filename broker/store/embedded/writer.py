@@ -261,7 +261,7 @@ class Writer:
                 with self._begin() as txn:
                     txn.put(b"layout", bytes(cast(bytes, txn.get(b"layout"))))  # unchanged
         except (lmdb.Error, StoreLost, OSError):
-            return False  # the frame gets its own error
+            return False  # the frame fails with its own error
         finally:
             self._end_reserve()
         self._settled = env.info()["last_txnid"]

@@ -66,7 +66,7 @@ async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
     if not versions:
         raise StoreUnavailable(f"no Riak node answers: {why}")
     if failed:
-        log.warning("riak: set aside for now: %s", why)
+        log.warning("riak: these nodes are not used for now: %s", why)
     if min(versions) < NODE_CONFIRMS_SINCE:
         log.warning(
             "riak: a node runs version %s. Riak before 3.0 has no node_confirms, so while nodes are down, two copies "
@@ -94,16 +94,16 @@ async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> str:
 def single_backend(seen_type: str) -> str:
     """Return the warning about a bucket type for hashes that names no backend."""
     return (
-        f"bucket type '{seen_type}' names no backend. If nodes get another storage_backend, or another default, they "
-        "no longer find their data: every subscription would be gone. Give them the backends of "
-        f"docs/riak.md, {BACKENDS_SECTION}, while they hold nothing"
+        f"bucket type '{seen_type}' names no backend. If the storage_backend or the default backend of the nodes is "
+        "changed, they no longer find their data, and every subscription is gone. Set up the backends as in "
+        f"docs/riak.md, {BACKENDS_SECTION}, while the nodes have no data yet"
     )
 
 
 GONE: Final = (
-    "Riak no longer finds this store, not even its layout: if nodes got another storage_backend or another default, "
-    "give them the former one back, and start them again. Until then the nodes find nothing, and new data may stay "
-    f"hidden afterwards. docs/riak.md, {BACKENDS_SECTION}"
+    "Riak no longer finds this store, not even its layout. If the storage_backend or the default backend of the nodes "
+    "was changed, restore it, and restart the nodes. Until then the nodes find nothing, and data written meanwhile may "
+    f"be hidden afterwards. docs/riak.md, {BACKENDS_SECTION}"
 )
 
 
@@ -148,13 +148,13 @@ def _problems(name: str, props: pb.RpbBucketProps | str, *, allow_mult: bool) ->
         return [props]
     found = []
     if props.n_val < N_VAL:
-        found.append(f"bucket type '{name}' has n_val {props.n_val}; it has to be {N_VAL} from its creation on")
+        found.append(f"bucket type '{name}' has n_val {props.n_val}; it has to be {N_VAL} when the type is created")
     if props.allow_mult != allow_mult:
         found.append(f"bucket type '{name}' has allow_mult={_word(props.allow_mult)}")
     if allow_mult and props.last_write_wins:
         found.append(f"bucket type '{name}' has last_write_wins=true: concurrent subscriptions would be lost")
     special = [kind for kind in ("datatype", "consistent", "write_once") if getattr(props, kind)]
-    found.extend(f"bucket type '{name}' has {kind} set; it has to be a plain one" for kind in special)
+    found.extend(f"bucket type '{name}' has {kind} set, which the broker cannot use" for kind in special)
     return found
 
 
@@ -173,7 +173,9 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
     """
     choice = wanted or 1
     if not 1 <= choice <= PARTITIONS_PER_SLOT_MAX or choice & (choice - 1):
-        raise StoreMisconfigured(f"partitions per slot: a power of two up to {PARTITIONS_PER_SLOT_MAX}, not {choice}")
+        raise StoreMisconfigured(
+            f"partitions per slot must be a power of two up to {PARTITIONS_PER_SLOT_MAX}, not {choice}"
+        )
 
     def create(layout: Layout) -> None:
         if not layout.partitions_per_slot:
@@ -184,12 +186,12 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
     if not layout.partitions_per_slot and read_only:
         raise StoreMisconfigured(
             f"there is no store in this Riak cluster whose buckets begin with {buckets.layout.bucket.decode()!r}: the "
-            "first endpoint that starts makes one; give the --config or INGEBORG_RIAK_NAMESPACE of that endpoint"
+            "first endpoint that starts makes one. Use the --config or INGEBORG_RIAK_NAMESPACE of that endpoint"
         )
     if not layout.partitions_per_slot:
         log.warning(
-            "riak: found no store under the namespace %r, so this endpoint makes one. If one should be there, "
-            "the nodes do not find it: stop this endpoint, and see docs/riak.md, %s",
+            "riak: found no store under the namespace %r, so this endpoint makes one. If there should be "
+            "one, the nodes do not find it: stop this endpoint, and see docs/riak.md, %s",
             buckets.namespace,
             BACKENDS_SECTION,
         )

@@ -126,7 +126,7 @@ async def _step(name: str, timeout_s: float) -> AsyncIterator[None]:
         raise TimeoutError(f"{name}: no answer within {timeout_s:g} s") from None
     except ssl.SSLCertVerificationError as error:
         raise StoreMisconfigured(
-            f"its certificate is invalid: {error.verify_message.rstrip('.')}. riak-ca-file (or the system's "
+            f"the node's certificate is invalid: {error.verify_message.rstrip('.')}. riak-ca-file (or the system's "
             "authorities, by default) must contain the authority that signed the certificate, and the certificate must "
             "be for the host in the store's URL"
         ) from error
@@ -177,8 +177,9 @@ async def _start_tls(sock: socket.socket) -> None:
     text = wire.error_text(code, await exactly(length))
     if text is not None:
         raise StoreMisconfigured(
-            f"it does not accept TLS: {text!r}. Turn its security on (ssl.certfile, ssl.keyfile and ssl.cacertfile in "
-            "riak.conf, riak-admin security enable), or leave out riak-user: the broker sends no password in plain text"
+            f"the node does not accept TLS: {text!r}. Turn Riak's security on (ssl.certfile, ssl.keyfile and "
+            "ssl.cacertfile in riak.conf, riak-admin security enable), or leave out riak-user: the broker never sends "
+            "a password in plain text"
         )
     if code != wire.START_TLS:
         raise wire.WireError(f"message code {code} instead of {wire.START_TLS}")
@@ -191,9 +192,9 @@ async def _authenticate(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     text = wire.error_text(code, await reader.readexactly(length))
     if text is not None:
         raise StoreMisconfigured(
-            f"it refuses the user {credentials.user!r}: {text!r}. Either there is no such user (names are in lower "
-            "case), or the password is wrong (riak-password-file), or no source lets the user in from this address "
-            "(riak-admin security add-source)"
+            f"the node refuses the user {credentials.user!r}: {text!r}. Either there is no such user (names are in "
+            "lower case), or the password is wrong (riak-password-file), or no source lets the user in from this "
+            "address (riak-admin security add-source)"
         )
     if code != wire.AUTH_ANSWER:
         raise wire.WireError(f"message code {code} instead of {wire.AUTH_ANSWER}")

@@ -114,8 +114,8 @@ def require_room(pair: Pair, held: Entries, wanted: Wanted) -> None:
     count = len(texts - {ALL})
     if count > FILTERS_MAX and not wanted.terms.keys() - {ALL} <= held.keys():
         raise TooManyFilters(
-            f"client {pair[0]!r} would have {count} filters at topic {pair[1]!r}, {FILTERS_MAX} at most: "
-            "remove one first, or let the new one replace the others"
+            f"client {pair[0]!r} would have {count} filters at topic {pair[1]!r}, but only {FILTERS_MAX} are "
+            "allowed: remove one first, or subscribe with a filter that replaces all others"
         )
 
 

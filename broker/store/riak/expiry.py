@@ -50,7 +50,7 @@ YOUNG_MS: Final = 3_600_000
 """A row of the index that is younger than this may belong to a write that is still on its way. The clocks of endpoints
 are expected to differ by less."""
 
-_CURSOR: Final = re.compile("[0-9a-f]{32}", re.ASCII)  # a place (``place_of``), that of the last row of a page
+_CURSOR: Final = re.compile("[0-9a-f]{32}", re.ASCII)  # the place (``place_of``) of a page's last row, in hex
 
 End = tuple[Sequence[Subscription], Location | None, bool]
 
@@ -119,7 +119,7 @@ class Ends:
         return [[row for row in rows if _text(row) not in records[_pair(row)]] for rows, _, _ in batch]
 
     async def _in_place(self, batch: Sequence[End], numbers: Iterable[int]) -> list[int]:
-        """Return the numbers of the batch's entries whose clients still have the location that the entry requires."""
+        """Return the numbers of those entries of the batch whose clients still have the required location."""
         clients = {number: batch[number][0][0].client for number in numbers if batch[number][2] and batch[number][0]}
         asked = list(dict.fromkeys(clients.values()))
         found = dict(zip(asked, await self._locations.locations(asked), strict=True))

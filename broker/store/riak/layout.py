@@ -214,7 +214,7 @@ class SetObject:
 
     def __init__(self) -> None:
         self.dirty = False
-        self.contested = False  # the write left several versions
+        self.contested = False  # whether the last write left several versions
         self.name = ""
         self.level = 0  # in the root object: the number of levels of further objects
         self.members: set[str] = set()
@@ -274,7 +274,7 @@ class SetObject:
 
 
 class ListObject(SetObject):
-    """One object of a client's list of topics, which several homes write concurrently.
+    """One object of a client's list of topics, which several homes may write concurrently.
 
     If two homes each remove one topic at the same time, the list has two versions, and each version still has the topic
     that the other one has removed. A union would bring both topics back. So the list remembers for a while when a

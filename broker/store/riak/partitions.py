@@ -60,7 +60,7 @@ class Partition:
 
     def __init__(self) -> None:
         self.dirty = False
-        self.contested = False  # the write left several versions
+        self.contested = False  # whether the last write left several versions
         self.topics: dict[str, set[str]] = {}  # clients with one subscription, without filter and term
         self.others: dict[str, dict[str, Entries]] = {}
         self.spilled: set[str] = set()
@@ -125,7 +125,7 @@ class Partition:
 
     def put(self, topic: str, client: str, entries: Entries) -> bool:
         """Set the client's record at the topic in this object. Return False if the record belongs in the topic's own
-        objects instead; then the object is marked accordingly.
+        objects instead. In that case, mark the topic as spilled or this object as full.
 
         The object is marked as dirty even if it already holds the record. During a network partition this can be an old
         copy, while the other side has already removed the record. The write creates a separate version, and a merge of

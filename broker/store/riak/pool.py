@@ -93,7 +93,7 @@ class Pool:
                 refused_rounds += refused
                 if refused_rounds == REFUSAL_ROUNDS_MAX:
                     self._counters["unavailable"] += 1
-                    raise StoreUnavailable(f"Riak did not do it: {reason}")
+                    raise StoreUnavailable(f"Riak did not carry out the request: {reason}")
                 await asyncio.sleep(min(ROUND_PAUSE_S * rounds, max(0.0, deadline - loop.time())))
                 continue
             probe = node.probing

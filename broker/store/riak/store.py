@@ -186,7 +186,7 @@ class RiakStore:
     async def filtered(self, topic: str, cursor: str, limit: int) -> FilterPage:
         self._require_open()
         if limit < 1:
-            raise ValueError("a page has at least one filter")
+            raise ValueError("the limit of a page is at least one filter")
         return await self._records.filtered(topic, after_cursor(cursor), limit)
 
     def filtered_now(self, topic: str, cursor: str, limit: int) -> FilterPage | None:
@@ -213,7 +213,7 @@ class RiakStore:
     async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
         self._require_open()
         if limit < 1:
-            raise ValueError("a page has at least one topic")
+            raise ValueError("the limit of a page is at least one topic")
         # Read one topic more than requested, to know whether there is a next page. So only the first page can be empty.
         page = await self._records.topics(client, after_cursor(cursor), limit + 1)
         if len(page) <= limit:

@@ -229,7 +229,7 @@ class Writer:
                 new[pair] = {text: after[text] for text in round_.wanted[pair].terms}
 
         def add(pair: Pair, state: Partition | TopicObject, held: Entries, put: Callable[[Entries], bool]) -> bool:
-            """Add to the record, or replace it."""
+            """Add the new subscriptions to this part of the record, or replace the part."""
             after = new[pair] if round_.wanted[pair].replace else of.merged(new[pair], held)
             if not put(after):
                 return False
