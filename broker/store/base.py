@@ -93,8 +93,8 @@ PAGE_SUBSCRIPTIONS = 1_000
 and the event loop is blocked meanwhile."""
 
 KEEP_BYTES = 1 << 20
-"""``Journal.keep`` writes retained messages of up to this many bytes atomically. Each message counts 256 bytes in
-addition to its payload and texts."""
+"""``Journal.keep`` writes retained messages of up to this many bytes atomically. The size of a message is that of its
+payload and texts, plus 256 bytes."""
 
 RETAINED_BYTES_MAX = 3 << 20
 """The largest size of one retained message, that is of its payload and its texts. ``Journal.keep`` refuses a whole call
@@ -122,10 +122,11 @@ class Subscriptions(Protocol):
         row's term replaces the old one and gets a greater stamp.
 
         With ``replace``, the same write removes all other subscriptions of the client to the topic, and the
-        subscription gets the row's term even if it had none before. At no moment is the client without a subscription.
+        subscription gets the row's term even if it had none before. The client has a subscription to the topic all the
+        time.
 
-        The call also removes the new subscriptions from ``ended``: the topic with this filter or, with ``replace``, the
-        topic with any filter.
+        The call also removes the new subscriptions from the list that ``ended`` returns. With ``replace``, it removes
+        all entries for the topic, with any filter.
 
         Concurrent writes merge by union. If two writers give one subscription different terms, the term with the
         greater stamp wins as a whole. If a ``subscribe`` and a removal (by ``replace`` or ``unsubscribe``) of the same
@@ -150,7 +151,7 @@ class Subscriptions(Protocol):
     async def subscribers(self, topics: Sequence[str]) -> tuple[list[Subscribers], dict[str, FilterPage]]:
         """Return the subscribers of each topic.
 
-        The result includes every ``subscribe`` that has returned, on any process. While ``replace`` exchanges one
+        The result reflects every ``subscribe`` call that has returned, in any process. While ``replace`` exchanges one
         subscription of a client for another, the result has one of the two or both, provided that both belong to the
         first page of filters.
 
@@ -209,7 +210,7 @@ class Subscriptions(Protocol):
     async def subscriptions_of(self, pairs: Sequence[tuple[str, str]]) -> list[list[Subscription]]:
         """Return every subscription of each client to each topic.
 
-        The result includes every ``subscribe`` that has returned, on any process.
+        The result reflects every ``subscribe`` call that has returned, in any process.
 
         Args:
             pairs: ``(client, topic)``.
@@ -232,7 +233,7 @@ class Subscriptions(Protocol):
     async def subscribed(self, client: str, topics: Sequence[str]) -> list[bool]:
         """Return whether the client has a subscription of any kind to each topic.
 
-        The result includes every ``subscribe`` that has returned, on any process.
+        The result reflects every ``subscribe`` call that has returned, in any process.
 
         Args:
             client: The client's id.
@@ -322,8 +323,8 @@ class Subscriptions(Protocol):
         Args:
             batch: ``(subscriptions, location, only_there)``. The subscriptions of an entry belong to one client, and
                 each appears once. If ``only_there`` is set, the store removes them only if the client's location is
-                then still the given one (``None``: no location). So a client keeps them if its ``listen`` returns
-                before this call returns. After a later ``listen``, ``ended`` names them.
+                then still the given one (``None`` means no location). So a client keeps them if its ``listen`` returns
+                before this call returns. If its ``listen`` returns later, ``ended`` then returns the subscriptions.
 
         Returns:
             For each entry, the subscriptions that this call removed and those that were already gone.
@@ -447,8 +448,8 @@ class Registry(Protocol):
         """Return the cluster's settings, and record ``first`` if the store has none.
 
         If several processes record first settings at once, they all get the same result in the end. On the embedded
-        store, the settings of one process win. On Riak, the result is the strongest settings that they all promise.
-        There a call can return before the last process has written, so its caller has to call again.
+        store, the settings of one process win. On Riak, the result is the strongest settings that they all promise. On
+        Riak, a call can also return before the last process has written, so its caller has to call again.
 
         Args:
             first: The settings to record, as durably as a ``subscribe``, or ``None`` to record nothing.
@@ -509,8 +510,8 @@ class Journal(Protocol):
         ``whole``.
 
         A call with at most ``KEEP_BYTES`` of messages is atomic. The store splits a larger call into several writes,
-        with the floors in the first and the removals in the last ones. So after a crash the floors never cover a
-        message that the journal lacks. A full store still accepts a call without messages.
+        with the floors in the first and the removals in the last ones. So after a crash the journal never claims to
+        have messages that it lacks. A full store still accepts a call without messages.
 
         Args:
             retained: The messages. Each replaces any message with the same slot and stamp.
@@ -537,8 +538,8 @@ class Journal(Protocol):
             limit: About how many messages to return, at least 1.
 
         Returns:
-            First the messages, sorted by slot and stamp, with at most ``RETAINED_PAGE_BYTES`` of payloads; a larger
-            message is alone in its page. Second ``(slot, stamp)`` for each slot that has a floor. Third the cursor of
+            First, the messages, sorted by slot and stamp, with at most ``RETAINED_PAGE_BYTES`` of payloads; a larger
+            message is alone in its page. Second, ``(slot, stamp)`` for each slot that has a floor. Third, the cursor of
             the next page, or ``None`` after the last page.
 
         Raises:
@@ -587,7 +588,7 @@ class Revocations(Protocol):
     async def revocations(self) -> list[Revocation]:
         """Return all recorded revocations.
 
-        The result includes every ``revoke`` that has returned, on any process.
+        The result reflects every ``revoke`` call that has returned, in any process.
 
         Returns:
             One revocation for each claim and value. Some may have expired.

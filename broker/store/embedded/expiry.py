@@ -22,7 +22,7 @@ subscribes again, or the next expiry walk ends the subscription. A subscription 
 ``ended``.
 
 If both environments have a subscription, the durable one counts. ``end`` first removes the soft one, without adding it
-to ``ended``. Such a copy exists if a process died before it could remove the copy.
+to ``ended``. Both have the subscription if a process died before it could remove the soft one.
 
 ``ended`` has the stamp of each subscription, so that no process removes a later subscription from it by mistake. The
 third step compares stamps. A ``subscribe`` removes its subscriptions from ``ended`` after it has written them, but only

@@ -191,8 +191,9 @@ def require_same(lane_directory: Path, opened: Files, size: int = 0) -> int:
 
 
 def require_latest(lane_directory: Path, env: lmdb.Environment, confirmed: int) -> None:
-    """Raise ``StoreLost`` if ``data.mdb`` lacks the ``confirmed`` transaction. This is the number of the last
-    transaction in ``lock.mdb``. LMDB gives a reader this number, and the next writer this number plus one."""
+    """Raise ``StoreLost`` if ``data.mdb`` lacks the ``confirmed`` transaction. ``confirmed`` is the number of the last
+    transaction according to ``lock.mdb``. A reader's transaction gets this number from LMDB, and the next writer's
+    transaction gets this number plus one."""
     if env.info()["last_txnid"] < confirmed:
         raise lost(lane_directory, f"{lane_directory / 'data.mdb'} was overwritten by an older one")
 
@@ -433,8 +434,7 @@ class _Whole:
 
     def _all_free(self, free: tuple[int, ...], first: int) -> bool:
         """Return whether all pages from ``first`` on are free. LMDB never writes a page that one transaction allocates
-        and frees, so an intact file can be shorter than its number of pages. Then all missing pages are in the list of
-        free pages.
+        and frees, so an intact file can end before its last page. Then all missing pages are in the list of free pages.
         """
         missing = self._last + 1 - first
         for is_big, value in self._values("the list of free pages", free, _BIG_DATA):

@@ -316,8 +316,8 @@ def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | No
             )
             env.reader_check()  # free the slots of killed processes
             features = _check_layout(env, lane, directory)
-            # If this writer replaces another one, do not refuse: the endpoint is already running, and cannot work
-            # without a writer.
+            # Check the features only in an endpoint's first writer. When a later writer replaces it, the endpoint is
+            # already running, and cannot work without a writer.
             if opened is None:
                 require_known(features, f"the store in {directory}")
             if lane is Lane.DURABLE and not files.is_made(directory):

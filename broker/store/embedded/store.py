@@ -75,8 +75,8 @@ class EmbeddedStore:
     """Implements ``Store`` in a directory on a local disk. All endpoints of a machine open the same directory, each
     with its own ``EmbeddedStore``."""
 
-    #: ``topics_at_once`` keeps the writer's sorted runs full (``RUN_ROWS``). Keeping the topics of a slot together has
-    #: no use, because hashes scatter them anyway.
+    #: ``topics_at_once`` keeps the writer's sorted runs full (``RUN_ROWS``). Keeping the topics of a slot together is
+    #: of no use, because hashes scatter the topics anyway.
     shape = Shape(topics_at_once=250_000, slots_together=False, reads_memory=True, journal=True)
 
     def __init__(

@@ -36,7 +36,8 @@ GONE, TAKEN_OUT, STAYS = 0, 1, 2
 
 
 class Want(NamedTuple):
-    """The request in a row of ``subscribe`` for anything more than a subscription with neither a filter nor a term."""
+    """The request of a row of ``subscribe`` that has a filter, a term or ``replace``. All other rows have ``None``
+    instead."""
 
     text: str | None  # the filter
     key: bytes  # the filter's hash, or empty

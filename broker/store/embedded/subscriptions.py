@@ -101,7 +101,8 @@ class Subscriptions:
             if any(row.filter is not None for row in durable):
                 await self._require_room(durable)
             stamps += await self._subscribe(Lane.DURABLE, durable)
-            if self._slices.holds(Lane.SOFT, "topics_of"):  # often empty, and more reads cost time
+            # The soft lane is often empty. Then further reads would only cost time.
+            if self._slices.holds(Lane.SOFT, "topics_of"):
                 await self._leave_soft(durable)
         return min(stamps, default=0)
 

@@ -55,7 +55,7 @@ class Watch:
         return holder if holder is not None and waits_for_disk(holder) else None
 
     def suspect(self) -> str:
-        """Return a part of a message: what is the likely cause, if it is not the disk."""
+        """Return the part of a message that names the likely cause, if the disk is not the cause."""
         holder = lock_holder(self._directory, self._lane)
         if holder is None or holder == self._pid:
             return f"the writer was stopped, or hangs; the endpoint replaces process {self._pid}"

@@ -190,8 +190,8 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
         )
     if not layout.partitions_per_slot:
         log.warning(
-            "riak: found no store under the namespace %r, so this endpoint makes one. If there should be "
-            "one, the nodes do not find it: stop this endpoint, and see docs/riak.md, %s",
+            "riak: found no store under the namespace %r, so this endpoint makes one. If a store "
+            "should be there, the nodes do not find it: stop this endpoint, and see docs/riak.md, %s",
             buckets.namespace,
             BACKENDS_SECTION,
         )

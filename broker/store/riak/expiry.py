@@ -18,8 +18,8 @@ message always finds a subscription that stays, because the ``end`` never remove
 restore. There is one disadvantage: if a client listens between E and the undoing of E, it learns of an end that did not
 happen. It then subscribes again, and has the same subscription as before. If a process crashes after E, the list stays
 wrong for longer; if the client still does not listen, the next home ends the subscription again. (E must not come after
-R2, because L and A could both run in between. T must not come before R2, because messages and a crash could then find
-the subscription missing.)
+R2, because L and A could both run in between. T must not come before R2, because a message could then miss a
+subscription that the ``end`` has to restore, and a crash could prevent this.)
 
 **An end and a new subscription at the same time.** The stamp decides, because T removes only the term that was given. A
 new subscription first writes its record, then removes its name from the list of ended ones and adds its topic to the

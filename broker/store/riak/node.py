@@ -56,7 +56,7 @@ class Node:
         self.in_use = 0  # requests that have reserved a connection, including those that still wait for it
         self.failures = 0  # failures in a row; 0: the node is not set aside
         self.retry_at = 0.0  # loop time; meaningful only if failures > 0
-        self.probing = False  # whether a request is trying the node, which is set aside; only one may at a time
+        self.probing = False  # whether one request is trying this node although it is set aside
         self.misconfigured = ""  # why the configuration made the last connection fail; empty: it did not
         self._connecting = connecting
         self._counters = counters
@@ -175,8 +175,8 @@ class Node:
         if self._busy and loop.time() < self._refused_until:
             return
         at_once = self._connecting.at_once
-        # A request that probes the node is the only one, and always gets an attempt of its own. Attempts from before
-        # the failure may be waiting for a dead peer.
+        # A request that probes the node always starts an attempt of its own, because earlier attempts may be waiting
+        # for a dead peer.
         if at_once is not None and not self.probing and len(self._openings) >= at_once:
             return
         if len(self._busy) + len(self._openings) < self._connections_max:

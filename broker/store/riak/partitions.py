@@ -4,8 +4,8 @@ of its own.
 Owns: the values of these objects, how two versions of an object merge, and which records fit in which object. Must
 never: do I/O, or forget a subscription in a merge.
 
-A client with exactly one subscription, without a filter and a term, is stored as a name in a list. The records of all
-other clients are in a map next to the list. In one object, a client is either in the list or in the map.
+A client with exactly one subscription, with neither a filter nor a term, is stored as a name in a list. The records of
+all other clients are in a map next to the list. In one object, a client is either in the list or in the map.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ TOPIC_CLIENTS_MAX: Final = 1000
 every write of the object large."""
 
 TOPIC_BYTES_MAX: Final = 40 * 1024
-"""The number of bytes that the other records of a topic can take in its partition object, about as much as the list.
-The record of a client that is already there can grow until the topic has twice this number."""
+"""The number of bytes that a topic's records in the map can take within its partition object. The list can take about
+as many. If a client already has a record there, the record can grow until the map has twice this number of bytes for
+the topic."""
 
 _TERM_BYTES: Final = 1 + 1 + 9 + 9  # an array of a flag, a time and a stamp
 

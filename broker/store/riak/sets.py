@@ -238,5 +238,5 @@ class LargeSets(Generic[S]):
 
 
 def _places(levels: int) -> list[tuple[int, int]]:
-    """Return level and number of all further objects of a set that has this number of levels."""
+    """Return the level and the number of each further object of a set that has this number of levels."""
     return [(level, shard) for level in range(1, levels + 1) for shard in range(1 << FANOUT_BITS * level)]

@@ -151,7 +151,7 @@ class Writer:
         topic."""
         wanted = round_.wanted
         plan = self._topics.by_partition(wanted)
-        plain: defaultdict[str, set[str]] = defaultdict(set)  # clients that need no read first, by topic
+        plain: defaultdict[str, set[str]] = defaultdict(set)  # by topic: clients written without a read
         apart: dict[Pair, Entries] = {}  # all other records, with their part in the partition
         refused: list[TooManyFilters] = []
 
@@ -214,7 +214,7 @@ class Writer:
             await self._topics.large.update(topic, plain[topic], (), put=put)
 
         await each(list(plain), add_large, self._topics.at_once)
-        await self._put_apart(round_, apart)  # this can raise, so all other writes are finished
+        await self._put_apart(round_, apart)  # this can raise, so it comes after all other writes
 
     async def _put_apart(self, round_: Round, apart: Mapping[Pair, Entries]) -> None:
         """Write records of topics that have their own objects, after reading the records."""
