@@ -16,10 +16,10 @@ A subscription of the durable environment ends in three transactions, in this or
 2. The durable writer removes the subscriptions that still have the given stamp.
 3. The soft writer removes those subscriptions from ``ended`` that turned out to have another stamp, or no term.
 
-If a ``listen`` was committed before the first step, this step sees the new location. A later ``listen`` reads the new
-``ended``. If a process dies after the first step, ``ended`` has a subscription that still exists. Either its client
-subscribes again, or the next expiry walk ends the subscription. A subscription that is already gone is not added to
-``ended``.
+If a ``listen`` was committed before the first step, this step sees the new location. A later ``listen`` reads ``ended``
+after this step has updated it. If a process dies after the first step, ``ended`` has a subscription that still exists.
+Either its client subscribes again, or the next expiry walk ends the subscription. A subscription that is already gone
+is not added to ``ended``.
 
 If both environments have a subscription, the durable one counts. ``end`` first removes the soft one, without adding it
 to ``ended``. Both have the subscription if a process died before it could remove the soft one.
@@ -101,8 +101,8 @@ class Expiry:
         *,
         wall_clock: Callable[[], float],
     ) -> None:
-        """Keep the parts of the store. ``database`` returns the handle of an open database; ``durable`` and ``soft``
-        call the writers."""
+        """Keep references to the parts of the store. ``database`` returns the handle of an open database; ``durable``
+        and ``soft`` call the writers."""
         self._slices, self._database = slices, database
         self._durable, self._soft, self._wall_clock = durable, soft, wall_clock
 

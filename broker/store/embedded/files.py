@@ -88,11 +88,11 @@ def make_private(lane_directory: Path) -> list[str]:
 
 
 def make_root_private(directory: Path) -> list[str]:
-    """Restrict the store's directory, which contains the lanes, to its owner, if it holds only the store and this user
-    may change its mode. Return the paths that other users could open until now.
+    """Restrict the store's directory, which contains the lanes, to its owner. Do so only if the directory holds only
+    the store, and this user may change its mode. Return the paths that other users could open until now.
 
-    Otherwise the directory is, for example, a home directory, or the root of a mounted volume that another user owns.
-    Then it stays as it is. The lanes and the secret in it are private anyway.
+    Other directories stay as they are, for example a home directory, or the root of a mounted volume that another user
+    owns. The lanes and the secret in such a directory are private anyway.
     """
     found = os.stat(directory)
     if found.st_mode & stat.S_ISVTX or not is_stores_alone(directory):

@@ -114,7 +114,7 @@ class Journal:
     """The journal of one open store."""
 
     def __init__(self, slices: Slices, database: Callable[[Lane, str], Any], call: Call) -> None:
-        """Keep the parts of the store. ``database`` returns the handle of an open database."""
+        """Keep references to the parts of the store. ``database`` returns the handle of an open database."""
         self._slices, self._database, self._call = slices, database, call
 
     async def keep(

@@ -102,8 +102,8 @@ class _Soft:
         self._swept = os.urandom(HASH_BYTES)  # the sweep's position in `seen`; each writer starts at a random one
 
     def listen(self, txn: lmdb.Transaction, batch: list[tuple[str, int, str]]) -> list[Any]:
-        """Write each client's new location, unless a greater one is stored. This can happen if another call was faster
-        after the number was drawn."""
+        """Write each client's new location, unless a greater one is stored. A concurrent call may have written a
+        greater one after this call drew its number."""
         for client, number, incarnation in batch:
             key = client.encode()
             held = txn.get(key, db=self._locations)

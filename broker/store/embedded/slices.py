@@ -44,10 +44,10 @@ class Slices:
         stamp: Callable[[Lane], int],
         turns: asyncio.Lock,
     ) -> None:
-        """Keep the parts of the store. ``holds`` tells whether a database has any entry. ``stamp`` returns the greatest
-        stamp that a lane has assigned. ``turns`` is a lock that a read of several slices holds until it is finished.
-        Without it, every such read would run one slice in each pass of the event loop, and the loop would have to wait
-        for all."""
+        """Keep references to the parts of the store. ``holds`` tells whether a database has any entry. ``stamp``
+        returns the greatest stamp that a lane has assigned. ``turns`` is a lock that a read of several slices holds
+        until it is finished. Without it, every such read would run one slice in each pass of the event loop, and the
+        loop would have to wait for all."""
         self.reading, self.holds, self.stamp, self._turns = reading, holds, stamp, turns
 
     async def through(self, read_slice: Callable[[], bool]) -> None:

@@ -82,7 +82,7 @@ class Subscriptions:
     def __init__(
         self, slices: Slices, database: Callable[[Lane, str], Any], writers: Mapping[Lane, WriterProcess]
     ) -> None:
-        """Keep the parts of the store. ``database`` returns the handle of an open database."""
+        """Keep references to the parts of the store. ``database`` returns the handle of an open database."""
         self._slices, self._database, self._writers = slices, database, writers
 
     # --- writing

@@ -13,13 +13,13 @@ the ``end`` each write before they read the other's write:
   subscription. If R2 nevertheless finds L, the first case applies.
 
 L and E write the same object. If neither sees the other's write, a merge of the two versions has the location of L and
-the list of E. So no subscription ends without its client learning it, even if a process dies at any point. And a
-message always finds a subscription that stays, because the ``end`` never removes a subscription that it would have to
-restore. There is one disadvantage: if a client listens between E and the undoing of E, it learns of an end that did not
-happen. It then subscribes again, and has the same subscription as before. If a process crashes after E, the list stays
-wrong for longer; if the client still does not listen, the next home ends the subscription again. (E must not come after
-R2, because L and A could both run in between. T must not come before R2, because a message could then miss a
-subscription that the ``end`` has to restore, and a crash could prevent this.)
+the list of E. So no subscription ends without its client learning it, even if a process dies at any point. And messages
+never miss a subscription that stays, because the ``end`` removes a subscription only after it has decided that the
+subscription ends. There is one disadvantage: if a client listens between E and the undoing of E, it learns of an end
+that did not happen. It then subscribes again, and has the same subscription as before. If a process crashes after E,
+the list stays wrong for longer; if the client still does not listen, the next home ends the subscription again. (E must
+not come after R2, because L and A could both run in between. T must not come before R2, because a message could then
+miss a subscription that the ``end`` has to restore, and a crash could prevent this.)
 
 **An end and a new subscription at the same time.** The stamp decides, because T removes only the term that was given. A
 new subscription first writes its record, then removes its name from the list of ended ones and adds its topic to the

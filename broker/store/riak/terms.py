@@ -33,8 +33,8 @@ class Terms:
         self._stamp = 0
 
     def stamp(self, above: int) -> int:
-        """Return a stamp for terms that are about to be written. It is the Unix time in milliseconds, or more, and
-        greater than ``above`` and all earlier stamps of this process."""
+        """Return a stamp for terms that are about to be written. It is the Unix time in milliseconds, unless ``above``
+        or an earlier stamp of this process is as great; then it is one more."""
         self._stamp = max(self._access.now_ms, self._stamp + 1, above + 1)
         return self._stamp
 
