@@ -119,7 +119,7 @@ def test_a_record_is_told_without_a_filter_first() -> None:
 def test_a_client_has_no_more_filters_than_it_may_but_keeps_those_it_has() -> None:
     full: Entries = {str(number): None for number in range(FILTERS_MAX)}
     one_more = Wanted({"f": None}, False)
-    with pytest.raises(TooManyFilters, match="'ann' would have 65 filters at topic 'rock', 64 at most"):
+    with pytest.raises(TooManyFilters, match="'ann' would have 65 filters at topic 'rock', but only 64 are allowed"):
         of.require_room(PAIR, full, one_more)
     of.require_room(PAIR, full, one_more._replace(replace=True))
     of.require_room(PAIR, full, Wanted({ALL: None}, False))
