@@ -1,5 +1,6 @@
-"""Bounded inconsistency: each subscriber as fresh as it needs, and no fresher when the endpoint is busy.
+"""Bounded inconsistency: subscribers say how late their messages may be, and a busy endpoint uses that slack to save
+work.
 
-Owns: rules in force, held messages, when they leave, and how much slack is used. Must never: hold a message of a client
-without bounds, or drop one without counting it.
+Owns: the clients' rules, held messages and the times of their release, and how much of the slack is used. Must never:
+hold a message of a client without bounds, or drop a message without counting it.
 """

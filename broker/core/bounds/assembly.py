@@ -1,6 +1,6 @@
 """The assembly of bounded inconsistency.
 
-Owns: which parts there are, and what each is given. Must never: do more than make them.
+Owns: the choice of parts, and what each one gets. Must never: do more than make them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from .steering import Steering
 
 
 class BoundsParts:
-    """One endpoint's. ``defaults``: the text of the rules of clients that say nothing; ``""``: none. ``busy_target``:
-    the part of a core that the endpoint's process should take, from 0 to 1."""
+    """One endpoint's parts for bounds. ``defaults``: the text of the default rules, for clients that set no bounds;
+    ``""`` if there are none. ``busy_target``: the share of a CPU core that the endpoint's process should use, from 0 to
+    1."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
-"""The commands by which clients say their bounds and confirm what they have processed. SPEC section 2.8.
+"""The commands by which clients set their bounds and confirm the notifications that they have processed. SPEC section
+2.8.
 
-Owns: when rules and windows take effect. Must never: hold a message; ``holding`` does.
+Owns: when rules and windows take effect. Must never: hold a message (``holding`` does).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .holding import Holding
 
 
 class Bounded(OfListen):
-    """The bounds of a ``listen``: they take effect with its success."""
+    """The bounds in a ``listen``, which take effect when the ``listen`` succeeds."""
 
     def __init__(self, holding: Holding, connection: Connection, client: str, text: str | None) -> None:
         self._holding = holding
@@ -39,7 +40,7 @@ class Bounded(OfListen):
 
 
 class Bounding(Part):
-    """One endpoint's part. It comes behind ``admitting``, whose ``listen`` it takes first."""
+    """One endpoint's part. It comes after ``admitting``, and handles ``listen`` before ``admitting`` does."""
 
     def __init__(self, desk: Desk, replies: Replies, admitting: Admitting, holding: Holding) -> None:
         self._desk = desk
@@ -56,7 +57,7 @@ class Bounding(Part):
         }
 
     def listen(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``listen``: its bounds take effect with its success, and its window counts from now on."""
+        """Handle a client's ``listen``. Its bounds take effect when it succeeds, and its window counts from now on."""
         text = command.bounds
         if text is None and self._holding.defaults:
             text = self._holding.defaults
@@ -66,7 +67,7 @@ class Bounding(Part):
         if command.window:
             receiver = self._holding.receivers.get(connection)
             if connection.has_listened and (receiver is None or not receiver.window):
-                info = "Key 'window': the first listen of this connection had none; connect again to have one"
+                info = "Key 'window': the first listen of this connection had no window; connect again to set one"
                 self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
                 return
             self._holding.attach(connection).window = command.window
@@ -74,7 +75,7 @@ class Bounding(Part):
         self._admitting.listen(connection, command, more)
 
     def bounds(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``bounds``: replace its rules."""
+        """Handle a client's ``bounds``: replace the client's rules."""
         if command.client not in connection.clients:
             info = "The client does not listen on this connection; have it listen first"
             self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
@@ -84,7 +85,7 @@ class Bounding(Part):
         self._replies.reply(connection, self._replies.expect(connection), success(command.id, **fields))
 
     def credit(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``credit``, which gets no reply except an error."""
+        """Handle a client's ``credit``, which gets a reply only if it is refused."""
         receiver = self._holding.receivers.get(connection)
         if receiver is None or not receiver.window:
             info = "This connection has no window; send one with its first listen"

@@ -3,7 +3,7 @@
 Owns: their order, their weight and their age, and which ones newer messages replace. Must never: send a
 message, or read a clock.
 
-*Conit* is the word of TACT (Yu and Vahdat, 2000) for the unit to which bounds of inconsistency apply.
+In TACT (Yu and Vahdat, 2000), a *conit* is the unit to which bounds on inconsistency apply.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .rules import Bound
 #: Bytes that a held message takes in addition to its topic and payload.
 ENTRY_BYTES: Final = 64
 
-#: Entries of an ``Urgent`` below which it does not look for those left behind.
+#: An ``Urgent`` keeps up to half this number of entries of discarded conits before it removes them.
 STALE_MAX: Final = 128
 
 
@@ -29,15 +29,15 @@ class Held:
 
     def __init__(self, message: Message, named: bool, since: float) -> None:
         self.message = message
-        self.named = named  # its client recovers, and gets its `mid`
-        self.since = since  # when the first message came, in monotonic seconds
+        self.named = named  # its client recovers, so the notification has the message's `mid`
+        self.since = since  # when the oldest of these messages came, in monotonic seconds
         self.skipped = 0
         self.weight = message.about.weight if message.about is not None else 1.0
         self.size = ENTRY_BYTES + len(message.topic) + len(message.payload)
 
 
 class Conit:
-    """A client's topic that has held messages, or whose interval has not passed."""
+    """One topic of one client, while the endpoint holds messages for it or its interval has not passed."""
 
     __slots__ = (
         "bound",
@@ -60,19 +60,19 @@ class Conit:
         self.client = client
         self.topic = topic
         self.bound = bound
-        self.held: dict[str | int | None, Held] = {}  # in the order of release; the keys are items or numbers
-        self.number = 0  # the key of the last message that no other can replace
+        self.held: dict[str | int | None, Held] = {}  # in the order of release, by item or number
+        self.number = 0  # the latest key of a message that no newer one can replace
         self.weight = 0.0  # the weight of the held messages and the messages they replace
-        self.since = 0.0  # when the first of all these came, in monotonic seconds
-        self.floor = 0  # the greatest stamp that a position may have while messages are held
-        self.next_at = 0.0  # when the interval has passed, in monotonic seconds
+        self.since = 0.0  # when the oldest of all these came, in monotonic seconds
+        self.floor = 0  # while messages are held, the client gets no position beyond this stamp
+        self.next_at = 0.0  # when its interval ends, in monotonic seconds
         self.slot = 0  # its slot in the agenda; 0: none
-        self.is_late = False  # it came due while its client did not take
+        self.is_late = False  # it came due while its client accepted no messages
         self.entry = 0  # its number in an ``Urgent``; 0: it is in none
 
     @property
     def urgent_at(self) -> float:
-        """Return the conit's place in time: of two that are due, the one with the smaller value leaves first."""
+        """Return the conit's urgency: among the conits that are due, the one with the smallest value leaves first."""
         return self.since + self.bound.staleness_s * (1.0 - self.bound.priority)
 
     def put(self, message: Message, named: bool, now: float) -> int:
@@ -80,11 +80,11 @@ class Conit:
 
         Args:
             message: the message.
-            named: its client recovers.
+            named: whether the client recovers.
             now: monotonic seconds.
 
         Returns:
-            The change of the bytes held.
+            The change in the number of held bytes.
         """
         if not self.held:
             self.since = now
@@ -93,7 +93,7 @@ class Conit:
         key: str | int | None
         if self.bound.latest and not (named and message.is_kept):
             key = None if message.about is None else message.about.item
-            former = self.held.pop(key, None)  # removed first, so that the newest leaves in its own place
+            former = self.held.pop(key, None)  # removed first, so that the new message goes to the end
         else:
             self.number += 1
             key, former = self.number, None
@@ -124,9 +124,9 @@ class Conit:
 
 
 class Urgent:
-    """Conits in the order of their urgency; equally urgent ones in the order in which they came.
+    """Conits in the order of their urgency. Equally urgent conits keep the order in which they were added.
 
-    A conit is in one of these at a time. One that was discarded leaves an entry behind until it is popped, or until
+    A conit is in at most one ``Urgent`` at a time. The entry of a discarded conit stays until it is popped, or until
     such entries are the majority.
     """
 
@@ -134,21 +134,21 @@ class Urgent:
 
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Conit]] = []  # a heap
-        self._number = 0  # the last one in an entry
-        self._stale = 0  # entries left behind
+        self._number = 0  # the latest number of an entry
+        self._stale = 0  # entries of discarded conits
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def push(self, conit: Conit) -> None:
-        """Put the conit in, unless it is in one already."""
+        """Add the conit, unless it is in an ``Urgent`` already."""
         if not conit.entry:
             self._number += 1
             conit.entry = self._number
             heapq.heappush(self._entries, (conit.urgent_at, self._number, conit))
 
     def pop(self) -> Conit | None:
-        """Take out the most urgent conit; ``None``: there is none."""
+        """Remove and return the most urgent conit. Return ``None`` if there is none."""
         while self._entries:
             _, number, conit = heapq.heappop(self._entries)
             if conit.entry == number:
@@ -158,7 +158,7 @@ class Urgent:
         return None
 
     def discard(self, conit: Conit) -> None:
-        """Take the conit out, if it is in."""
+        """Remove the conit, if it is here."""
         if conit.entry:
             conit.entry = 0
             self._stale += 1

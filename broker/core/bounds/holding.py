@@ -1,10 +1,11 @@
-"""Holds messages for clients with bounds: passes some at once, and releases the others in time. SPEC section 2.8.
+"""Holds messages for clients with bounds. It passes some messages on at once, and releases the others before they
+exceed their bounds. SPEC section 2.8.
 
-Owns: the receivers of these clients' connections, all held messages, and the agenda of their times. Must never: hold a
-message beyond its bound while its client takes.
+Owns: the receivers of these clients' connections, all held messages, and the agenda of release times. Must never: hold
+a message beyond its bound while its client accepts messages.
 
-A topic's messages leave at multiples of its pace, shifted by the connection's phase. So all topics of a connection
-leave in one write, and different connections leave at different times.
+A topic's messages leave at multiples of its pace, shifted by the connection's phase. So the messages of all topics of a
+connection leave in one write, and different connections get theirs at different times.
 """
 
 from __future__ import annotations
@@ -29,24 +30,26 @@ from .conits import Conit, Urgent
 from .rules import BANDS, PACE_S, Bound, Rules, SharedRules
 from .steering import Steering
 
-#: The most messages, and bytes, that an endpoint holds. Beyond either limit a message leaves at once.
+#: Maximum number of messages, and of bytes, that an endpoint holds. Beyond either limit, a message leaves at once.
 HELD_MAX: Final = 200_000
 HELD_BYTES_MAX: Final = 80 << 20
 
-#: Messages released in one slice, and receivers looked through in one. A message counts as one more for every
-#: ``BYTES_PER_MESSAGE`` bytes: a release with a count of skipped messages may have to copy it.
+#: Number of messages to release in one slice, and number of receivers to examine in one slice. A message counts once
+#: more for every ``BYTES_PER_MESSAGE`` bytes, because its release may have to copy it to add the number of skipped
+#: messages.
 MESSAGES_PER_SLICE: Final = 500
 BYTES_PER_MESSAGE: Final = 4096
 RECEIVERS_PER_SLICE: Final = 500
 
-#: ``Memory`` learns of held bytes when they have changed by so much.
+#: Changes of the held bytes are reported to ``Memory`` when they add up to this number of bytes.
 WEIGHED_BYTES: Final = 4096
 
-#: Bytes written at once to a connection with bounds: a newer message cannot replace one in the socket's buffer.
+#: Maximum bytes to write at once to a connection with bounds. It is low, because a newer message cannot replace one
+#: that is already in the socket's buffer.
 PIECE_BYTES: Final = 64 << 10
 
-#: Seconds by which a release may come before the interval has passed. A release that came late would otherwise miss the
-#: next multiple of its interval.
+#: A release may come up to this many seconds before its interval has passed. Otherwise the release after a late one
+#: would miss the next multiple of the interval.
 EARLY_S: Final = 2 * PACE_S
 
 #: The difference between the phases of connections with consecutive numbers (the golden ratio).
@@ -54,7 +57,7 @@ _PHASE: Final = 0.618034
 
 
 class Place:
-    """A client with bounds on a connection."""
+    """One client with bounds on one connection."""
 
     __slots__ = ("conits", "rules")
 
@@ -75,9 +78,10 @@ class BoundedReceiver(Receiver):
         self.sent = 0  # notifications put into the outbox and not dropped there
         self.processed = 0  # notifications that the client has confirmed
         self.size = 0  # bytes held
-        self.weighed = 0  # bytes that ``Memory`` knows of
-        self.late = Urgent()  # conits that came due while the connection did not take
-        #: The conits that hold messages, in the order in which they began to. The first has the lowest ``floor``.
+        self.weighed = 0  # the held bytes last reported to ``Memory``
+        self.late = Urgent()  # conits that came due while the connection accepted nothing
+        #: The conits that hold messages, in the order in which they began to hold some. The first has the lowest
+        #: ``floor``.
         self.conits: dict[Conit, None] = {}
         self.phase = connection.number * _PHASE % 1.0
 
@@ -144,9 +148,9 @@ class Holding(Part):
 
     Args:
         steering: the endpoint's level.
-        defaults: the text of the rules for clients that set no bounds; ``""``: no rules.
-        held_max: the most messages to hold.
-        held_bytes_max: the most bytes to hold.
+        defaults: the text of the default rules, for clients that set no bounds. ``""`` if there are none.
+        held_max: the maximum number of messages to hold.
+        held_bytes_max: the maximum number of bytes to hold.
     """
 
     def __init__(
@@ -174,35 +178,36 @@ class Holding(Part):
         self.held = 0
         self.held_bytes = 0
         self.conits = 0  # conits of all clients; each has held messages, or waits for its interval to pass
-        #: The conits to look at in each slot of ``PACE_S``. One that has moved to another slot stays in its former one.
+        #: The conits to examine in each time slot of ``PACE_S`` seconds. A conit that moves to another slot also stays
+        #: in the list of its former slot, which then ignores it.
         self._agenda: dict[int, list[Conit]] = {}
-        self._slots: list[int] = []  # a heap of its keys
+        self._slots: list[int] = []  # a heap of the slots in ``_agenda``
         self._looked = math.floor(desk.now / PACE_S)  # the last slot that has passed
         self._due = Urgent()  # conits to release now
-        self.going: dict[BoundedReceiver, None] = {}  # receivers that take again, and have late conits
+        self.going: dict[BoundedReceiver, None] = {}  # receivers that accept messages again, and have late conits
         self._releasing = False
         # The next three are by band.
         self.conflated = [0] * len(BANDS)
         self.exceeded = [0] * len(BANDS)
-        self._weights = [0.0] * len(BANDS)  # all that has left
+        self._weights = [0.0] * len(BANDS)  # of all messages that have left
         self.released = {"due": 0, "numerical": 0, "limit": 0, "asked": 0}
         self._staleness = [Histogram() for _ in BANDS]
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
         steering = self._steering
-        released = "Times that the held messages of a client's topic left, by cause"
-        staleness = "Age of the oldest held message of a client's topic when it left, by band of priority"
-        exceeded = "Times that a topic exceeded its bounds because its client did not take"
-        weight = "Weight of held messages when they left, by band; its mean is this divided by bounds_staleness's count"
+        released = "Releases of the messages held for a client's topic, by cause"
+        staleness = "Age of the oldest message held for a client's topic at its release, by band of priority"
+        exceeded = "Times that a topic exceeded its bounds because its client accepted no messages"
+        weight = "Total weight of released messages, by band; for the mean, divide by the count of bounds_staleness"
         times = tuple(((band,), times) for band, times in zip(BANDS, self._staleness, strict=True))
         return [
             gauge("bounds_clients", "Clients with bounds", self.clients),
             gauge("bounds_held", "Messages held for clients with bounds", self.held),
             gauge("bounds_held_bytes", "Bytes of these messages", self.held_bytes),
             gauge("bounds_level", "Share of the clients' slack in use, from 0 to 19", self.level),
-            gauge("bounds_busy", "Part of a core that the endpoint uses, averaged over half a second", steering.busy),
-            gauge("bounds_busy_target", "Part that it should use: above it the level rises", steering.target),
+            gauge("bounds_busy", "CPU cores that the endpoint uses, averaged over half a second", steering.busy),
+            gauge("bounds_busy_target", "Number of CPU cores in use above which the level rises", steering.target),
             _by_band("bounds_conflated", "Held messages replaced by newer ones of the same item", self.conflated),
             _by_band("bounds_exceeded", exceeded, self.exceeded),
             _by_band("bounds_weight", weight, self._weights),
@@ -212,13 +217,13 @@ class Holding(Part):
 
     @property
     def level(self) -> int:
-        """How much of its slack the endpoint uses."""
+        """The level of ``Steering``: how much of the clients' slack the endpoint uses."""
         return self._steering.level
 
     # Clients
 
     def attach(self, connection: Connection) -> BoundedReceiver:
-        """Return the connection's receiver, made if it had none."""
+        """Return the connection's receiver. Create one if it has none."""
         receiver = self.receivers.get(connection)
         if receiver is None:
             receiver = self.receivers[connection] = BoundedReceiver(self, connection)
@@ -227,7 +232,7 @@ class Holding(Part):
         return receiver
 
     def say(self, connection: Connection, client: str, text: str | None) -> dict[str, Any]:
-        """Put the client's rules in force, and return the fields of its reply that tell them."""
+        """Set the client's rules, and return the fields that report them in the reply."""
         receiver = self.receivers.get(connection)
         if receiver is None:
             if text is None or text == "[]":
@@ -238,7 +243,8 @@ class Holding(Part):
         return {} if place is None else {"bounds": Fragment(place.rules.text)}
 
     def set_rules(self, receiver: BoundedReceiver, client: str, text: str | None) -> None:
-        """Release everything held for the client, and replace its rules. ``None``: it has no rules from now on."""
+        """Release everything held for the client, and replace its rules. With ``None`` the client has no rules from now
+        on."""
         place = receiver.places.get(client)
         if place is not None:
             self.release_all(receiver, client)
@@ -280,7 +286,7 @@ class Holding(Part):
     def take(
         self, receiver: BoundedReceiver, place: Place, bound: Bound, client: str, message: Message, named: bool
     ) -> None:
-        """Take a message for a client with a bound for its topic: pass it on, or hold it."""
+        """Handle a message for a client that has a bound for the message's topic: pass the message on, or hold it."""
         now = self._desk.now
         conit = place.conits.get(message.topic)
         if conit is None or (not conit.held and conit.next_at <= now):
@@ -333,7 +339,8 @@ class Holding(Part):
     # Times
 
     def _due_at(self, receiver: BoundedReceiver, conit: Conit, now: float) -> float:
-        """Return when the conit's messages leave, in monotonic seconds. Its first message has come now."""
+        """Return the time at which the conit's messages leave, in monotonic seconds, if its first held message came at
+        ``now``."""
         bound = conit.bound
         at = max(conit.next_at, now)
         steered = bound.steered(self._steering.level)
@@ -342,14 +349,14 @@ class Holding(Part):
         return min(at, now + bound.staleness_s - PACE_S)
 
     def _rest(self, receiver: BoundedReceiver, conit: Conit) -> None:
-        """Note that messages of the conit have left: the next ones leave when its interval has passed."""
+        """Note that messages of the conit have left. The next ones leave when its interval has passed."""
         interval_s = conit.bound.interval_s
         early = min(EARLY_S, interval_s / 2)
         conit.next_at = _boundary(self._desk.now + interval_s - early, interval_s, receiver.phase)
         self._await(conit, conit.next_at)
 
     def _await(self, conit: Conit, at: float) -> None:
-        """Look at the conit at that time, or up to a slot later."""
+        """Schedule the conit for examination at that time, or up to one slot later."""
         slot = max(math.ceil(at / PACE_S), self._looked + 1)
         if slot == conit.slot:
             return
@@ -362,7 +369,7 @@ class Holding(Part):
             conits.append(conit)
 
     def _take_away(self, receiver: BoundedReceiver, place: Place) -> None:
-        """Take the client's rules and conits away. Nothing is held any more, or everything held has been dropped."""
+        """Remove the client's rules and conits. The caller has released its held messages, or drops them."""
         self.rules.give_back(place.rules)
         self._memory.wait(receiver.connection, -len(place.rules.text))
         self.conits -= len(place.conits)
@@ -371,12 +378,13 @@ class Holding(Part):
 
     @property
     def wake_at(self) -> float | None:
-        """Return when the next conit is due, in monotonic seconds; ``None``: none is waiting."""
-        # A little behind the slot's begin: rounding must not put the wake before it.
+        """Return when the next conit is due, in monotonic seconds. Return ``None`` if no conit is waiting."""
+        # A little after the beginning of the slot, so that rounding cannot put the time before it.
         return (self._slots[0] + 0.01) * PACE_S if self._slots else None
 
     def flush(self) -> None:
-        """Release what is due, the most urgent first: some now, the rest in the next turns."""
+        """Release the conits that are due, the most urgent first. If there are too many for one turn, release the rest
+        in later turns."""
         slots = self._slots
         if slots:
             looked = math.floor(self._desk.now / PACE_S)
@@ -415,13 +423,14 @@ class Holding(Part):
         self._releasing = False
 
     def _release_due(self) -> int:
-        """Release the most urgent conit that is due. Returns the cost, in messages of a slice."""
+        """Release the most urgent conit that is due. Return the cost, counted in messages."""
         conit = self._due.pop()
         receiver = None if conit is None else self.receivers.get(conit.connection)
         return 1 if conit is None or receiver is None else self._look(receiver, conit)
 
     def _release_late(self) -> int:
-        """Release the most urgent late conit of a receiver, no more than its window has room for."""
+        """Release messages of a receiver's most urgent late conit, no more than the window has room for. Return the
+        cost, counted in messages."""
         receiver = next(iter(self.going))
         conit = receiver.late.pop() if receiver.takes else None
         if conit is None:
@@ -430,7 +439,7 @@ class Holding(Part):
         return self._look(receiver, conit)
 
     def _look(self, receiver: BoundedReceiver, conit: Conit) -> int:
-        """Release a conit that is due, if its client takes. Returns the cost, in messages of a slice."""
+        """Release a conit that is due, if its client accepts messages. Return the cost, counted in messages."""
         if not conit.held:
             if conit.next_at <= self._desk.now + PACE_S:
                 self._forget(receiver, conit)
@@ -441,14 +450,14 @@ class Holding(Part):
         return 1
 
     def _is_late(self, receiver: BoundedReceiver, conit: Conit) -> None:
-        """Note that the conit has to wait until its client takes again."""
+        """Note that the conit has to wait until its client accepts messages again."""
         if not conit.is_late:
             conit.is_late = True
             self.exceeded[conit.bound.band] += 1
         receiver.late.push(conit)
 
     def go_on(self, receiver: BoundedReceiver) -> None:
-        """Release the connection's late conits soon, if it takes again."""
+        """Schedule the release of the connection's late conits, if the connection accepts messages again."""
         if receiver.late and receiver.takes:
             self.going[receiver] = None
 
@@ -458,13 +467,13 @@ class Holding(Part):
         """Put the conit's messages into the outbox.
 
         Args:
-            receiver: the receiver of its connection.
-            conit: holds at least one message.
+            receiver: the receiver of the conit's connection.
+            conit: a conit that holds at least one message.
             cause: the label of the release in the metrics.
-            whole: also release messages that the window has no room for.
+            whole: whether to release even messages that the window has no room for.
 
         Returns:
-            The cost, in messages of a slice.
+            The cost of the release, counted in messages.
         """
         band, weight = conit.bound.band, conit.weight
         self._staleness[band].observe(self._desk.now - conit.since)
@@ -490,7 +499,7 @@ class Holding(Part):
         receiver.conits.pop(conit, None)
         if conit.bound.interval_s:
             self._rest(receiver, conit)
-        elif not conit.slot:  # else it goes when its slot comes, unless it holds messages again
+        elif not conit.slot:  # otherwise forgotten when its slot comes, unless it holds messages by then
             self._forget(receiver, conit)
         return cost
 
@@ -502,7 +511,7 @@ class Holding(Part):
             self.conits -= 1
 
     def release_all(self, receiver: BoundedReceiver, client: str | None) -> None:
-        """Release everything held for the client; ``None``: for all clients of the connection."""
+        """Release everything held for the client, or for all clients of the connection if ``client`` is ``None``."""
         for conit in list(receiver.conits):
             if client is None or conit.client == client:
                 self._release(receiver, conit, "asked", True)
@@ -510,7 +519,8 @@ class Holding(Part):
     # Load and credit
 
     def tick(self) -> None:
-        """Follow the load. Back at level 0, release everything that was held for the load's sake."""
+        """Adapt the level to the load. When the level falls back to 0, release the messages that are held only because
+        of the load."""
         before = self._steering.level
         self._steering.observe(self._desk.load, self._desk.now)
         if before and not self._steering.level:
@@ -527,7 +537,7 @@ class Holding(Part):
             yield False
 
     def credit(self, receiver: BoundedReceiver, processed: int) -> None:
-        """Take in that the connection's clients have processed this many notifications in all."""
+        """Note that the connection's clients have processed this many notifications in total."""
         receiver.processed = max(receiver.processed, processed)
         self.go_on(receiver)
 
@@ -537,5 +547,6 @@ def _by_band(name: str, help: str, counts: Sequence[float]) -> Metric:
 
 
 def _boundary(after: float, pace: float, phase: float) -> float:
-    """Return the first multiple of the pace after this time, shifted by the phase (a part of the pace)."""
+    """Return the first multiple of the pace after this time. The multiples are shifted by the phase, a fraction of the
+    pace."""
     return (math.floor(after / pace - phase) + 1 + phase) * pace

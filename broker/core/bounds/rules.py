@@ -1,6 +1,6 @@
-"""The bounds of clients as the core uses them: one object for all clients with the same rules.
+"""The clients' bounds, in the form that the core uses. All clients with the same rules share one object.
 
-Owns: which bound is a topic's, and the pace of each bound at the present level. Must never: hold a message.
+Owns: the choice of a topic's bound, and the pace of each bound at the current level. Must never: hold a message.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from typing import Final
 
 from ingeborg.protocol.bounds import STALENESS_MS_MAX, Rule, parse_rules
 
-#: Different sets of rules that are shared. A client with one more gets an object of its own.
+#: Maximum number of sets of rules that clients share. Beyond it, a client with a new set gets an object of its own.
 SHARED_MAX: Final = 100_000
 
-#: The least pace that a level sets, in seconds: a slot of the agenda.
+#: The shortest pace that a level sets, in seconds. It is also the length of a slot in the agenda of ``holding``.
 PACE_S: Final = 0.01
 
-#: The longest staleness, in seconds: that of a bound which has none.
+#: The longest staleness, in seconds. It applies to rules that set no staleness.
 STALENESS_S_MAX: Final = STALENESS_MS_MAX / 1000
 
-#: Levels by which the most urgent bound is later than the least urgent one.
+#: Each unit of priority makes a bound slow down this many levels later.
 LEVELS_BY_PRIORITY: Final = 3.0
 
-#: The bands that figures are told by.
+#: The bands of priority by which metrics are reported.
 BANDS: Final = ("low", "medium", "high")
 
 
 class Bound:
-    """A rule, in seconds."""
+    """A rule with its times in seconds."""
 
     __slots__ = ("_level", "_pace", "band", "interval_s", "latest", "numerical", "priority", "staleness_s")
 
@@ -42,7 +42,7 @@ class Bound:
         self._pace = 0.0
 
     def steered(self, level: int) -> float:
-        """Return the pace that the level sets, in seconds: 0 if messages pass at once."""
+        """Return the pace that the level sets, in seconds. 0 means that messages pass at once."""
         if level != self._level:
             self._level = level
             step = level - LEVELS_BY_PRIORITY * (1.0 + self.priority)
@@ -51,7 +51,8 @@ class Bound:
 
 
 class Rules:
-    """A client's rules. ``text``: as ``protocol.bounds`` writes them. ``users``: the clients that have them."""
+    """A client's rules. ``text``: the rules in the form that ``protocol.bounds`` writes. ``users``: the number of
+    clients that have these rules."""
 
     __slots__ = ("_any", "_rules", "text", "users")
 
@@ -67,7 +68,7 @@ class Rules:
         return len(self._rules)
 
     def bound(self, topic: str) -> Bound | None:
-        """Return the topic's bound: of the first rule that matches; ``None`` if no rule does."""
+        """Return the bound of the first rule that matches the topic. Return ``None`` if no rule matches."""
         if self._any is not None:
             return self._any
         for rule, bound in self._rules:
@@ -77,7 +78,7 @@ class Rules:
 
 
 class SharedRules:
-    """The rules in force at an endpoint."""
+    """The sets of rules that the clients of an endpoint have."""
 
     def __init__(self) -> None:
         self._rules: dict[str, Rules] = {}
@@ -86,7 +87,7 @@ class SharedRules:
         return len(self._rules)
 
     def take(self, text: str) -> Rules:
-        """Return the rules with this text, for one more client."""
+        """Return the rules with this text, and count one more client that has them."""
         rules = self._rules.get(text)
         if rules is None:
             rules = Rules(text)
@@ -96,7 +97,7 @@ class SharedRules:
         return rules
 
     def give_back(self, rules: Rules) -> None:
-        """A client no longer has these rules."""
+        """Note that a client no longer has these rules."""
         rules.users -= 1
         if not rules.users and self._rules.get(rules.text) is rules:
             del self._rules[rules.text]

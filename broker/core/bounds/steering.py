@@ -1,9 +1,10 @@
-"""How much of the allowed slack an endpoint uses: a level that follows its load.
+"""Decides how much of the clients' slack an endpoint uses, as a level that follows the endpoint's load.
 
-Owns: the level. Must never: read a clock or a load; it gets both.
+Owns: the level. Must never: read a clock or measure a load (callers pass both).
 
-The level goes up while the process is busier than it should be, or its loop is late. It goes down slowly, and faster
-the longer the load stays low: a level that was wrong costs freshness, and one that swings costs CPU.
+The level rises while the process is busier than its target, or its event loop is late. It falls slowly at first, and
+faster the longer the load stays low, because a level that is too high costs freshness, and a level that swings costs
+CPU.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from ..model import Load
 
 LEVEL_MAX: Final = 19
 
-#: The part of a core that the endpoint's process should take, and how far off it may be before the level changes.
+#: The share of a CPU core that the endpoint's process should use, and the deviation from it at which the level changes.
 BUSY_TARGET: Final = 0.7
 BUSY_SLACK: Final = 0.1
 
-#: A loop that is later than this, in seconds, has too much to do. One that is later than the second still has enough.
+#: Lateness of the event loop, in seconds: the level rises while it is above ``LATE_S``, and can fall only while it is
+#: below ``PUNCTUAL_S``.
 LATE_S: Final = 0.02
 PUNCTUAL_S: Final = 0.005
 
@@ -32,7 +34,7 @@ SMOOTHED_S: Final = 0.5
 
 
 class Steering:
-    """One endpoint's. ``busy_target``: the part of a core that its process should take, from 0 to 1."""
+    """One endpoint's steering. ``busy_target``: the share of a CPU core that its process should use, from 0 to 1."""
 
     def __init__(self, now: float, busy_target: float = BUSY_TARGET) -> None:
         self.level = 0
@@ -40,10 +42,10 @@ class Steering:
         self.target = busy_target
         self._at = now
         self._up_at = self._down_at = now
-        self._steps_down = 1  # in the next step: twice as many as in the last, while the load stays low
+        self._steps_down = 1  # the size of the next step down, which doubles while the load stays low
 
     def observe(self, load: Load, now: float) -> None:
-        """Take in the load since the last call."""
+        """Adapt the level to the load since the last call."""
         passed = max(now - self._at, 0.0)
         self._at = now
         self.busy += (load.busy - self.busy) * (1.0 - math.exp(-passed / SMOOTHED_S))
@@ -64,5 +66,6 @@ class Steering:
 
 
 def _level_for(lag_s: float) -> int:
-    """The level at which a bound of priority 0 has a pace of this lag: what is late anyway may wait that long."""
+    """Return the level at which the pace of a bound of priority 0 equals this lag. Messages are late by the lag in any
+    case."""
     return 0 if lag_s < 0.1 else 4 + math.floor(math.log2(lag_s / 0.01))

@@ -1,7 +1,7 @@
-"""A cache: entries by their keys, as many as fit, and a policy that chooses which.
+"""A cache, which holds as many entries as fit, by their keys. A policy chooses which entries stay.
 
-Owns: the room, and the counters, which count every refused or removed entry by its reason. Must never: choose the entry
-to remove.
+Owns: the limit on bytes, and the counters of admitted, refused and removed entries. Must never: choose the entry to
+remove.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ COUNTED: Final = ("hits", "misses", "admitted", "refused", "too_large", "evicted
 class Counts:
     """Counts since the start of the cache.
 
-    They count entries: those ``admitted``; those kept out because the policy ``refused`` them, or because they were
-    ``too_large`` for the whole room; and those removed: ``evicted`` for others, ``passed_over`` as the victim right
-    after they came in, ``dropped`` for another reason.
+    ``admitted``: entries that came in. ``refused``: entries that the policy did not admit. ``too_large``: entries
+    larger than the whole cache. ``evicted``: entries removed to make room for others. ``passed_over``: new entries that
+    the policy evicted at once. ``dropped``: entries removed for any other reason.
     """
 
     __slots__ = ("admitted", "dropped", "evicted", "hits", "misses", "passed_over", "refused", "too_large")
@@ -54,7 +54,7 @@ class Cache:
         return key in self._entries
 
     def get(self, key: Any) -> Entry | None:
-        """Ask for an entry: a hit or a miss."""
+        """Return the entry and count a hit, or return ``None`` and count a miss."""
         entry = self._entries.get(key)
         if entry is None:
             self.counts.misses += 1
@@ -64,7 +64,8 @@ class Cache:
         return entry
 
     def put(self, entry: Entry) -> bool:
-        """Put in an entry whose key the cache does not have. Return whether it stays after others made room."""
+        """Add an entry whose key the cache does not have, and evict entries until all fit. Return whether the new entry
+        stays."""
         assert entry.key not in self._entries
         counts, room = self.counts, self.bytes_max
         if room is not None and entry.size > room:

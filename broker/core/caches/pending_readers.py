@@ -1,14 +1,14 @@
-"""Pending readers: keeps the entries that the most subscribers have yet to read, relative to their size. `bench
-caching` calls it `owed`.
+"""The policy *pending readers* keeps the entries with the most subscribers that have yet to read them, relative to the
+entry's size. `bench caching` calls this policy `owed`.
 
-Owns: an entry's worth. Must never: guess future reads; the utility says how many subscribers still need a message.
+Owns: an entry's worth. Must never: guess future reads (an entry's utility says how many subscribers still need it).
 
-The idea is GreedyDual-Size (Cao and Irani, USITS 1997). An entry's cost is the number of subscribers that have yet to
-read it: these reads are still to come, so a byte of the entry saves ``utility / size`` reads. Whether to use
+The idea is that of GreedyDual-Size (Cao and Irani, USITS 1997). An entry's cost is the number of subscribers that have
+yet to read it. These reads are still to come, so each byte of the entry saves ``utility / size`` reads. Whether to use
 GreedyDual's inflation, which lets entries age, depends on whether subscribers come back. If all subscribers come back,
-an entry with ten pending readers gets ten more reads, however old it is. If some never do, their entries would stay
-forever. `bench caching` compares both variants with each other, and with the maximum number of hits that a policy can
-reach without knowing the order of the readers.
+an entry with ten pending readers gets ten more reads, however old it is. If some subscribers never come back, the
+entries that wait for these subscribers would stay forever. `bench caching` compares both variants with each other, and
+with the maximum number of hits that a policy can reach without knowing the order of the readers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NOTHING: Final = -1.0
 
 
 class PendingReaders(Policy):
-    """Most pending readers per byte. Choosing a victim or recording a use takes a number of steps logarithmic in the
-    number of entries. ``ages``: an entry loses worth relative to later ones."""
+    """Keeps the entries with the most pending readers per byte. Choosing a victim or recording a use takes a number of
+    steps that is logarithmic in the number of entries. ``ages``: whether entries lose worth relative to later ones."""
 
     def __init__(self, ages: bool = False) -> None:
         self._ranks = Ranks()

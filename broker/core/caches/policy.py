@@ -1,6 +1,6 @@
-"""The questions that a cache asks a policy: whether to admit an entry, and which one to evict.
+"""The interface of a policy: a cache asks its policy whether to admit an entry, and which entry to evict.
 
-Owns: the entry, and the questions. Must never: know the size of the room; the cache does (`cache.py`).
+Owns: the entry, and the interface. Must never: know the size of the cache (`cache.py` does).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ class Entry:
     """An entry in a cache, or a candidate. ``size``: in bytes. ``utility``: the number of subscribers that have yet to
     read it.
 
-    The other attributes belong to the policy that admitted the entry, so that a policy needs no table: the entry's
-    neighbours in a row, a number whose meaning the policy chooses, its worth, and a count that tells since when it has
-    this worth.
+    The other attributes belong to the policy that admitted the entry, so that a policy needs no table of its own. They
+    are the entry's neighbours in a row, a number whose meaning the policy chooses, the entry's worth, and a count that
+    tells since when the entry has had this worth.
     """
 
     __slots__ = ("key", "mark", "newer", "older", "since", "size", "utility", "worth")
@@ -38,7 +38,7 @@ class Policy:
     becomes a ``victim`` or the cache forgets it. Only in that time can the cache call ``used`` or ``forget`` for it."""
 
     def admit(self, entry: Entry) -> bool:
-        """Decide whether the cache accepts an entry. True: it is in the cache now."""
+        """Return whether the cache accepts the entry. If it does, the entry is in the cache from now on."""
         raise NotImplementedError
 
     def used(self, entry: Entry) -> None:

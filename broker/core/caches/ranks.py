@@ -1,6 +1,6 @@
-"""Ranks entries by their worth, and finds the least one at once.
+"""Ranks entries by their worth, and quickly finds the entry with the least worth.
 
-Owns: the heap. Must never: know where an entry's worth comes from, or leave work for a later clean-up that would take
+Owns: the heap. Must never: know where an entry's worth comes from, or leave work for a later clean-up, which would take
 longer.
 """
 
@@ -29,7 +29,7 @@ class Ranks:
         self._up(entry, len(self._heap) - 1)
 
     def change(self, entry: Entry, worth: float) -> None:
-        """Set the entry's worth. Among equals it is the newest."""
+        """Set the entry's worth. It becomes the newest of all entries with this worth."""
         self._value(entry, worth)
         self._settle(entry, entry.mark)
 
@@ -40,7 +40,8 @@ class Ranks:
             self._settle(last, entry.mark)
 
     def least(self) -> Entry:
-        """Take out the entry with the least worth; among equals, the one that has had it for longest."""
+        """Remove and return the entry with the least worth. If several entries have it, choose the one that has had it
+        for longest."""
         entry = self._heap[0]
         self.remove(entry)
         return entry
@@ -51,7 +52,7 @@ class Ranks:
         entry.since = self._number
 
     def _settle(self, entry: Entry, place: int) -> None:
-        """Move the entry to this place, or above or below it."""
+        """Put the entry at this place in the heap, then move it up or down as far as necessary."""
         heap = self._heap
         if place and _before(entry, heap[(place - 1) >> 1]):
             self._up(entry, place)
@@ -92,5 +93,5 @@ class Ranks:
 
 
 def _before(one: Entry, other: Entry) -> bool:
-    """Is ``one`` worth less than ``other``? At equal worth: has it had that worth for longer?"""
+    """Is ``one`` worth less than ``other``? If their worths are equal: has ``one`` had its worth for longer?"""
     return one.worth < other.worth or (one.worth == other.worth and one.since < other.since)

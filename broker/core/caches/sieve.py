@@ -1,9 +1,10 @@
-"""SIEVE: a hand moves over the entries from the oldest to the newest, and evicts the first without a use.
+"""SIEVE: a hand moves over the entries from the oldest to the newest, and evicts the first entry that has not been used
+since the hand last passed it.
 
-Owns: the row, the hand, and the marks. Must never: move an entry on use; that makes it cheap.
+Owns: the row, the hand, and the marks. Must never: move an entry when it is used (this makes the policy cheap).
 
-Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU" (NSDI 2024), algorithm 1. There the victim goes before
-the new entry is added, here afterwards. So the hand skips the newest entry, as if it were not there yet.
+Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU" (NSDI 2024), algorithm 1. The paper removes the victim
+before it adds the new entry. Here the victim is removed afterwards, so the hand skips the newest entry.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Final
 from .policy import Entry, Policy
 from .row import Row
 
-#: An entry's mark: was it used since the hand passed?
+#: An entry's mark: whether it was used since the hand last passed it.
 _NEW: Final = 0
 _VISITED: Final = 1
 
 
 class Sieve(Policy):
-    """The SIEVE policy. Each operation takes constant time; finding a victim does so on average: each step of the hand
-    removes a mark that a use set."""
+    """The SIEVE policy. Each operation takes constant time. Finding a victim does so on average, because each step of
+    the hand removes a mark that a use has set."""
 
     def __init__(self) -> None:
         self._row = Row()
@@ -57,7 +58,7 @@ class Sieve(Policy):
         return entry
 
     def forget(self, entry: Entry) -> None:
-        """Remove the entry from the row; move the hand on if it points there."""
+        """Remove the entry from the row. If the hand points to the entry, move the hand on."""
         if entry is self._hand:
             self._hand = entry.newer
         self._row.remove(entry)
