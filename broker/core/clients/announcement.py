@@ -1,7 +1,7 @@
-"""A `listen` under way, and a batch of listens on its way to the peers.
+"""Records of a `listen` in progress, and of a batch of listens that is being announced to the peers.
 
-Owns: the facts about each, and the hook for the addition that a command asks for with its `listen`. Must never: act;
-``listening`` moves them along.
+Owns: these records, and the hook for anything that a command requests together with its `listen`. Must never: act
+(``listening`` does).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ..model import Ended
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class OfListen:
-    """An addition that a command asks for with its ``listen``."""
+    """Something that a command requests together with its ``listen``, such as bounds."""
 
     def succeeded(self) -> dict[str, Any]:
         """Handle the success of the ``listen``.
 
         Returns:
-            Fields for its reply, by name.
+            Additional fields for the reply, by name.
         """
         raise NotImplementedError
 
     def failed(self) -> None:
-        """Handle the failure of the ``listen``: the store or a peer could not take it."""
+        """Handle the failure of the ``listen``: the store or a peer could not record it."""
 
 
 class Listen:
@@ -44,9 +44,9 @@ class Listen:
         self.reply = reply  # None: the endpoint itself repeats an earlier listen
         self.id = number
         self.former = former  # the client's binding to another connection of this endpoint, until now
-        self.again = False  # it was listening on this connection already
+        self.again = False  # the client was listening on this connection already
         self.ended: Ended | None = None  # its subscriptions that have ended
-        self.more: OfListen | None = None  # the addition that the command asked for
+        self.more: OfListen | None = None  # what the command requested together with it
 
 
 class Announcement:

@@ -24,11 +24,12 @@ class Clients:
 
     Args:
         base: the desk and the bounds.
-        cluster: the layers below, as are ``outgoing`` and ``topics``.
-        outgoing: see ``cluster``.
-        topics: see ``cluster``.
+        cluster: the layer of the cluster, below this one.
+        outgoing: the layer of outgoing frames, below this one.
+        topics: the layer of topics, below this one.
         ping_s: seconds between two pings of a connection.
-        homes: the cluster's members if routing is by homes, otherwise this endpoint as home of everything.
+        homes: the cluster's members if routing is by homes, otherwise a table in which this endpoint is home of all
+            slots.
     """
 
     def __init__(

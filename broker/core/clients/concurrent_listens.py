@@ -1,7 +1,7 @@
-"""Locations that peers announce for clients whose ``listen`` is still being written here. The number of that ``listen``
-will show which of the two is later.
+"""Locations that peers announce for clients whose ``listen`` at this endpoint is still being written. The number that
+this ``listen`` gets will show which of the two locations is later.
 
-Owns: these locations. Must never: decide where a client listens; ``listening`` does, once it has the number.
+Owns: these locations. Must never: decide where a client listens (``listening`` does, when it has the number).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ..model import Location
 
 
 class ConcurrentListens:
-    """One endpoint's concurrent listens. ``there``: where each client listens; ``outlived``: where each client no
-    longer listened when its ``listen`` took effect."""
+    """One endpoint's concurrent listens. ``_there``: the announced location of each client. ``_outlived``: announced
+    locations whose connection had gone when the ``listen`` took effect."""
 
     def __init__(self) -> None:
         self._there: dict[str, Location] = {}
@@ -24,7 +24,7 @@ class ConcurrentListens:
         _keep_the_later(self._there, client, location)
 
     def was_there(self, client: str, location: Location) -> None:
-        """Note a peer's announcement of a ``listen`` that took effect when its connection was gone."""
+        """Note a peer's announcement of a ``listen`` that took effect only after its connection had gone."""
         _keep_the_later(self._outlived, client, location)
 
     def take(self, client: str) -> Location | None:
@@ -32,13 +32,13 @@ class ConcurrentListens:
         return self._there.pop(client, None)
 
     def forget(self, client: str) -> None:
-        """Forget the client: its ``listen`` here has failed."""
+        """Forget the client, because its ``listen`` here has failed."""
         self._there.pop(client, None)
         self._outlived.pop(client, None)
 
     def outranked(self, locations: dict[str, Location], here: Collection[str]) -> set[str]:
-        """Return the clients that listen here although a location that they have left has a higher number. By that
-        number, no home would look for them here."""
+        """Return the clients that listen here, but have left another location with a higher number. Because of that
+        number, homes would not look for these clients here."""
         if not self._outlived:
             return set()
         outlived = self._outlived

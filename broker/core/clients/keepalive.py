@@ -1,7 +1,8 @@
-"""The life span of a connection: clients must answer pings, and tokens expire. SPEC sections 1.2 and 1.5.
+"""Closes the connections of clients that do not answer pings, and connections whose token has expired. SPEC sections
+1.2 and 1.5.
 
-Owns: the time of each connection's next ping, and the expiry of its token. Must never: read a clock. Pings go by
-monotonic time, tokens by Unix time, which can jump forwards and backwards.
+Owns: the time of each connection's next ping, and the expiry of its token. Must never: read a clock. Pings use
+monotonic time. Tokens use Unix time, which can jump forwards and backwards.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from ..outgoing.sending import Sending
 from ..part import Part
 from ..wheel import Wheel
 
-#: Pings in a row that can stay unanswered. When the next ping is due, the endpoint closes the connection.
+#: Maximum number of consecutive pings without an answer. When the next ping is due after these, the endpoint closes the
+#: connection.
 PINGS_UNANSWERED_MAX: Final = 2
 
 #: The precision of pings in seconds: one slot of the wheel. Connections are spread over the slots of a period.
@@ -44,8 +46,8 @@ class Keepalive(Part):
         ]
 
     def connected(self, connection: Connection) -> None:
-        """Keep a new connection alive, as long as its token is valid."""
-        # The number spreads connections that come at the same time over the period.
+        """Schedule the first ping of a new connection, and the expiry of its token."""
+        # The connection's number spreads the pings of simultaneous connections over the period.
         slots = max(1, round(self._ping_s / PING_SLOT_S))
         first = self._desk.now + (connection.number % slots + 1) * PING_SLOT_S
         connection.ping_slot = self._pings.add(connection, first)

@@ -1,11 +1,12 @@
-"""Clients that stayed connected here while the other endpoints took this one for dead: which of their subscriptions
-have ended?
+"""Finds the clients that stayed connected here while the other endpoints considered this one dead, and whose
+subscriptions have ended because of that.
 
-Owns: the time since the others last knew of this endpoint. Must never: end a subscription.
+Owns: the time at which the others last considered this endpoint alive. Must never: end a subscription.
 
-For the others, the clients of a dead endpoint listen nowhere. If that lasts for the grace time, their subscriptions
-until disconnect end, although they have been connected all the time. This endpoint closes their connections, and the
-reply to their next ``listen`` says which subscriptions have ended.
+The other endpoints assume that the clients of a dead endpoint listen nowhere. If that lasts for the grace time, the
+clients' subscriptions until disconnect end, although the clients have been connected all the time. When this endpoint
+joins again, it closes the connections of these clients. The reply to a client's next ``listen`` says which of its
+subscriptions have ended.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from .stale_locations import PER_QUESTION
 
 
 class LapsedLease(Part):
-    """One endpoint's part. ``members``: have the grace time. ``homes``: say whether this endpoint acts."""
+    """One endpoint's part. ``members``: the source of the grace time. ``homes``: tell whether this endpoint acts as a
+    home."""
 
     def __init__(self, desk: Desk, homes: Homes, members: Membership, hub: Hub, sending: Sending) -> None:
         self._desk = desk
@@ -33,20 +35,20 @@ class LapsedLease(Part):
         self._hub = hub
         self._sending = sending
         self._members = members
-        # the grace time that applied while the others knew of this endpoint: without this endpoint they use no shorter
-        # one
+        # the grace time that applied while the others considered this endpoint alive; without this endpoint, theirs is
+        # no shorter
         self._grace_s = members.grace_s
-        self._acted_at = desk.now  # the others have known of this endpoint at least until then
+        self._acted_at = desk.now  # until this time at least, the others considered this endpoint alive
 
     def tick(self) -> None:
-        """Note that the others know of this endpoint."""
+        """If this endpoint has joined, note the time, since the others consider it alive."""
         if self._homes.joined:
             self._acted_at = self._desk.now
             self._grace_s = self._members.grace_s
 
     def joined(self) -> None:
-        """Check the clients: the others know of this endpoint again."""
-        # The others have measured the clients' absence since they took this endpoint for dead, which was later.
+        """Check the clients, because the others consider this endpoint alive again."""
+        # The others have measured the clients' absence only since they declared this endpoint dead, which was later.
         alone_s = self._desk.now - self._acted_at
         grace_s = min(self._grace_s, self._members.grace_s)
         if alone_s < grace_s:

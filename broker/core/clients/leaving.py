@@ -1,7 +1,8 @@
-"""An orderly end: transfer all slots, send the clients away in batches, finish everything under way, go. ADR 12.
+"""The orderly shutdown of an endpoint: transfer all slots, disconnect the clients in batches, finish all work, and
+leave the cluster. ADR 12.
 
-Owns: the progress of the end, and the time at which each client is sent away. Must never: cut off what a client has
-sent; its commands get their replies first if these are ready soon.
+Owns: the progress of the shutdown, and the time at which each client is disconnected. Must never: disconnect a client
+before its commands have their replies, unless these take too long.
 """
 
 from __future__ import annotations
@@ -21,23 +22,24 @@ from ..limits import PATIENCE, SIZES, Patience, Sizes
 from ..outgoing.sending import Sending
 from .sessions import AFTER_CLOSE_S, Sessions
 
-#: Seconds between two batches of clients to send away.
+#: Seconds between two batches of clients to disconnect.
 STEP_S: Final = 0.1
 
-#: How long messages under way can take to reach clients here before the first client is sent away, in seconds.
+#: How long the endpoint waits for messages in flight to reach their clients before it disconnects the first client, in
+#: seconds.
 MESSAGES_S: Final = 1.0
 
-#: How long the end can take to finish once the clients have gone, in seconds: as long as the slowest request.
+#: How long the shutdown can take after the clients have gone, in seconds. This is as long as the slowest request takes.
 LEAVE_S: Final = 8.0
 
-#: How long copying the slots' state can take before the slots go, in seconds. With the later stages, an end stays
-#: within the usual time-outs of service managers.
+#: How long copying the slots' state can take before the slots move, in seconds. Together with the later stages, a
+#: shutdown stays within the usual time-outs of service managers.
 COPY_S: Final = 6.0
 
-#: Seconds between two checks whether the slots' state has been copied.
+#: Seconds between two checks of whether the slots' state has been copied.
 LOOK_S: Final = 0.05
 
-#: The stages of the end, each by what it waits for.
+#: The stages of a shutdown, each named after the step that it waits for.
 NOTHING: Final = 0
 COPYING: Final = 1
 TRANSFERRING: Final = 2
@@ -49,7 +51,7 @@ GONE: Final = 7
 
 
 class Leaving:
-    """One endpoint's end."""
+    """One endpoint's shutdown."""
 
     def __init__(
         self,
@@ -77,24 +79,27 @@ class Leaving:
         self._batch = 0
         self._next_batch_at = -math.inf
         self.under_way = False
-        self._untold: list[Connection] = []  # the next client to send away is the last one
-        # no longer read; (connection, when it is sent away at the latest)
+        self._untold: list[Connection] = []  # to be disconnected, the last one first
+        # connections that are no longer read: (connection, the latest time at which to disconnect it)
         self._told_soon: list[tuple[Connection, float]] = []
 
     def begin(self, over_s: float) -> None:
-        """Leave. Send the clients away over ``over_s`` seconds, or less if they are few. Accept no new ones."""
+        """Begin to leave. Disconnect the clients over ``over_s`` seconds, or sooner if they are few. Accept no new
+        clients."""
         self.under_way = True
         self._stage = COPYING
         self._deadline = self._desk.now + COPY_S
         self._over_s = over_s
 
     def go_on(self) -> None:
-        """Continue the end as far as possible. Called at the end of each turn while the end is ``under_way``."""
+        """Continue the shutdown as far as possible. This is called at the end of each turn while the shutdown is
+        ``under_way``."""
         now = self._desk.now
         if self._stage == COPYING:
             if now < min(self._look_at, self._deadline):
                 return
-            # Slots that others have released to this endpoint leave from here, once this endpoint owns them.
+            # If others have released slots to this endpoint, it must own these slots first, and then transfer them as
+            # well.
             if (self._joining.half_in or not self._slot_transfer.prepared_to_leave()) and now < self._deadline:
                 self._look_at = now + LOOK_S
                 return
@@ -116,7 +121,8 @@ class Leaving:
             if not self._untold and not self._told_soon:
                 self._stage = CLOSING
                 self._deadline = now + AFTER_CLOSE_S
-        # A client sends until it reads the close. Its messages need the links to the peers, which end with `depart`.
+        # A client can send messages until it reads the close. They need the links to the peers, which end with
+        # `depart`.
         if self._stage == CLOSING and (not self._sessions.connections or now >= self._deadline):
             self._stage = DEPARTING
             self._deadline = now + LEAVE_S

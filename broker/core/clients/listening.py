@@ -1,7 +1,8 @@
-"""Where clients listen: ``listen`` and ``unlisten``, their announcement to the peers, and the peers' announcements.
+"""Where clients listen: handles ``listen`` and ``unlisten``, announces them to the peers, and handles the peers'
+announcements.
 
-Owns: the listens under way. Must never: report success for a ``listen`` before the mapping is stored and every peer has
-corrected its cache. From then on every publish that any endpoint handles finds the client here.
+Owns: the listens in progress. Must never: report success for a ``listen`` before the client's location is stored and
+every peer has corrected its cache. From then on every publish that any endpoint handles finds the client here.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ from .announcement import Announcement, Listen, OfListen
 from .concurrent_listens import ConcurrentListens
 from .stale_locations import Place, StaleLocations
 
-#: Maximum number of listens in one store call and one announcement: each side takes up to 10 ms for that many.
+#: Maximum number of listens in one store call and in one announcement. Each side takes up to 10 ms to process that
+#: many.
 LISTENS_PER_BATCH: Final = 500
 
 
 class Listening(Part):
-    """One endpoint's clients, and the announcements about them. ``homes``: say whether this endpoint has joined."""
+    """One endpoint's clients, and the announcements about them. ``homes``: tell whether this endpoint has joined."""
 
     def __init__(
         self,
@@ -69,8 +71,8 @@ class Listening(Part):
         self._memory = memory
         self._stale_locations = StaleLocations(desk, hub, self._me, self._are_absent)
         self._listens: list[Listen] = []  # this turn's
-        self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
-        self._parked: deque[Announcement] = deque()  # until this endpoint has joined
+        self._clears: list[tuple[str, Location]] = []  # locations that ended in this turn
+        self._parked: deque[Announcement] = deque()  # waiting until this endpoint has joined
         self._concurrent_listens = ConcurrentListens()
 
     def metrics(self) -> list[Metric]:
@@ -92,12 +94,13 @@ class Listening(Part):
         return {ListenRequest: self.listen_announced}
 
     def listen(self, connection: Connection, command: Command, more: OfListen | None = None) -> None:
-        """Take a client's ``listen``. Bind the client at once (messages can come before the reply); store and announce
-        it in a batch. ``more``: the addition that it asks for."""
+        """Handle a client's ``listen``. Bind the client to the connection at once, so messages can come before the
+        reply. Store and announce its location later, in a batch. ``more``: what the command requests in addition."""
         self.begin(connection, command, self._replies.expect(connection), more)
 
     def begin(self, connection: Connection, command: Command, reply: Reply, more: OfListen | None) -> None:
-        """Begin a ``listen`` whose command has its place among the replies. ``more``: the addition that it asks for."""
+        """Begin a ``listen``. ``reply``: the place of its reply among the connection's replies. ``more``: what the
+        command requests in addition."""
         again = command.client in connection.clients
         connection.has_listened = True
         former = self._hub.bind(command.client, connection)
@@ -110,7 +113,7 @@ class Listening(Part):
         self._listens.append(listen)
 
     def unlisten(self, connection: Connection, command: Command) -> None:
-        """Take a client's ``unlisten``. If the client listens elsewhere by now, do nothing."""
+        """Handle a client's ``unlisten``. If the client listens elsewhere by now, change nothing."""
         binding = self._hub.unbind(command.client, connection)
         if connection.receiver is not None:
             connection.receiver.gone(command.client)
@@ -131,8 +134,8 @@ class Listening(Part):
             self._replies.reply(connection, reply, success(command.id))
 
     def closed(self, connection: Connection) -> None:
-        """Unbind the connection's clients: at once, or slice by slice if there are many. Until then the connection
-        drops their messages. A client that listens again, here or elsewhere, need not wait for that."""
+        """Unbind the connection's clients: at once, or in slices if there are many. The connection drops messages for
+        clients that are still bound to it. A client can listen again, here or elsewhere, before it has been unbound."""
         if len(connection.clients) <= self._closed_per_slice:
             self._unbind(connection, list(connection.clients))
         else:
@@ -154,28 +157,32 @@ class Listening(Part):
         self._memory.weigh(connection)
 
     def _learn_gone(self, client: str, location: Location) -> None:
-        """Note that a client has left this endpoint. If the cache has no location for it, ask the store: it may have
-        listened elsewhere while the others did not tell this endpoint."""
+        """Note in the cache of locations that a client has left this endpoint. If the cache has no location for the
+        client, leave it so, and the store will be read when needed. The client may have listened elsewhere while the
+        others did not tell this endpoint."""
         if self._locations.get(client) is not None:
             self._locations.learn_offline(client, location)
 
     def _learn_absent(self, client: str, location: Location) -> None:
-        """Note a ``listen`` that took effect when its connection was gone. If the client was elsewhere before, it can
-        still be there and will then say so again; until then homes look for it there. If the cache has no location for
-        it, ask the store: this news may be late, and the cache may have forgotten a newer location."""
+        """Note a ``listen`` that took effect only after its connection had gone. If the client was at another endpoint
+        before, it can still be there. In this case that endpoint announces it again, and until then homes look for it
+        there. If the cache has no location for the client, leave it so, and the store will be read when needed: this
+        news may be late, and the cache may have forgotten a newer location."""
         known = self._locations.get(client)
         if known is not None and (not known.online or known.incarnation == location.incarnation):
             self._locations.learn_offline(client, location)
 
     def flush(self) -> None:
-        """Write this turn's listens, and clear those that ended. Look for the clients that a home missed here."""
+        """Write this turn's listens to the store, and clear the locations that ended. Ask the store about clients that
+        a home looked for here in vain."""
         if self._hub.missed:
             missed, self._hub.missed = self._hub.missed, []
             self._stale_locations.look(missed)
         listens, self._listens = self._listens, []
         for start in range(0, len(listens), LISTENS_PER_BATCH):
             batch = listens[start : start + LISTENS_PER_BATCH]
-            # The store sees two listens of one client in one turn as one. The hub knows which listen was later.
+            # The store gets only one listen for a client that has sent two in one turn. The hub knows which listen was
+            # later.
             clients = list(dict.fromkeys(listen.client for listen in batch))
             self._desk.store("listen", (clients, self._me), self._listened, (clients, batch))
         if self._clears:
@@ -237,8 +244,8 @@ class Listening(Part):
         if self._homes.joined:
             self._announce(announcement)
         else:
-            # Once this endpoint has joined, it knows which peers to tell: from then on every acting endpoint has let it
-            # in.
+            # When this endpoint has joined, it knows which peers to tell, because every acting endpoint has accepted it
+            # by then.
             self._parked.append(announcement)
 
     def _announce(self, announcement: Announcement) -> None:
@@ -248,7 +255,7 @@ class Listening(Part):
         self._close(announcement)
 
     def tick(self) -> None:
-        """Give up listens that have been parked for too long. Clear the locations again that the store did not
+        """Give up listens that have been parked for too long. Try again to clear the locations that the store did not
         clear."""
         self._clears += self._stale_locations.due()
         while self._parked and self._parked[0].deadline <= self._desk.now:
@@ -300,13 +307,13 @@ class Listening(Part):
         self._close(call.context)
 
     def lost(self, call: Call) -> str | None:
-        """Note that a peer is dead. It has no cache."""
+        """Note that a peer is dead, and so has no cache to correct."""
         self._close(call.context)
         return None
 
     def joined(self) -> None:
-        """Announce the parked listens. Then ask the store where the clients are: the others may have taken this
-        endpoint for dead, and not told it where its clients went meanwhile."""
+        """Announce the parked listens. Then read from the store where the clients listen. The others may have
+        considered this endpoint dead, and not told it that its clients had moved."""
         bindings = self._hub.bindings
         while self._parked:
             announcement = self._parked.popleft()
@@ -324,8 +331,7 @@ class Listening(Part):
 
     def _revised(self, clients: list[str], result: Any, error: Exception | None) -> None:
         if error is not None:
-            # The next message to a client that has moved will reveal that. Until then only its old connection stays
-            # open.
+            # If a client has moved, the next message for it will reveal that. Until then its old connection stays open.
             self._desk.counts["stale_mappings_left"] += len(clients)
             return
         for client, location in zip(clients, result, strict=True):
@@ -333,13 +339,13 @@ class Listening(Part):
                 self._superseded(client, location)
 
     def _are_absent(self, places: list[Place]) -> None:
-        """Note clients that the store has here, but that are not here."""
+        """Correct the locations of clients that are not here, although the store has them here."""
         announcement = Announcement([], self._desk.now + TIMEOUT_S)
         for client, location in places:
             self._learn_absent(client, location)  # the answer may be late
             self._clears.append((client, location))
             announcement.news.append((client, location.number, location.incarnation, False))
-        # A peer that holds such a client with a lower number announces it again.
+        # If such a client listens at a peer with a lower number, the peer announces the client again.
         self._announce(announcement)
 
     def listen_announced(self, peer: str, number: int, request: ListenRequest) -> None:
@@ -349,7 +355,7 @@ class Listening(Part):
             location = Location(listen_number, incarnation, online)
             binding = bindings.get(client)
             if binding is not None and binding.location is not None and binding.location.rank > location.rank:
-                # the cache may have forgotten it; late news must not take its place
+                # the cache may have forgotten the location here; late news must not replace it
                 self._locations.learn(client, binding.location)
             elif online:
                 self._locations.learn(client, location)
@@ -360,16 +366,16 @@ class Listening(Part):
         self._desk.answer(peer, number)
 
     def _replaced(self, client: str, connection: Connection) -> None:
-        """Tell the connection's receiver that the client has moved. Close the connection, once, if that was its last
-        client."""
+        """Tell the connection's receiver that the client has moved. If that was the connection's last client, close the
+        connection, unless it is closing already."""
         if connection.receiver is not None and client not in connection.clients:
             connection.receiver.moved(client)
         if not connection.clients and connection.ends_at is None:
             self._sending.close(connection, REPLACED)
 
     def _superseded(self, client: str, location: Location) -> None:
-        """Note that a client listens elsewhere. If that listen is later than the one here, unbind the client. A
-        ``listen`` without a number yet compares when it gets one."""
+        """Note that a client listens elsewhere. If that ``listen`` is later than the one here, unbind the client. If
+        the ``listen`` here has no number yet, compare the two when it gets one."""
         binding = self._hub.bindings.get(client)
         if binding is None:
             return
@@ -382,8 +388,8 @@ class Listening(Part):
             self._replaced(client, binding.connection)
 
     def _outlived(self, client: str, location: Location) -> None:
-        """Note a `listen` elsewhere that took effect when its connection was gone. The client is here. If that `listen`
-        has the higher number, announce the client again."""
+        """Note a `listen` at another endpoint that took effect only after its connection had gone. If the client
+        listens here, but with a lower number, announce the client again."""
         binding = self._hub.bindings.get(client)
         if binding is None:
             return

@@ -1,7 +1,8 @@
-"""Revoked tokens, as far as this endpoint knows them. SPEC section 2.4.
+"""The revocations of tokens that this endpoint knows. SPEC section 2.4.
 
-Owns: which of two revocations of one thing is true, and whether any revocation names a grant's token. Must never: read
-a clock, or know where a revocation came from. Pure: the stores and the core judge by the same rules.
+Owns: how to merge two revocations of the same tokens, and the check whether a grant's token has been revoked. Must
+never: read a clock, or know where a revocation came from. The module does no I/O, so the stores and the core share its
+rules.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Final
 from ..connections.grants import Grant
 from ..model import JTI, Revocation
 
-#: A revocation is remembered for this long after its ``expires_at``, in seconds: endpoints accept a token for ten
-#: seconds after it expires, and their clocks differ.
+#: A revocation is remembered for this long after its ``expires_at``, in seconds, because endpoints accept a token for
+#: ten seconds after it expires, and their clocks differ.
 KEPT_S: Final = 60.0
 
 
@@ -24,8 +25,8 @@ def is_over(revocation: Revocation, unix_s: float) -> bool:
 
 
 def later(one: Revocation, other: Revocation) -> Revocation:
-    """Merge two revocations of one claim and value: the later of each time is true. Order and repetition make no
-    difference."""
+    """Merge two revocations of the same claim and value: take the later value of each of their times. Order and
+    repetition make no difference."""
     issued_until = max(one.issued_until, other.issued_until)
     return one._replace(issued_until=issued_until, expires_at=max(one.expires_at, other.expires_at))
 
@@ -41,7 +42,7 @@ class Revocations:
         return len(self._ids) + len(self._subjects)
 
     def add(self, revocations: Iterable[Revocation], unix_s: float) -> bool:
-        """Remember revocations, except expired ones. Returns true if they can name a token that was not named
+        """Remember revocations, except expired ones. Return true if they can revoke a token that was not revoked
         before."""
         names_more = False
         for revocation in revocations:

@@ -1,15 +1,15 @@
-"""Revoking tokens: the command `revoke`, telling every peer, and closing the connections with revoked tokens. SPEC
+"""Revoking tokens: handles the command `revoke`, tells every peer, and closes the connections with revoked tokens. SPEC
 section 2.4.
 
-Owns: the revocations that this endpoint knows, and the revokes under way. Must never: report success before the store
-has the revocation and every peer that serves clients knows it; or keep serving clients with tokens while it may have
-missed a revocation that other endpoints consider in force.
+Owns: the revocations that this endpoint knows, and the revokes in progress. Must never: report success before the store
+has the revocation and every peer that serves clients knows it; or serve clients with tokens while it may have missed a
+revocation that already applies at other endpoints.
 
-Why that holds. The store has a revocation before any peer learns it. Every endpoint in the view learns it, or is dead,
- and an endpoint's lease has lapsed before others take it for dead. From then on this part begins nothing and sends
-nothing for clients with tokens, until all others have let the endpoint in again and it has read the store's record
-since. So an endpoint that the others could not tell still knows the revocation before it serves. When it starts, it
-lets no client with a token in before that.
+The store has a revocation before any peer learns it. Every endpoint in the view learns it, unless the endpoint is dead,
+and an endpoint's lease has lapsed before others consider it dead. After its lease has lapsed, an endpoint begins no
+commands and sends no messages for clients with tokens, until all others have accepted it again and it has then read the
+revocations from the store. So even an endpoint that the others could not tell knows the revocation before it serves
+clients again. An endpoint that starts also accepts no client with a token before that.
 """
 
 from __future__ import annotations
@@ -38,23 +38,25 @@ from ..stores import unavailable
 from .revocations import KEPT_S, Revocations
 from .sessions import Sessions
 
-#: How long to remember a revocation that names no time, and the longest time, in seconds: longer than most tokens live,
-#: and longer than any token should live.
+#: How long to remember a revocation by default, and at most, in seconds. The default is longer than most tokens live,
+#: and the maximum is longer than any token should live.
 REMEMBERED_S: Final = 30 * 86_400
 REMEMBERED_MAX_S: Final = 400 * 86_400
 
-#: Seconds between two reads of the record, for an endpoint that has missed news for any reason.
+#: Seconds between two reads of the stored revocations, in case the endpoint has missed some for any reason.
 READ_S: Final = 10.0
 
-#: Seconds between two reads while the endpoint lets no client in because it lacks the record.
+#: Seconds from a failed read to the next, while the endpoint accepts no client with a token because it lacks the
+#: revocations.
 AGAIN_S: Final = 0.5
 
-#: How many revokes can wait for the store; more are refused. Those that arrive during a write are written together.
+#: Maximum number of revokes that can wait for the store. More are refused. The revokes that arrive during a write are
+#: written together after it.
 WAITING_MAX: Final = 1_000
 
 
 class Revoke:
-    """A `revoke` under way."""
+    """A `revoke` in progress."""
 
     __slots__ = ("connection", "deadline", "id", "reply", "revocation")
 
@@ -99,10 +101,10 @@ class Revoking(Part):
         self._replies = replies
         self._looked_at_per_slice = sizes.looked_at_per_slice
         self._revoked_per_slice = sizes.revoked_per_slice
-        #: This endpoint knows what others rely on: it can let clients with tokens in, and serve them.
+        #: This endpoint knows all revocations that apply, so it can accept and serve clients with tokens.
         self.knows = False
         self.known = Revocations()
-        self._is_current = False  # it has read all of the record since all others have let it in
+        self._is_current = False  # it has read all stored revocations since all others have accepted it
         self._round = 0  # counts joinings
         self._holds_back = False
         self._waiting: deque[Revoke] = deque()
@@ -110,7 +112,8 @@ class Revoking(Part):
         self._parked: deque[Word] = deque()  # until this endpoint has joined
         self._read_at = desk.now
         self._reading = False
-        # counts additions that name more tokens; its value at the last check of all connections
+        # ``_news`` counts additions that revoke more tokens; ``_seen`` is its value at the last check of all
+        # connections
         self._news = self._seen = 0
         self._looking = False
 
@@ -131,7 +134,7 @@ class Revoking(Part):
         return {RevokedRequest: self.told}
 
     def refuses(self, grant: Grant) -> bool:
-        """Has the token of a client that connects been revoked? If so, count it."""
+        """Return whether the token of a connecting client has been revoked. If so, count the refusal."""
         named = self.known.names(grant)
         if named:
             self._desk.counts["revoked_refused"] += 1
@@ -155,7 +158,7 @@ class Revoking(Part):
         self._write_waiting()
 
     def _revocation(self, connection: Connection, command: Command) -> Revocation:
-        """Return the command's revocation. Raises ``ProtocolError``."""
+        """Return the command's revocation. Raise ``ProtocolError`` if the command must be refused."""
         if connection.grant is None:
             raise ProtocolError("forbidden", "This endpoint requires no tokens, so there is nothing to revoke")
         now = self._desk.unix_s
@@ -186,7 +189,7 @@ class Revoking(Part):
     def _written(self, revokes: list[Revoke], result: Any, error: Exception | None) -> None:
         self._writes -= 1
         if isinstance(error, TooManyRevocations) and len(revokes) > 1:
-            for revoke in revokes:  # find the revocation beyond the limit
+            for revoke in revokes:  # write them one by one, so that only those beyond the limit fail
                 self._write([revoke])
         elif error is not None:
             is_full = isinstance(error, TooManyRevocations)
@@ -228,7 +231,7 @@ class Revoking(Part):
         self._close(call.context)
 
     def lost(self, call: Call) -> str | None:
-        """Note that a peer is dead. It serves no client before it has read the record."""
+        """Note that a peer is dead. It serves no client before it has read the stored revocations."""
         self._close(call.context)
         return None
 
@@ -263,7 +266,7 @@ class Revoking(Part):
             self._settle()
 
     def tick(self) -> None:
-        """Read the record when it is due. Give up revokes that have waited for too long."""
+        """Read the stored revocations when the next read is due. Give up revokes that have waited for too long."""
         now = self._desk.now
         if now >= self._read_at and not self._reading and self._members.joined:
             self.known.forget(self._desk.unix_s)
@@ -281,8 +284,8 @@ class Revoking(Part):
         return ProtocolError("store_unavailable", "The store has not answered in time")
 
     def joined(self) -> None:
-        """Note that all other endpoints have accepted this one, and send it their news from now on. The store has all
-        their earlier news."""
+        """Read the stored revocations. All other endpoints have accepted this one and tell it new revocations from now
+        on, and the store has all earlier ones."""
         self._round += 1
         self._read()
         while self._parked:
@@ -290,7 +293,8 @@ class Revoking(Part):
         self._write_waiting()
 
     def lapsed(self) -> None:
-        """Stop serving clients with tokens: others can take this endpoint for dead, and then need not tell it."""
+        """Stop serving clients with tokens. Others can now consider this endpoint dead, and revoke tokens without
+        telling it."""
         self._is_current = False
         if self.knows and not self._members.leaving:
             self.knows = False
@@ -299,7 +303,7 @@ class Revoking(Part):
             self._sessions.hold_back()
 
     def _settle(self) -> None:
-        """Serve again, once this endpoint knows all revocations and has found all connections with revoked tokens."""
+        """Serve again if this endpoint knows all revocations and has found all connections with revoked tokens."""
         if not self._is_current or self._seen != self._news or self.knows:
             return
         self.knows = True
@@ -320,8 +324,8 @@ class Revoking(Part):
             self._desk.job(self._look())
 
     def _look(self) -> Iterator[bool]:
-        """Stop beginning and sending anything for connections with revoked tokens, which is quick; then close them.
-        Connections that a later revocation names come first."""
+        """First stop all commands and messages of connections with revoked tokens, which is quick. Then close these
+        connections. If more tokens are revoked meanwhile, stop their connections before closing any others."""
         named: list[Connection] = []
         while self._seen != self._news or named:
             if self._seen != self._news:

@@ -1,12 +1,12 @@
-"""Commands on their way in: each connection's in order, within its rate, and none before the commands that it must wait
-for.
+"""Incoming commands: begins each connection's commands in order and within its rate. No command begins before the
+commands that it must wait for have ended.
 
-Owns: the connections, the frames that wait there, and the choice of connections to read. Must never: carry out a
-command, or hold more of a connection than its limits say.
+Owns: the connections, their waiting frames, and the choice of connections to read from. Must never: carry out a
+command, or hold more frames of a connection than the limits allow.
 
 Commands of one connection take effect in order (SPEC section 1). Commands of one kind commute or stay in order, so
-several can be under way at once. A command of another kind waits in the connection's backlog until all earlier ones are
-done. So does a filter that replaces everything else, and all commands after such a filter.
+several can be in progress at once. A command of another kind waits in the connection's backlog until all earlier ones
+are done. A `subscribe` with `replace` also waits for all earlier commands, and all later commands wait for it.
 """
 
 from __future__ import annotations
@@ -34,25 +34,26 @@ from ..outgoing.sending import Sending
 from ..part import CommandSpec
 from .throttle import Throttle
 
-#: The metrics' name for a command that does not exist.
+#: The name by which metrics count commands that do not exist.
 UNKNOWN: Final = "unknown"
 
-#: Maximum number of commands of one connection to read although they must wait for earlier ones, and bytes of one such
-#: command. After them comes the close of a client that has gone, which the endpoint must see before it begins what the
-#: client left here.
+#: Maximum number of commands to read from a connection although they must wait for earlier ones, and maximum bytes of
+#: one such command. By reading ahead, the endpoint learns that a client has closed its connection before it begins the
+#: commands that the client left behind.
 READ_AHEAD: Final = 16
 READ_AHEAD_BYTES: Final = 16 << 10
 
-#: The most bytes of a command that overtakes others.
+#: Maximum bytes of a command that overtakes others.
 OVERTAKING_BYTES: Final = 1024
 
-#: Seconds after a connection has closed, or has been sent away, in which the endpoint still begins waiting commands
-#: that allow it (``CommandSpec.after_close``): a client can send everything and close. Later, such a command would undo
-#: what the client has done elsewhere since. A `listen` would take the client away from where it listens now.
+#: When a connection has closed or is being closed, the endpoint still begins its waiting commands for this many
+#: seconds, if they allow it (``CommandSpec.after_close``), because a client may send its commands and close at once.
+#: Later such a command could undo what the client has done elsewhere since. A `listen` does not allow it: it would take
+#: the client away from its present connection.
 AFTER_CLOSE_S: Final = 1.0
 
-#: Bytes of a frame that cost as much of the rate as one more command: reading that many takes at most as long as a
-#: short command.
+#: For the rate limit, this many bytes of a frame count as one command. Reading them takes at most as long as a short
+#: command.
 BYTES_PER_COMMAND: Final = 512
 
 
@@ -80,9 +81,9 @@ class Sessions:
         self._throttle = Throttle(limits.commands_per_s)
         self._commands: Mapping[str, CommandSpec] = {}
         self.ready = replies.ready  # connections whose backlog can continue
-        self.holding: dict[Connection, None] = {}  # not read until less is in flight
-        #: While commands of connections with a grant wait: the connections that have some. ``None``: nothing is held
-        #: back.
+        self.holding: dict[Connection, None] = {}  # connections that are not read until less is in flight
+        #: While the endpoint holds back the commands of connections with a grant: the connections that have such
+        #: commands. ``None`` while it holds nothing back.
         self._held_back: dict[Connection, None] | None = None
         self._read_number = 0
         self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that the shell is reading
@@ -121,8 +122,8 @@ class Sessions:
         return connection
 
     def disconnected(self, connection: Connection) -> None:
-        """Note that a connection is gone. Its published messages still go out; its waiting commands can begin for
-        ``AFTER_CLOSE_S``."""
+        """Note that a connection is gone. The messages that it has published are still delivered, and its waiting
+        commands can still begin for ``AFTER_CLOSE_S`` seconds."""
         connection.closed = True
         if not connection.revoked:
             connection.ends_at = self._desk.now + AFTER_CLOSE_S
@@ -141,12 +142,12 @@ class Sessions:
         self._memory.weigh(connection)
 
     def drain(self, connection: Connection) -> None:
-        """Read nothing more of the client until it is sent away: this endpoint ends."""
+        """Stop reading from the client, which will be disconnected soon because this endpoint shuts down."""
         connection.draining = True
         self._desk.emit(PauseOrResume(connection))
 
     def send_away(self, connection: Connection) -> None:
-        """Note that the client is now being sent away: from here on the endpoint reads only its close."""
+        """Note that the client is now being disconnected. From here on the endpoint reads only its close."""
         connection.draining, connection.closing = False, True
         self._desk.emit(PauseOrResume(connection))
 
@@ -162,20 +163,20 @@ class Sessions:
             self._memory.weigh(connection)
 
     def revoke(self, connection: Connection) -> None:
-        """Begin nothing more of a connection whose token has been revoked, and send it nothing more."""
+        """Begin no more commands of a connection whose token has been revoked, and send it no more messages."""
         connection.revoked = True
         connection.ends_at = self._desk.now
         self._drop_backlog(connection, 0)
         self._sending.shut(connection)
 
     def hold_back(self) -> None:
-        """Begin no commands of connections with a grant. Their commands wait, and the endpoint soon stops reading
-        them."""
+        """Begin no commands of connections with a grant. Their commands wait, and the endpoint soon stops reading from
+        these connections."""
         if self._held_back is None:
             self._held_back = {}
 
     def serve_again(self) -> None:
-        """Begin what has waited."""
+        """Let the commands begin that were held back."""
         if self._held_back is not None:
             self.ready.extend(self._held_back)
             self._held_back = None
@@ -183,7 +184,8 @@ class Sessions:
     # Commands
 
     def frame(self, connection: Connection, data: bytes | Large, is_text: bool) -> None:
-        """Handle a whole message from a client. The shell has checked that a text is UTF-8, unless it is large."""
+        """Handle a complete message from a client. The shell has checked that a text message is UTF-8, unless the
+        message is large."""
         if connection.backpressure and connection.closing:  # its outbox will never have room again
             self._desk.drops["command_of_closed_connection"] += 1
             return
@@ -199,9 +201,9 @@ class Sessions:
                 self._pause(connection)
 
     def _overtakes(self, connection: Connection, frame: bytes | Large) -> bool:
-        """Begin the command, if it is one that waits for no other. Only short ones do not."""
+        """If the frame's command may overtake waiting commands, begin it and return true. Only short commands may."""
         if not isinstance(frame, bytes) or len(frame) > OVERTAKING_BYTES or b"credit" not in frame:
-            return False  # most commands: they need not be decoded for this
+            return False  # excludes most commands without decoding them
         if connection.ends_at is not None:
             return False
         try:
@@ -209,7 +211,7 @@ class Sessions:
             if connection.grant is not None:
                 connection.grant.check(command)
         except ProtocolError:
-            return False  # it is refused in its place
+            return False  # the command will be refused when its turn comes
         spec = self._commands[command.name]
         if not spec.overtakes:
             return False
@@ -219,7 +221,8 @@ class Sessions:
         return True
 
     def _begin(self, connection: Connection, frame: bytes | Large) -> bool:
-        """Begin the command in the frame. Returns false if it must wait for earlier commands, or must be read first."""
+        """Begin the command in the frame. Return false if the command must wait for earlier ones, or if the frame must
+        be read elsewhere first."""
         if len(connection.replies) >= REPLIES_MAX:
             return False
         if self._held_back is not None and connection.grant is not None:
@@ -244,7 +247,7 @@ class Sessions:
                     self._ask_to_read(connection, frame)
                 return False
             if not outcome.is_text:
-                self._drop_backlog(connection, 1)  # ignore what arrived after the close
+                self._drop_backlog(connection, 1)  # ignore everything that arrived after this frame
                 self._sending.close(connection, NOT_UTF8)
                 return True
             if outcome.error is not None:
@@ -279,7 +282,7 @@ class Sessions:
     def _refuse(
         self, connection: Connection, number: Any, error: ProtocolError, name: str | None, kind: Any, size: int
     ) -> bool:
-        """Refuse the command of a frame of ``size`` bytes. ``kind``: the kind that the command claims."""
+        """Refuse the command of a frame of ``size`` bytes. ``kind``: the name of the command, as the frame has it."""
         if not isinstance(kind, str) or kind not in self._commands:
             kind = UNKNOWN
         if connection.allowance is not None:
@@ -297,7 +300,7 @@ class Sessions:
         self.ready.extend(self._throttle.released(self._desk.now))
 
     def go_on(self) -> None:
-        """End the turn: begin the waiting commands that can go on, as many as a turn allows."""
+        """End the turn: begin waiting commands that need not wait any longer, as many as one turn allows."""
         if self.holding and self._inflight.eased:
             for connection in self.holding:
                 if connection.backpressure and not connection.backlog and not connection.throttled:
@@ -346,7 +349,8 @@ class Sessions:
         return ends_at is None or self._desk.now < ends_at
 
     def read(self, number: int, outcome: Outcome | None) -> None:
-        """Handle a large frame's outcome; ``None``: the shell did not read it, because the core no longer needs it."""
+        """Handle a large frame's outcome. ``None`` if the shell did not read the frame, because the core no longer
+        needed it."""
         if number not in self._reads:
             return  # it has been dropped meanwhile
         connection, frame = self._reads.pop(number)

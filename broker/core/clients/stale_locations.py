@@ -1,11 +1,12 @@
-"""Clients that the store may have here although they do not listen here. Their location was not cleared; or their
-`listen` failed, and may have been written late; or a home looked for them here and missed them.
+"""Finds clients that the store has here although they do not listen here. It asks the store about a client if the store
+did not clear its location, if its `listen` failed and may have been written late, or if a home looked for it here in
+vain.
 
-Owns: the times at which to ask the store about them. Must never: say where a client is; ``listening`` does, from the
-store's answers.
+Owns: the times at which to ask the store about these clients. Must never: decide where a client is (``listening`` does,
+from the store's answers).
 
-While there are subscriptions until disconnect, this looks for such locations, since those subscriptions stay as long as
-their client seems to listen. Otherwise the next message for the client reveals the stale location.
+The search is necessary because subscriptions until disconnect stay as long as their client seems to listen. For other
+subscriptions it would be enough that the next message for the client reveals the stale location.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from ..connections.hub import Hub
 from ..desk import Desk
 from ..model import Location
 
-#: Maximum number of clients to ask about or clear later. Beyond it, only the next message for a client reveals its
-#: stale location.
+#: Maximum number of clients to ask the store about later, and of locations to clear later. Beyond it, only the next
+#: message for a client reveals its stale location.
 LATER_MAX: Final = 100_000
 
 #: Seconds until another attempt to clear a location that the store did not clear.
 CLEAR_AGAIN_S: Final = 1.0
 
-#: Seconds until this asks the store about a `listen` that failed: it may have been written late.
+#: Seconds after a failed `listen` until the store is asked about its client, because the `listen` may be written late.
 LATE_S: Final = 8.0
 
-#: Clients in one question to the store.
+#: Maximum number of clients in one question to the store.
 PER_QUESTION: Final = 500
 
 Place = tuple[str, Location]
 
 
 class StaleLocations:
-    """One endpoint's stale locations. ``me``: its incarnation. ``found`` gets the clients that are not here, each with
-    its location here."""
+    """One endpoint's stale locations. ``me``: the endpoint's incarnation. ``found``: a function that gets the clients
+    that are not here, each with its stale location."""
 
     def __init__(self, desk: Desk, hub: Hub, me: str, found: Callable[[list[Place]], None]) -> None:
         self._desk = desk
@@ -49,14 +50,14 @@ class StaleLocations:
         self._clear_at = desk.now
 
     def look(self, clients: list[str]) -> None:
-        """Ask the store whether it has these clients here."""
+        """Ask the store whether it has these clients at this endpoint."""
         new = [client for client in dict.fromkeys(clients) if client not in self._asked]
         if new:
             self._asked.update(new)
             self._desk.store("locations", (new,), self._looked, new)
 
     def look_later(self, clients: list[str]) -> None:
-        """Ask later about clients whose ``listen`` has failed, or may have."""
+        """Ask the store later about clients whose ``listen`` has failed, or may have failed."""
         if len(self._later) < LATER_MAX:
             self._later.extend([(self._desk.now + LATE_S, client) for client in clients])
         else:
@@ -70,7 +71,8 @@ class StaleLocations:
             self._clear_at = self._desk.now + CLEAR_AGAIN_S
 
     def due(self) -> list[Place]:
-        """Ask the store about the clients that are due. Returns the locations to clear again."""
+        """Ask the store about the clients that are due. Return the locations that ``listening`` must try to clear
+        again."""
         now, clients = self._desk.now, list[str]()
         while self._later and self._later[0][0] <= now and len(clients) < PER_QUESTION:
             clients.append(self._later.popleft()[1])

@@ -1,10 +1,10 @@
-"""Limits the rate of a connection's commands: a token bucket that holds one second's worth.
+"""Limits the rate of a connection's commands by a token bucket, which holds the allowance of one second.
 
-Owns: the connections' allowances. Must never: refuse a command; the endpoint reads later what comes too fast (SPEC
-section 1.4).
+Owns: the connections' allowances. Must never: refuse a command (if commands come too fast, the endpoint reads them
+later; SPEC section 1.4).
 
-A command that costs more than the remaining allowance is accepted, and the connection waits until it has paid the debt:
-a large `subscribe` costs as much as many small ones.
+A command that costs more than the remaining allowance is accepted, but the connection then waits until it has paid the
+debt. So a large `subscribe` costs as much as many small ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Throttle:
 
     def __init__(self, per_s: int) -> None:
         self._per_s = per_s
-        self._waiting: dict[Connection, float] = {}  # connection -> until when it waits
+        self._waiting: dict[Connection, float] = {}  # connection -> the time until which it waits
 
     def limit(self, connection: Connection, now: float) -> None:
         """Count the connection's commands from now on."""
@@ -26,8 +26,8 @@ class Throttle:
             connection.allowed_at = now
 
     def spend(self, connection: Connection, cost: int, now: float) -> bool:
-        """Spend ``cost`` of the connection's allowance. Returns true if the endpoint must accept nothing more from the
-        connection until it is ``released``."""
+        """Spend ``cost`` of the connection's allowance. Return true if the endpoint must accept no more commands from
+        the connection until it is ``released``."""
         assert connection.allowance is not None
         earned = (now - connection.allowed_at) * self._per_s
         connection.allowance = min(connection.allowance + earned, float(self._per_s)) - cost
