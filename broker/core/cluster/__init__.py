@@ -1,5 +1,5 @@
 """An endpoint's place in the cluster.
 
 Owns: which peers are alive, which endpoint is home of which slot, the lease, links to peers, and replicas of slots.
-Must never: know a slot's content, or decide by its own clock.
+Must never: know a slot's content, or read a clock.
 """

@@ -40,7 +40,7 @@ class Cluster:
         self.members = members = Membership(base.me, desk.now, patience, grace_s, settings)
         self.observers = observers = ClusterObservers()
         self.states = states = SlotStates()
-        self.writes = UnderWay()  # subscriptions' writes, for slots of this endpoint
+        self.writes = UnderWay()  # writes of subscriptions in slots of this endpoint
         self.transfers = transfers = UnderWay()
         held = Held()
         self.mesh = Mesh(desk, members, base.calls, base.inflight, base.counters.errors, base.sizes)
@@ -53,12 +53,12 @@ class Cluster:
         )
 
     def _idle(self) -> bool:
-        """Is nothing under way?"""
+        """Return whether no work is in progress."""
         return self._base.idle and not self.writes
 
     @property
     def first(self) -> list[Part]:
-        """The parts that come first: their news decides about all others."""
+        """The parts that come first, because the work of all others depends on their news."""
         return [self.joining, self.mesh]
 
     @property

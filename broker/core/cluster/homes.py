@@ -1,7 +1,7 @@
 """Maps each slot to its home endpoint.
 
-Owns: slot -> home, and the table of homes that the parts look into (``ingeborg.protocol.hashes``: topic -> slot). Must
-never: know why an endpoint is in the table (``membership`` does).
+Owns: the hashing of slots to homes, and the table of homes that the parts use (``ingeborg.protocol.hashes`` maps topics
+to slots). Must never: know why an endpoint is in the table (``membership`` does).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ingeborg.protocol.hashes import SLOTS
 
 
 def slot_weights(name: str) -> tuple[int, ...]:
-    """One 64-bit weight per slot, drawn by a hash of the endpoint's name: rendezvous hashing for all slots at once."""
+    """Return a 64-bit weight for each slot, from a hash of the endpoint's name. The weights are those of rendezvous
+    hashing."""
     return struct.unpack(f">{SLOTS}Q", shake_128(name.encode()).digest(8 * SLOTS))
 
 
@@ -25,10 +26,10 @@ def _winners(names: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def home_table(endpoints: Iterable[tuple[str, str]]) -> list[str]:
-    """Compute slot -> incarnation of its home from ``(name, incarnation)`` pairs: the name with the greatest weight
-    wins.
+    """Return the incarnation of each slot's home. ``endpoints``: (name, incarnation) pairs.
 
-    Rendezvous (highest random weight) hashing: when an endpoint goes, only its own slots get new homes.
+    A slot's home is the endpoint whose name has the greatest weight for that slot. With this rendezvous hashing
+    (highest random weight), only the slots of an endpoint get new homes when it leaves.
     """
     candidates = sorted(endpoints)
     homes = [incarnation for _, incarnation in candidates]
@@ -38,17 +39,17 @@ def home_table(endpoints: Iterable[tuple[str, str]]) -> list[str]:
 
 
 class Homes:
-    """The homes, as one endpoint knows them. Before it has joined, and if no part updates them, it is home of all
-    slots."""
+    """The homes of all slots, as one endpoint knows them. Until a part updates the table, the endpoint itself is home
+    of all slots."""
 
     def __init__(self, me: str, *, joined: bool = False) -> None:
         """``me``: this endpoint's incarnation."""
         self._mine = me
         self.table: list[str] = [me] * SLOTS  # slot -> incarnation of its home
-        self.only_home: str | None = me  # the home of all slots, if one endpoint is
+        self.only_home: str | None = me  # the home of all slots, if they have the same one
         self.version = 0  # counts changes of the table
         self.round = 1  # the join round; a new one begins after every lapse of the lease
-        self.joined = joined  # it can act as home of the slots that the table gives it
+        self.joined = joined  # whether it can act as home of the slots that the table gives it
 
     def is_mine(self, slot: int) -> bool:
         """Is this endpoint the slot's home?"""

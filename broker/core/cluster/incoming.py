@@ -1,13 +1,13 @@
-"""Slots that come to this endpoint: it absorbs their state from another home, and begins with it once it can act.
-ADR 21, 23.
+"""Incoming slots: this endpoint receives their state from another home, and uses it when it becomes their home. ADR 21,
+23.
 
-Owns: the incoming replicas, and which slots the states know to be ours. Must never: take a partial replica for a whole
-one.
+Owns: the incoming replicas, and the set of slots that the states treat as ours. Must never: treat a partial replica as
+whole.
 
-There are two kinds of replicas. A transfer replica brings slots that move here. It is whole with the *final* word of
-the home that gives them away. A failover replica guards against a crash of their home. It is whole as soon as that home
-confirms it, and stays whole because a link keeps the order, until another replica of these slots begins. This endpoint
-uses it only if the home disappears without handing over its slots.
+There are two kinds of replicas. A transfer replica brings slots that move here. It is whole when the home that gives
+the slots away has sent its *final* message. A failover replica guards against a crash of the slots' home. It is whole
+as soon as that home confirms it. It stays whole until another replica of these slots begins, because a link keeps the
+order of changes. This endpoint uses a failover replica only if the home disappears without handing over its slots.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from .membership import DEAD_AFTER_S, Membership
 from .slot_transfer import SlotTransfer
 from .slots import Held, SlotStates, unpack_slots
 
-#: The answer to a failover replica of slots that belong to another home in this endpoint's view: try again.
+#: The answer to a failover replica whose slots belong to another home in this endpoint's view. The sender should try
+#: again.
 NOT_THEIRS: Final = "not_theirs"
 
 #: An endpoint that joins waits this long for replicas that others pass on to it, in seconds. Then it joins without
 #: them.
 PASSED_ON_S: Final = 30.0
 
-#: Two homes may replicate the same slot. If one began this many seconds later by their machines' clocks, it acted
-#: later: an endpoint takes a peer for dead only after twice as long a silence.
+#: Two homes may replicate the same slot. If one of them began this many seconds later, by their machines' clocks, it
+#: acted later, because an endpoint considers a peer dead only after a silence of twice this time.
 LATER_S: Final = DEAD_AFTER_S / 2
 
 #: Maximum number of replicas to receive at a time. A home makes one for each endpoint, and a few more while the view
@@ -59,11 +60,11 @@ class IncomingReplica:
         self.slots = slots
         self.for_failover = for_failover
         self.keys = 0
-        self.asked = 0  # times that the sender asked whether all keys have arrived
+        self.asked = 0  # how often the sender has asked whether all keys have arrived
         self.whole = False  # all keys arrived, and the sender called it final or asked twice
-        self.lapsed = False  # its sender has not acted lately
-        self.giver = ""  # their home until now: the sender, or the endpoint whose replica the sender passes on
-        self.began_at = began_at  # by its sender's clock, in Unix seconds
+        self.lapsed = False  # its sender was not acting when it began
+        self.giver = ""  # the slots' home until now: the sender, or the endpoint whose replica the sender passes on
+        self.began_at = began_at  # when it began, by its sender's clock, in Unix seconds
         self.when = when  # this endpoint's round of joining and count of stalls when the replica began
 
 
@@ -74,7 +75,7 @@ class IncomingReplicas(Part):
         desk: Effects and time.
         members: The knowledge of the cluster.
         states: The slot states here.
-        held: The slots that are ours.
+        held: The slots that the states treat as ours.
         slot_transfer: The replicas that this endpoint sends to others.
     """
 
@@ -86,10 +87,10 @@ class IncomingReplicas(Part):
         self._me = members.me.incarnation
         self._states = states
         self._slot_transfer = slot_transfer
-        self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # by sender, and its number there
+        self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # by sender and the sender's number
         self._held = held
         self._stalls = 0  # count of this process's stalls when it last acted
-        self._missed = False  # another endpoint has acted without this one since it last acted
+        self._missed = False  # another endpoint has acted without this one since this one last acted
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
@@ -100,12 +101,12 @@ class IncomingReplicas(Part):
             ),
             self._desk.counted(
                 "slots_arrived_in_part",
-                "Slots that it became home of without some of their state, as after a crash of their home",
+                "Slots that this endpoint became home of without some of their state, as after a crash of their home",
             ),
         ]
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """The requests of a home to the next home."""
+        """The requests that a home sends to the next home."""
         return {
             ReplicaBeginsRequest: self.begin_requested,
             ReplicaChunkRequest: self.chunk_requested,
@@ -113,7 +114,7 @@ class IncomingReplicas(Part):
         }
 
     def begin_requested(self, peer: str, number: int, request: ReplicaBeginsRequest) -> None:
-        """Begin a replica, narrow one to fewer slots, or end it if the request names no slots."""
+        """Begin a replica, restrict a known one to fewer slots, or end it if the request names no slots."""
         replica = request.replica
         slots = unpack_slots(request.slots or b"")
         known = self._incoming.get((peer, replica))
@@ -132,7 +133,7 @@ class IncomingReplicas(Part):
             self._desk.decline(peer, number, NOT_THEIRS, "in this endpoint's view another endpoint is their home")
             return
         elif self._held.acts and not self._held.slots.isdisjoint(slots):
-            # The sender was once their home, and does not know yet that it no longer is.
+            # The sender was once the slots' home, and does not know yet that it no longer is.
             self._desk.decline(peer, number, "internal", "this endpoint is already the home of these slots")
             return
         elif request.lapsed and self._members.view() != [peer]:
@@ -167,8 +168,8 @@ class IncomingReplicas(Part):
         return any(table[slot] != peer for slot in slots)
 
     def _has_later(self, slots: frozenset[int], peer: str, began_at: float) -> bool:
-        """Has another home begun to give us some of these slots later? A link may have delayed this replica while that
-        home took the peer for dead."""
+        """Has another home begun to give us some of these slots later than the peer? A link may have delayed the peer's
+        replica while that home considered the peer dead."""
         return any(
             sender != peer
             and not incoming.for_failover
@@ -178,10 +179,11 @@ class IncomingReplicas(Part):
         )
 
     def _forget(self, slots: frozenset[int], peer: str, for_failover: bool) -> None:
-        """Drop our state of these slots, since another endpoint acted for them and may have deleted parts.
+        """Drop our state of these slots, because another endpoint has acted for them and may have deleted parts of the
+        state.
 
-        Also drop their earlier replicas, whose end we may have missed. A failover replica stays until its home has
-        given the slots away."""
+        Also drop earlier replicas of these slots, because we may have missed that they ended. A failover replica stays
+        until its home has given the slots away."""
         for key, other in list(self._incoming.items()):
             is_former = other.for_failover == for_failover or key[0] != peer
             if is_former and not other.slots.isdisjoint(slots):
@@ -191,7 +193,7 @@ class IncomingReplicas(Part):
             self._slot_transfer.forget(slots)
 
     def _let_go(self, slots: set[int]) -> None:
-        """Drop the state of these slots, which were ours: it is old."""
+        """Drop the outdated state of these slots, which were ours."""
         if slots:
             self._held.slots -= slots
             for state in self._states.all:
@@ -215,16 +217,16 @@ class IncomingReplicas(Part):
             self._desk.answer(peer, number)
 
     def end_requested(self, peer: str, number: int, request: ReplicaSentRequest) -> None:
-        """Check the sender's count of keys. ``final``: nothing follows, and the slots are ours once the view says
-        so."""
+        """Check the sender's count of keys. If the request is ``final``, nothing follows, and the slots are ours as
+        soon as the view says so."""
         if self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
         incoming = self._incoming.get((peer, request.replica))
         came = incoming is not None and incoming.keys == request.keys
         if incoming is not None:
-            # After our first answer the home waits for this replica. All that it sent before that answer arrives before
-            # its second question.
+            # After our first answer, the home's changes wait for this replica. Everything that the home sent before
+            # that answer arrives before its second question.
             incoming.asked += 1
             incoming.whole = came and (request.final or (incoming.for_failover and incoming.asked > 1))
             if incoming.whole:
@@ -234,9 +236,10 @@ class IncomingReplicas(Part):
             self.hand_on()
 
     def view_changed(self) -> None:
-        """Gain or lose slots in the new view."""
+        """Gain or lose slots, as the new view requires."""
         if self._members.leaving and self._incoming:
-            # Slots meant for us belong to the next home. This view may still name their giver as their home.
+            # We are leaving, so slots meant for us belong to the next home. This view may still name their giver as
+            # their home.
             for key, incoming in list(self._incoming.items()):
                 if incoming.whole and not incoming.for_failover:
                     self._held.slots |= incoming.slots
@@ -251,9 +254,11 @@ class IncomingReplicas(Part):
                 self._drop(key)
 
     def hand_on(self) -> None:
-        """Pass on slots that we received but that belong to another endpoint in the view without their giver.
+        """Pass on slots that we have received, but that belong to another endpoint if their giver is left out of the
+        view.
 
-        This needs a link to that endpoint. The giver is no longer their home, even if it has not said so yet."""
+        This needs a link to that endpoint. The giver is no longer the slots' home, even if it has not announced that
+        yet."""
         members, me = self._members, self._me
         table, linked = members.table, members.linked()
         found: dict[tuple[str, str], list[int]] = {}
@@ -268,11 +273,12 @@ class IncomingReplicas(Part):
         self._slot_transfer.pass_on(found)
 
     def joined(self) -> None:
-        """This endpoint may act for its slots."""
+        """Begin with our slots: this endpoint may act for them now."""
         self._arrive()
 
     def lapsed(self) -> None:
-        """Note that others may act for our slots. Keep our state: if no other endpoint does, this is the only copy."""
+        """Note that others may act for our slots. Keep our state, which is the only copy if no other endpoint acts for
+        them."""
         if self._held.acts:
             self._held.acts = False
             self._held.departed = self._members.departed
@@ -280,16 +286,17 @@ class IncomingReplicas(Part):
             self._held.in_doubt = any(not self._members.peers[peer].yields for peer in self._members.view())
 
     def linked(self) -> None:
-        """Pass on slots: the newly linked peer may be their home."""
+        """Pass on slots, because the newly linked peer may be their home."""
         self.hand_on()
 
     def peer_missed(self, peer: str, void_before: int | None) -> None:
-        """Drop old state, since the peer may have acted for our slots and lost them again.
+        """Drop outdated state, because the peer may have acted for our slots and lost them again.
 
-        The peer replicates the slots that it still has. All other state here, kept or replicated before, is old. The
-        peer has no failover replica here: it begins new ones (``SlotReplication.peer_reset``)."""
+        The peer sends replicas of the slots that it still has. All other state here, our own or from earlier replicas,
+        is outdated. The peer's failover replicas here are outdated, too: the peer begins new ones
+        (``SlotReplication.peer_reset``)."""
         if self._held.acts:
-            return  # the peer learned that before it joined
+            return  # this endpoint acts already, and the peer learned that before it joined
         self._missed = True
         for key, incoming in list(self._incoming.items()):
             is_peers = key[0] == peer
@@ -310,13 +317,13 @@ class IncomingReplicas(Part):
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
         saved: set[int] = set()
-        unheard: set[int] = set()  # those whose home may have continued without its replica, cut off from it
+        unheard: set[int] = set()  # slots whose home may have been cut off, and have gone on alone
         in_view = self._members.in_view
         crashed = {
             peer for (peer, _), incoming in self._incoming.items() if incoming.for_failover and not in_view(peer)
         }
-        # While this endpoint did not act, another may have taken over and crashed. While it stood still, the crashed
-        # home may have taken it for dead and continued without it.
+        # While this endpoint did not act, another may have taken over and crashed. While this process was stalled, the
+        # crashed home may have considered it dead, and have continued without it.
         members = self._members
         alone = members.departed - self._held.departed <= 1 and members.stalls == self._stalls and not self._missed
         is_last = acts or alone
@@ -331,7 +338,7 @@ class IncomingReplicas(Part):
                     unheard |= slots
             if slots or key[0] in crashed or not self._held.slots.isdisjoint(incoming.slots):
                 incoming.slots -= slots
-                # Their giver may be about to leave, with its announcement on the way.
+                # The slots' giver may be about to leave, and its announcement may be on the way.
                 rest = [slot for slot in incoming.slots if table[slot] == incoming.giver and in_view(incoming.giver)]
                 if incoming.whole and not incoming.for_failover and rest:
                     self._narrow(incoming, rest)
@@ -350,8 +357,8 @@ class IncomingReplicas(Part):
         self._tell(whole, True, is_first=is_first)
 
     def _has_let_in(self, giver: str) -> bool:
-        """Has the giver welcomed us in this round, or left in order? A giver that died silently may first have taken
-        this endpoint for dead, and then have acted for slots that it had given away."""
+        """Has the giver welcomed us in this round of joining, or announced that it leaves? A giver that died silently
+        may first have considered this endpoint dead, and then have acted for slots that it had given away."""
         peer = self._members.peers.get(giver)
         return peer is None or peer.in_view or peer.welcomed >= self._members.round
 
@@ -361,8 +368,8 @@ class IncomingReplicas(Part):
         self._narrow(incoming, frozenset())
 
     def _narrow(self, incoming: IncomingReplica, slots: Collection[int]) -> None:
-        """Keep only these slots. Drop the received state of all other slots, unless another replica brings them or they
-        are ours."""
+        """Keep only these slots of the replica. Drop the received state of its other slots, unless another replica
+        brings these slots or they are ours."""
         dropped = incoming.slots.difference(slots)
         if not dropped:
             return
@@ -376,10 +383,11 @@ class IncomingReplicas(Part):
     def _tell(
         self, slots: set[int], whole: bool, *, saved: bool = False, unheard: bool = False, is_first: bool = False
     ) -> None:
-        """Announce these slots to the states.
+        """Tell the states that these slots have arrived.
 
-        ``saved``: from a failover replica, which lacks some states and, if the home was ``unheard``, perhaps parts of
-        others. ``is_first``: no other endpoint could have any of their state."""
+        ``saved``: the slots come from a failover replica, which lacks some states. ``unheard``: the home may have
+        continued without that replica, so parts of the other states may be missing, too. ``is_first``: no other
+        endpoint can have any state of these slots."""
         if not slots:
             return
         missing = [state for state in self._states.all if saved and state.failover_form is None]

@@ -1,7 +1,7 @@
 """Joining, staying and leaving: the endpoint's signs of life, and its reactions when the cluster changes.
 
-Owns: the rhythm of heartbeats, registry reads and pings, the claim of our name, and the handshakes of ``membership``.
-Must never: decide which peers are alive (``membership`` does).
+Owns: the timing of heartbeats, registry reads and pings, the claim of this endpoint's name, and the handshakes for
+``membership``. Must never: decide which peers are alive (``membership`` does).
 """
 
 from __future__ import annotations
@@ -24,23 +24,26 @@ from .observers import ClusterObservers
 from .replicas import Replicas
 from .underway import UnderWay
 
-#: Interval of heartbeats, registry reads and pings, in seconds: five signs of life in a lease.
+#: Interval of heartbeats, registry reads and pings, in seconds. It gives five signs of life in each lease.
 PERIOD_S: Final = 0.5
 
-#: How long peers can take to replicate a newcomer's future slots to it, in seconds. After that it joins without them.
+#: How long peers can take to replicate a newcomer's future slots to it, in seconds. After that, the newcomer joins
+#: without them.
 PREPARE_S: Final = 30.0
 
 #: A newcomer asks a prepared peer again after this time, in seconds.
 AGAIN_S: Final = 1.0
 
-#: Two endpoints that receive the signal to end at the same time learn of each other within this time, in seconds.
+#: If two endpoints are told to shut down at the same time, each learns within this many seconds that the other leaves,
+#: too.
 TOGETHER_S: Final = 0.5
 
-#: The endpoint registered under our name counts as alive if its heartbeat moves within this many seconds. A name is
-#: free once its holder would count as dead everywhere (ADR 15).
+#: The endpoint registered under our name counts as alive if its heartbeat changes within this many seconds. The name
+#: becomes free when every endpoint would consider its holder dead (ADR 15).
 NAME_QUIET_S: Final = DEAD_AFTER_S
 
-#: The heartbeat must move this many times. The last write of a dead endpoint can take effect late and move it once.
+#: The heartbeat must change this many times. A dead endpoint's last write can take effect late, and change the
+#: heartbeat once.
 NAME_MOVES: Final = 2
 
 
@@ -60,7 +63,7 @@ class Joining(Part):
         *,
         alone_at_url: bool,
     ) -> None:
-        """Take this endpoint's part in the cluster.
+        """Make the part.
 
         Args:
             desk: Effects, the store and time.
@@ -68,9 +71,9 @@ class Joining(Part):
             mesh: The links to the peers.
             replicas: The replicas that this endpoint sends.
             writes: Writes that must end before a newcomer acts for slots that were ours.
-            transfers: Slot transfers that must end before that.
-            observers: Hear of each change in the cluster.
-            idle: Tells whether nothing is under way here.
+            transfers: Slot transfers that must end before that, too.
+            observers: The observers of changes in the cluster.
+            idle: Returns whether no work is in progress here.
             alone_at_url: No other endpoint can be at our URL, so an endpoint registered there under our name is dead.
         """
         self._desk = desk
@@ -85,10 +88,10 @@ class Joining(Part):
         self._alone_at_url = alone_at_url
         self._version = 0  # the version of the homes last reported to the observers
         self.stopping: str | None = None  # the reason why this process must end
-        self._named = False  # the name is ours to register
+        self._named = False  # we may register the name
         self._looking = False
         self._holder: Endpoint | None = None  # the endpoint that last had the name
-        self._holder_seen_at = desk.now  # when its entry was first seen in this form
+        self._holder_seen_at = desk.now  # when its registry entry was first seen in its present form
         self._holder_moves = 0
         self._beat = 0
         self._due = desk.now
@@ -98,10 +101,10 @@ class Joining(Part):
         self._asked: dict[str, int] = {}  # peer -> the round in which we asked it for a welcome
         self._preparing_round = 0
         self._prepare_until = desk.now
-        self._preparing: dict[str, float] = {}  # asked peers: when they answered; inf: not yet
+        self._preparing: dict[str, float] = {}  # peers asked to prepare -> when they answered (inf: not yet)
         self._prepared_peers: set[str] = set()  # in this round
         self._joined = False
-        self._told: set[str] = set()  # peers that know that we leave
+        self._told: set[str] = set()  # peers that have been told that we leave
         self._announced = False  # to all peers
         self._departing = False
         self._leaving_since = math.inf
@@ -109,13 +112,13 @@ class Joining(Part):
         self._cleaning: set[str] = set()
 
     def requests(self) -> dict[type[Request], RequestHandler]:
-        """The requests of peers that come and go."""
+        """The requests of peers that join or leave."""
         return {JoinRequest: self.join_requested, LeaveRequest: self.leave_announced}
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
         return [
-            self._desk.counted("joins", "Times this endpoint was welcomed by all others"),
+            self._desk.counted("joins", "Times that all other endpoints accepted this one"),
             self._desk.counted(
                 "leases_lapsed",
                 "Times this endpoint stopped acting as home because its heartbeats and pings failed",
@@ -129,7 +132,7 @@ class Joining(Part):
             ),
             gauges(
                 "peer_up",
-                "Other endpoints: 1 if linked and taking part",
+                "1 for each other endpoint that is linked to this one and takes part, else 0",
                 ("name", "url"),
                 [
                     ((peer.endpoint.name, peer.endpoint.url), float(peer.in_view and peer.connected))
@@ -141,24 +144,24 @@ class Joining(Part):
 
     @property
     def left(self) -> bool:
-        """All peers know that we leave, and nothing is under way: the process can end."""
+        """Return whether the process can end: all peers know that we leave, and no work is in progress."""
         return self._announced and self._deregistered and self._idle()
 
     @property
     def name_awaited(self) -> bool:
-        """Another endpoint held our name until lately, and may still be alive."""
+        """Return whether another endpoint held our name until recently, and may still be alive."""
         return not self._named and self._holder is not None
 
     @property
     def half_in(self) -> bool:
-        """Return whether this endpoint has asked to join and still lacks a welcome. Then no other endpoint acts for its
-        slots."""
+        """Return whether this endpoint has asked to join and still lacks a welcome. If so, no other endpoint acts for
+        its slots."""
         members = self._members
         return not members.joined and members.round in self._asked.values()
 
     @property
     def transferred(self) -> bool:
-        """All peers know that we leave, and have received the payloads seen lately."""
+        """Return whether all peers know that we leave, and have received the state of our slots."""
         return self._announced and not self._transfers
 
     def tick(self) -> None:
@@ -209,16 +212,16 @@ class Joining(Part):
         if error is None:
             self._members.heartbeat_written(begun_at)
             if not self._registered:
-                # From now on our registry reads show every endpoint that registered before us, and the reads of later
-                # endpoints show us.
+                # From now on, our registry reads return every endpoint that registered before us, and endpoints that
+                # register later will see us.
                 self._registered = True
                 self._due = self._desk.now
         elif isinstance(error, Superseded | StoreLost):
             self._stop(str(error))
 
     def _looked(self, begun_at: float, result: Any, error: Exception | None) -> None:
-        """Claim our name unless a live endpoint holds it. If one does, this process ends: otherwise the two endpoints
-        would take the name from each other for ever."""
+        """Claim our name, unless a live endpoint holds it. If one holds it, this process ends, because otherwise the
+        two endpoints would take the name from each other for ever."""
         me = self._me
         self._looking = False
         if error is not None:
@@ -255,18 +258,18 @@ class Joining(Part):
         self._cleaning.discard(incarnation)
 
     def link_up(self, endpoint: Endpoint, introduction: Introduction) -> None:
-        """An authenticated link to the peer is up, with the peer's introduction."""
+        """Note that an authenticated link to the peer is up. ``introduction``: the peer's grace time and settings."""
         self._gone(self._members.connected(endpoint, self._desk.now, introduction))
-        if self._announced:  # before the peer existed
+        if self._announced:  # we announced our leave before this peer existed
             self._tell_of_leaving(endpoint.incarnation)
         self._observers.linked()
         self.join()
 
     def _gone(self, endpoints: list[Endpoint]) -> None:
-        """Redirect the calls to these dead endpoints, in the view without them.
+        """Remove these endpoints from the view, and redirect the calls to them.
 
-        Change the view first: a call to a dead home may come to this endpoint, which knows what that home did with the
-        call."""
+        The view changes first, because a call to a dead home may be redirected to this endpoint, which knows what that
+        home did with the call."""
         for endpoint in endpoints:
             self._desk.counts["endpoints_gone"] += 1
             self._desk.emit(Gone(endpoint))
@@ -277,7 +280,7 @@ class Joining(Part):
             self._mesh.gone(endpoint.incarnation)
 
     def join(self) -> None:
-        """Ask the peers that have not welcomed us in this round."""
+        """Ask the peers that have not welcomed us in this round for a welcome."""
         members = self._members
         members.consider()
         if members.joined != self._joined:
@@ -299,8 +302,8 @@ class Joining(Part):
     def _prepared(self, peers: list[str]) -> bool:
         """Return whether these peers have replicated to us the slots that they will release.
 
-        They act for these slots meanwhile. Once we ask to join, no endpoint does until all have welcomed us. So we wait
-        for all of the peers, for at most ``PREPARE_S``."""
+        The peers act for these slots meanwhile. As soon as we ask to join, no endpoint acts for them until all peers
+        have welcomed us. So we first wait until all peers have prepared, but for at most ``PREPARE_S``."""
         members = self._members
         if self._preparing_round != members.round:
             self._preparing_round = members.round
@@ -323,14 +326,15 @@ class Joining(Part):
         return everyone
 
     def join_requested(self, peer: str, number: int, request: JoinRequest) -> None:
-        """The peer joins and owns its slots from here on. Welcome it once no write for them is under way."""
+        """Handle a peer's request to join. The peer owns its slots from here on. Welcome it as soon as no write for
+        these slots is in progress."""
         if peer not in self._members.peers:
             self._desk.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet; ask again")
             return
         missed = self._members.joined_by(peer, request.round, self._replicas.first_to(peer))
         self._tell_view()
         welcome = partial(self._welcome, peer, number, missed)
-        # A leaving endpoint gave some of the newcomer's slots to others. They pass them on.
+        # If we are leaving, we gave some of the newcomer's slots to others, which pass them on to the newcomer.
         to = None if self._members.leaving else peer
         self._writes.after(partial(self._transfers.after, welcome, to))
 
@@ -341,7 +345,7 @@ class Joining(Part):
             self._observers.peer_reset(peer)
 
     def answered(self, call: Call, value: Any) -> None:
-        """The peer has welcomed us, has prepared for us, or knows that we leave."""
+        """Handle an answer: the peer has welcomed us, has prepared for us, or knows that we leave."""
         if isinstance(call.request, JoinRequest):
             if value:
                 self._observers.peer_missed(call.target, value)
@@ -357,7 +361,7 @@ class Joining(Part):
                 self.join()
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """The peer refused or did not answer; ask again while it is alive."""
+        """Handle a refusal or a missing answer: ask again while the peer is alive."""
         if isinstance(call.request, LeaveRequest) and not self._deregistering:
             self._desk.ask(call.target, LeaveRequest(), self)
         elif isinstance(call.request, PrepareRequest):
@@ -365,10 +369,10 @@ class Joining(Part):
             self._prepared_peers.discard(call.context[0])
         elif isinstance(call.request, JoinRequest):
             self._asked.pop(call.target, None)
-            self._observers.peer_missed(call.target, None)  # its answer may have said so and been lost
+            self._observers.peer_missed(call.target, None)  # an answer that says so may have been lost
 
     def lost(self, call: Call) -> str | None:
-        """The peer is gone; send it no more requests."""
+        """Note that the peer is gone. It gets no more requests."""
         if isinstance(call.request, PrepareRequest):
             self._preparing.pop(call.context[0], None)
         return None
@@ -376,23 +380,25 @@ class Joining(Part):
     # Leaving
 
     def leave(self) -> None:
-        """Begin to leave: stop being a home, hand on our state, tell all peers. Still serve the clients here."""
+        """Begin to leave: stop being a home, transfer our state, and tell all peers. The clients here are still
+        served."""
         self._leaving_since = self._desk.now
         self._members.leave()
         self._tell_view()
 
     def depart(self) -> None:
-        """The clients are gone: finish the work under way, then leave the registry."""
+        """Note that the clients are gone. Finish all work, then leave the registry."""
         self._departing = True
 
     def go_on_leaving(self) -> None:
-        """Announce that we leave once our writes have ended. Leave the registry once our clients are gone."""
-        # Our writes end first: the next home must not read a set of subscribers that they have yet to change. Payloads
-        # seen follow. Each new home learns that we leave once it has its replicas. During the first moments we
-        # wait for all replicas: a peer that is leaving too declines its replica, and another peer gets it.
+        """Announce that we leave when our writes have ended. Leave the registry when our clients are gone."""
+        # Our writes end first, because the next home must not read a set of subscribers that our writes have yet to
+        # change. Then the slots are transferred, and each new home learns that we leave when it has its replicas.
+        # During the first ``TOGETHER_S`` seconds we wait for all replicas, because a peer that is leaving as well
+        # declines its replica, and another peer gets that replica.
         if not self._writes and (not self._transfers or self._desk.now >= self._leaving_since + TOGETHER_S):
             for peer, known in self._members.peers.items():
-                # Tell newcomers as well: otherwise they would pass their slots on to us.
+                # Tell newcomers as well, because otherwise they would pass their slots on to us.
                 if (known.in_view or known.connected) and not self._transfers.waits(peer):
                     self._tell_of_leaving(peer)
             self._announced = self._told.issuperset(self._members.view())
@@ -402,8 +408,8 @@ class Joining(Part):
             self._desk.store("deregister", (self._me,), self._out, None)
 
     def _retire(self) -> None:
-        """Stop acting. An endpoint that starts from here on does not know us. A lone endpoint is home until this
-        point."""
+        """Stop acting as a home. An endpoint that starts from here on does not know us. If we are the only endpoint, we
+        were home of all slots until this point."""
         if self._members.joined:
             self._members.joined = self._joined = False
             self._observers.lapsed()
@@ -414,24 +420,25 @@ class Joining(Part):
             self._desk.ask(peer, LeaveRequest(), self)
 
     def _out(self, context: Any, result: Any, error: Exception | None) -> None:
-        self._deregistered = True  # if it failed, the entry stays and the others find it dead
+        self._deregistered = True  # if this failed, our registry entry stays, and the others will consider us dead
 
     def leave_announced(self, peer: str, number: int, request: LeaveRequest) -> None:
-        """The peer leaves and is no longer a home. It still answers its calls and serves its clients to the end."""
+        """Handle a peer's announcement that it leaves. The peer is no longer a home, but still answers calls and serves
+        its clients to the end."""
         self.peer_leaving(peer)
         self._desk.answer(peer, number)
 
     def informed(self) -> None:
-        """This endpoint may be able to act now."""
+        """Try to join, because this endpoint may be able to act now."""
         self.join()
 
     def peer_leaving(self, peer: str) -> None:
-        """The peer leaves: it announced that, or declined a request as a leaving home."""
+        """Note that the peer leaves. It has announced that, or has declined a request because it is leaving."""
         self._members.leaves(peer)
         self._tell_view()
 
     def link_down(self, incarnation: str) -> None:
-        """The peer's connection is gone. A leaving peer ends with it."""
+        """Note that the peer's connection is gone. If the peer was leaving, it has left now."""
         members = self._members
         members.disconnected(incarnation)
         peer = members.peers.get(incarnation)

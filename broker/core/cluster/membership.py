@@ -1,19 +1,22 @@
-"""Which endpoints are alive, which is home of each slot, and whether this one can act as a home right now.
+"""Which endpoints are alive, which endpoint is home of each slot, and whether this endpoint can act as a home right
+now.
 
-Owns: the known peers, the view (which determines slot -> home), the join round and the lease. Must never: read a clock,
-or talk to a peer or a store; callers report what they heard and when, and ask.
+Owns: the known peers, the view (which determines the home of each slot), the join round and the lease. Must never: read
+a clock, or talk to a peer or a store (callers report events and their times).
 
 The invariant, and why it holds (ADR 0004): **no two endpoints act as home of one slot at the same time.**
 
-* A peer enters an acting endpoint's view only by joining: it asks every peer that it knows, and acts once all have
-  welcomed it. A peer welcomes it after releasing the slots that move. So a newcomer acts after the old home.
-* A peer leaves the view when it says so, when a newer incarnation registers its name, or when it is dead: its link
-  silent *and* its heartbeat unmoved for ``DEAD_AFTER_S``. A shorter lease makes it stop acting before that: an endpoint
-  acts only while its own heartbeat was written, or every known peer confirmed having heard from it, within ``LEASE_S``.
-  An endpoint whose lease lapsed drops its caches and joins again.
+* An endpoint enters the view of an acting endpoint only by joining. The newcomer asks every endpoint that it knows, and
+  acts when all have welcomed it. An endpoint welcomes the newcomer only after releasing the slots that move to it. So
+  the newcomer acts only after the old home has stopped.
+* A peer leaves the view when it announces that, when a newer incarnation registers its name, or when it is dead. A peer
+  is dead if its link has been silent *and* its heartbeat has not changed for ``DEAD_AFTER_S``. It has stopped acting
+  before that, because its lease is shorter: an endpoint acts only if its own heartbeat was written, or every known peer
+  confirmed a message from it, within the last ``LEASE_S``. An endpoint whose lease has lapsed drops its caches and
+  joins again.
 
 While an endpoint cannot read the registry, it declares no peer dead. Membership freezes, and the confirmations on the
-links keep the lease alive, so endpoints route cached topics while the whole store is down.
+links keep the lease alive. So endpoints can route messages of cached topics while the whole store is down.
 """
 
 from __future__ import annotations
@@ -30,11 +33,11 @@ DEAD_AFTER_S: Final = PATIENCE.dead_after_s
 
 LEASE_S: Final = PATIENCE.lease_s
 
-#: A dead peer's registry entry is removed this long after its death: longer than any stall that it may still wake up
-#: from.
+#: Seconds after a peer's death until its registry entry is removed. A peer may still wake up from any shorter stall.
 FORGET_AFTER_S: Final = 15.0
 
-#: Incarnations remembered as gone for good: a late registry read or a late connection may still name them.
+#: Maximum number of incarnations to remember as gone for good. A late registry read or a late connection may still name
+#: them.
 WRITTEN_OFF_MAX: Final = 1_000
 
 
@@ -64,26 +67,28 @@ class Membership(Homes):
         self._lease_s = patience.lease_s
         self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
         self.leaving = False
-        #: Endpoints that were in the view and act no more, announced or not, including a former life of this one.
+        #: The number of endpoints that were in the view and no longer act, whether they announced that or not. An
+        #: earlier incarnation of this endpoint is included.
         self.departed = 0
-        #: Times that this process stood still for longer than a lease.
+        #: How often this process has stalled for longer than a lease.
         self.stalls = 0
         self._round_began = now
-        #: Replicas that peers pass on to this endpoint, by peer and number, and until when it waits for each before it
-        #: acts.
+        #: The replicas that peers are passing on to this endpoint, by peer and number. Each value is the time until
+        #: which this endpoint waits for that replica before it acts.
         self.awaited: dict[tuple[str, int], float] = {}
-        #: The journal has reported its end.
+        #: The journal has reported its greatest stamp.
         self.informed = True
-        self._read = False  # the registry was read since this round began and within a lease
+        self._read = False  # the registry was read after this round began, within the time of a lease
         self._read_at = float("-inf")  # when the last registry read began
-        self._written_at = float("-inf")  # when writing the last heartbeat that succeeded began
+        self._written_at = float("-inf")  # when the write of the last successful heartbeat began
         self._ticked_at = now
-        #: The lease cannot lapse before this time, so callers need not ask.
+        #: The lease cannot lapse before this time, so callers need not call ``lapsed`` earlier.
         self.holds_until = float("-inf")
-        self._unheard: dict[str, None] = {}  # incarnations taken for dead that turned out to be alive
+        self._unheard: dict[str, None] = {}  # superseded incarnations that kept running after their link fell silent
         self._written_off: dict[str, None] = {}  # superseded incarnations, and those that announced their leave
         self._members: frozenset[tuple[str, str]] = frozenset()  # the basis of ``table``
-        #: Peers in the view whenever this endpoint has acted since they last joined; None: it has never acted.
+        #: The peers that have been in the view at all times at which this endpoint acted since they last joined. None
+        #: if it has never acted.
         self._present: set[str] | None = None
 
     # Events
@@ -97,7 +102,7 @@ class Membership(Homes):
             now: When it returned.
 
         Returns:
-            The endpoints that left the view by it, dead or superseded.
+            The endpoints that this read removed from the view, because they are dead or superseded.
         """
         gone: list[Endpoint] = []
         self._read_at = begun_at
@@ -130,16 +135,17 @@ class Membership(Homes):
         return gone
 
     def heartbeat_written(self, begun_at: float) -> None:
-        """Our heartbeat is in the store; ``begun_at`` is when writing it began."""
+        """Note that our heartbeat is in the store. ``begun_at``: when its write began."""
         self._written_at = max(self._written_at, begun_at)
 
     def inform(self) -> None:
-        """Note that the journal has reported its end."""
+        """Note that the journal has reported its greatest stamp."""
         self.informed = True
         self._changed()
 
     def connected(self, endpoint: Endpoint, now: float, introduction: Introduction = NO_INTRODUCTION) -> list[Endpoint]:
-        """Note an authenticated link to the peer, with the peer's introduction. Return the endpoints it supersedes."""
+        """Note an authenticated link to the peer, with the peer's introduction. Return the endpoints that the peer
+        supersedes."""
         if endpoint.incarnation in self._written_off:
             return []
         gone = self._supersede(endpoint)
@@ -155,7 +161,7 @@ class Membership(Homes):
         return gone
 
     def disconnected(self, incarnation: str) -> None:
-        """The link to the peer is down."""
+        """Note that the link to the peer is down."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             peer.connected = False
@@ -167,7 +173,7 @@ class Membership(Homes):
             peer.heard_at = now
 
     def confirmed(self, incarnation: str, sent_at: float) -> None:
-        """The peer confirmed the receipt of what we sent at ``sent_at``."""
+        """Note that the peer confirmed the receipt of a frame that we sent at ``sent_at``."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             peer.confirmed_at = max(peer.confirmed_at, sent_at)
@@ -176,13 +182,13 @@ class Membership(Homes):
         """Take the peer into our view as it joins.
 
         This endpoint may have acted without the peer since the peer last joined. Then the peer's state of slots may be
-        old. All answers within one of the peer's rounds are the same, since one may be lost. In its first round a peer
-        has no state yet.
+        outdated. All answers within one of the peer's rounds are the same, because an answer may be lost. In its first
+        round a peer has no state yet.
 
         Args:
             incarnation: The joining peer.
             round: Its round of joining.
-            replica: The number of our first replica to the peer that is not old.
+            replica: The number of our first replica to the peer that is not outdated.
 
         Returns:
             ``replica`` if the peer has missed something, else 0.
@@ -222,21 +228,21 @@ class Membership(Homes):
         return peer.endpoint if peer.in_view else None
 
     def leave(self) -> None:
-        """Give our slots to the others. If no other endpoint stays, we are home to the end."""
+        """Give our slots to the others. If no other endpoint stays, we remain the home of all slots to the end."""
         self.leaving = True
         self.joined = self.joined and not any(peer.in_view and not peer.yields for peer in self.peers.values())
         self._changed()
 
     def tick(self, now: float) -> None:
-        """Note that time passes. Called at least four times in a lease, after ``lapsed``."""
+        """Note that time passes. This is called at least four times in each lease, after ``lapsed``."""
         self.stalls += now - self._ticked_at > self._lease_s
         self._ticked_at = now
 
     def lapsed(self, now: float) -> bool:
         """Has the lease just lapsed? If so, begin a new round. Callers check this before all other work at ``now``.
 
-        While this endpoint joins, each welcome is a separate lease: the peer that gave it may have taken us for dead
-        since.
+        While this endpoint joins, each welcome is a separate lease, because the peer that gave it may have considered
+        us dead since.
         """
         if self.joined:
             if self._lease(now):
@@ -244,7 +250,7 @@ class Membership(Homes):
                 return False
         elif all(peer.welcomed < self.round or self._welcome_holds(peer, now) for peer in self.peers.values()):
             if now - self._read_at >= self._lease_s:
-                self._read = False  # an endpoint that registered since may have taken us for dead
+                self._read = False  # an endpoint that registered since may consider us dead
             return False
         self.joined = False
         self.holds_until = float("-inf")
@@ -257,9 +263,10 @@ class Membership(Homes):
 
     @property
     def grace_s(self) -> float:
-        """How long subscriptions until disconnect outlast their client, in seconds: the least grace period in the view.
+        """How long subscriptions until disconnect outlast their client, in seconds. This is the shortest grace period
+        in the view.
 
-        So all homes of a topic agree on it, and a crash never shortens it."""
+        So all homes of a topic use the same time, and a crash never shortens it."""
         return min([self.introduction.grace_s, *(peer.grace_s for peer in self.peers.values() if peer.in_view)])
 
     def store_fresh(self, now: float, age_s: float) -> bool:
@@ -290,7 +297,7 @@ class Membership(Homes):
         return peer.in_view if peer is not None else incarnation == self.me.incarnation
 
     def unwelcomed(self) -> list[str]:
-        """The peers whose welcome this round of joining still waits for."""
+        """The peers that have not welcomed us in this round of joining yet."""
         if self.joined or self.leaving:
             return []
         return [incarnation for incarnation, peer in self.peers.items() if peer.in_view and peer.welcomed < self.round]
@@ -304,8 +311,8 @@ class Membership(Homes):
         )
 
     def differing(self) -> list[str]:
-        """Names of the other live endpoints that follow other cluster settings, as before their restart. Until they
-        restart, the weaker promise counts."""
+        """Names of the other live endpoints whose cluster settings differ from ours, for example because they have not
+        been restarted yet. Until all settings are equal, the weaker promise applies."""
         own = self.introduction.settings
         return sorted(
             peer.endpoint.name
@@ -319,17 +326,18 @@ class Membership(Homes):
         return incarnation in self._unheard if peer is None else peer.went_on_unheard
 
     def table_with(self, newcomers: Iterable[str]) -> list[str]:
-        """The homes if these known peers were in the view as well."""
+        """Return the table of homes as it would be if these known peers were in the view as well."""
         known = {(p.endpoint.name, p.endpoint.incarnation) for i in newcomers if (p := self.peers.get(i)) is not None}
         return home_table(self._members | known)
 
     def table_without(self, incarnation: str) -> list[str]:
-        """The homes if this endpoint of the view were not among them; unchanged if it is alone."""
+        """Return the table of homes as it would be without this endpoint of the view. If the view has no other, the
+        table stays as it is."""
         others = {member for member in self._members if member[1] != incarnation}
         return home_table(others or self._members)
 
     def table_without_me(self) -> list[str]:
-        """The homes without this endpoint."""
+        """Return the table of homes as it would be without this endpoint itself."""
         return self.table_without(self.me.incarnation)
 
     def forgotten(self, now: float) -> list[Endpoint]:
@@ -366,7 +374,7 @@ class Membership(Homes):
         return now - sign_of_life < self._lease_s and now - self._ticked_at <= self._lease_s
 
     def _lease(self, now: float) -> bool:
-        if now - self._ticked_at > self._lease_s:  # this process was stalled: all its knowledge is old
+        if now - self._ticked_at > self._lease_s:  # this process was stalled, so all its knowledge is outdated
             return False
         return now - self._written_at < self._lease_s or all(
             now - peer.confirmed_at < self._lease_s for peer in self.peers.values()

@@ -1,10 +1,11 @@
 """The links to all other endpoints: which should exist, and which frames come and go over each.
 
-Owns: the links, and when to dial a peer. Must never: decide which peers are alive (``membership`` does), or know what a
-request asks.
+Owns: the links, and when to dial a peer. Must never: decide which peers are alive (``membership`` does), or know the
+meaning of a request.
 
-Every endpoint has a link to every other. In each pair the endpoint with the smaller incarnation dials. If it does not,
-the other dials: perhaps the first cannot read the registry, and has never heard of the second.
+Every endpoint has a link to every other. In each pair the endpoint with the smaller incarnation dials. If it does not
+dial in time, the other endpoint dials, because the first may be unable to read the registry, and may not know the
+second.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from .membership import Membership
 REDIAL_FIRST_S: Final = 0.1
 REDIAL_MAX_S: Final = 1.0
 
-#: How long we wait for a peer that should dial first, in seconds: far less than the silence of a dead peer.
+#: How long we wait for a peer that should dial first, in seconds. This is far less than the silence after which a peer
+#: counts as dead.
 PEERS_TURN_S: Final = 1.0
 
 
@@ -71,9 +73,9 @@ class Mesh(Part):
         self._up: set[str] = set()  # peers with a connection
         self._dialling: dict[str, Dialling] = {}
         self._again: dict[str, list[bytes]] = {}  # frames to send again in this turn
-        self._confirm = False  # links confirm in this turn which frames they have processed
-        self._ping = False  # links give a sign of life in this turn
-        self.due = False  # one of these three is set; links have their own reasons
+        self._confirm = False  # in this turn, links confirm the frames that they have processed
+        self._ping = False  # in this turn, links send a sign of life
+        self.due = False  # one of these three is set; links can have other reasons to send
 
     def bind(self, requests: Mapping[type[Request], RequestHandler]) -> None:
         """Dispatch the peers' requests to these handlers."""
@@ -98,7 +100,7 @@ class Mesh(Part):
     # Connections
 
     def link_up(self, endpoint: Endpoint) -> bytes:
-        """An authenticated connection to the peer is up. Return the frame to send first."""
+        """Note that an authenticated connection to the peer is up. Return the frame to send first."""
         incarnation = endpoint.incarnation
         self._up.add(incarnation)
         self._dialling.pop(incarnation, None)
@@ -108,25 +110,25 @@ class Mesh(Part):
         return link.connected()
 
     def link_down(self, incarnation: str) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
         self._up.discard(incarnation)
         link = self._calls.links.get(incarnation)
         if link is not None:
             link.disconnected(self._desk.now)
 
     def dial_failed(self, incarnation: str) -> None:
-        """Note that dialling the peer brought no link."""
+        """Note that dialling the peer has failed."""
         dialling = self._dialling.get(incarnation)
         if dialling is not None:
             dialling.under_way = False
 
     def gone(self, incarnation: str) -> None:
-        """The peer is dead or has left."""
+        """Note that the peer is dead or has left."""
         self._calls.gone(incarnation)
         self._desk.emit(DropLink(incarnation))
 
     def ask_again(self) -> None:
-        """Repeat refused requests: the view has changed, and the new home can answer them."""
+        """Repeat refused requests, because the view has changed and the new home can answer them."""
         self._calls.ask_again()
 
     def _new_link(self, incarnation: str) -> Link:
@@ -138,7 +140,7 @@ class Mesh(Part):
     # Frames
 
     def frame(self, incarnation: str, data: bytes) -> None:
-        """A frame arrived over the peer's link."""
+        """Handle a frame that has arrived over the peer's link."""
         desk = self._desk
         link = self._calls.links.get(incarnation)
         if link is None:
@@ -189,11 +191,12 @@ class Mesh(Part):
         self._calls.answer(incarnation, number, code, value, self._desk.now)
 
     def ping(self) -> None:
-        """Give every peer a sign of life in this turn."""
+        """Send every peer a sign of life in this turn."""
         self._ping = self.due = True
 
     def take(self) -> list[tuple[str, list[bytes]]]:
-        """Return the frames for the peers as the turn ends. With many peers, most turns concern few links."""
+        """Return the frames for the peers at the end of the turn. With many peers, most turns have frames for only a
+        few."""
         again, self._again = self._again, {}
         ping, self._ping = self._ping, False
         due, self._calls.due = self._calls.due, {}
@@ -214,7 +217,7 @@ class Mesh(Part):
     # Time
 
     def tick(self) -> None:
-        """Drop links that are useless by now, and dial the peers without one."""
+        """Drop links that have become useless, and dial the peers that have no connection."""
         now = self._desk.now
         dead_after_s = self._members.patience.dead_after_s
         self._confirm = self.due = True
@@ -224,8 +227,8 @@ class Mesh(Part):
             if link.down_since is not None and now - link.down_since > TIMEOUT_S:
                 self._calls.unlink(incarnation)
             elif peer is not None and peer.connected and now - peer.heard_at > dead_after_s:
-                # The peer is silent, perhaps for ever: TCP can take a quarter of an hour to notice. A live peer sends
-                # pings all the time.
+                # The peer is silent, although a live peer sends pings all the time. TCP can take a quarter of an hour
+                # to notice that a peer is gone.
                 self._desk.emit(DropLink(incarnation))
             full = max(full, link.unconfirmed_bytes)
         self._inflight.links(full)

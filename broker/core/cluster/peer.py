@@ -1,4 +1,4 @@
-"""One endpoint's knowledge of a peer, and whether it takes the peer for dead.
+"""One endpoint's knowledge of a peer, and whether it considers the peer dead.
 
 Owns: the record. Must never: decide what follows from it (``membership`` does).
 """
@@ -9,9 +9,10 @@ from typing import Final
 
 from ..model import Endpoint, Settings
 
-#: A heartbeat that moves this many seconds after the last message over the link shows that its endpoint kept running
-#: when the link was cut. This is less than a home waits for its replica (``replication.WAIT_S``) before it continues
-#: without it, and more than the time between the last message and the last heartbeat of a crashing endpoint.
+#: If a peer's heartbeat changes this many seconds after the last message over its link, the peer kept running when the
+#: link was cut. The time is shorter than a home waits for its replica (``replication.WAIT_S``) before it continues
+#: without the replica. It is longer than the time between the last message and the last heartbeat of a crashing
+#: endpoint.
 UNHEARD_S: Final = 1.5
 
 
@@ -38,33 +39,34 @@ class Peer:
 
     def __init__(self, endpoint: Endpoint, now: float) -> None:
         self.endpoint = endpoint
-        self.in_registry = False  # in the last registry read
+        self.in_registry = False  # it was in the last registry read
         self.in_view = False
         self.connected = False
         self.settings: Settings | None = None  # the cluster settings that it follows; None: it has had no link to us
-        self.grace_s = float("inf")  # its own grace period, as far as it has told us
+        self.grace_s = float("inf")  # its own grace period; infinity if it has not told us
         self.heard_at = float("-inf")  # when anything last came over its link
-        self.moved_at = now  # when its heartbeat was last seen to have moved, or it was first seen
+        self.moved_at = now  # when we last saw that its heartbeat had changed, or first saw the peer
         self.confirmed_at = float("-inf")  # when we sent the latest frame that it has confirmed
-        self.welcomed = 0  # the latest of our join rounds that it has welcomed
-        self.asked_at = float("-inf")  # when we asked it to
-        self.missed_round = 0  # the join round in which it heard that it has missed something
-        self.void_before = 0  # our answer then: the number of the first replica that is not old
+        self.welcomed = 0  # our latest join round in which it welcomed us
+        self.asked_at = float("-inf")  # when we asked it for a welcome
+        self.missed_round = 0  # the peer's join round in which we told it that it had missed something
+        self.void_before = 0  # our answer in that round: the number of our first replica that is not outdated
         self.dead_since: float | None = None
-        self.yields = False  # it leaves: it is home of no slot, but it serves its clients until its link closes
+        self.yields = False  # it is leaving: it is home of no slot, but serves its clients until its link closes
 
     @property
     def went_on_unheard(self) -> bool:
-        """Has its heartbeat moved after its link fell silent?"""
+        """Has the peer's heartbeat changed after its link fell silent?"""
         return self.moved_at - self.heard_at > UNHEARD_S
 
     def judge(self, begun_at: float, now: float, dead_after_s: float) -> None:
         """Decide whether the peer is alive, after a registry read that began at ``begun_at``.
 
-        If the heartbeat has not moved, that holds up to the start of the read; if it has, it moved before the read
-        returned.
+        If the read shows the same heartbeat as before, the heartbeat did not change before the read began. If the read
+        shows a new one, the heartbeat changed before the read returned.
         """
-        # A link that has only just broken is not silent yet: the peer's lease may rest on our confirmations over it.
+        # A link that has only just broken does not count as silent yet, because the peer's lease may depend on our
+        # confirmations over that link.
         if now - self.heard_at < dead_after_s or begun_at - self.moved_at < dead_after_s:
             self.dead_since = None
         elif self.dead_since is None:

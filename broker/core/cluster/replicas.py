@@ -1,14 +1,14 @@
-"""Replicas of slots at another endpoint: the one that will be their home next. ADR 21, 23.
+"""Replicas of slots, which this endpoint sends to the endpoint that will be their home next. ADR 21, 23.
 
-Owns: the replicas that this endpoint makes as the home of slots, how it sends them, and how much can be unanswered.
-Must never: know a replica's content (``slots``), or its purpose (``slot_transfer`` for a slot that goes,
-``replication`` in case this endpoint crashes).
+Owns: the replicas that this endpoint makes as the home of slots, how it sends them, and how much can be in flight. Must
+never: know a replica's content (``slots``), or its purpose (``slot_transfer`` uses replicas of slots that move, and
+``replication`` makes some in case this endpoint crashes).
 
-A replica begins with a snapshot, sent in slices while this endpoint stays their home. The changes since then follow. A
-key that changes ten times before it is sent is sent once.
+A replica begins with a snapshot, which is sent in slices while this endpoint is still the slots' home. The changes
+since then follow. A key that changes ten times before it is sent is sent once.
 
-A link also carries everything else. So at most ``UNANSWERED_BYTES`` of a replica are under way on it: items behind them
-wait for some milliseconds.
+A link also carries all other traffic. So at most ``UNANSWERED_BYTES`` of a replica are in flight on the link, and items
+behind them wait only for some milliseconds.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ from ..part import Part
 from .membership import Membership
 from .slots import SlotState, SlotStates, pack_slots
 
-#: Maximum bytes of a replica on its link without an answer.
+#: Maximum bytes of a replica that are in flight without an answer.
 UNANSWERED_BYTES: Final = 1 << 20
 
-#: Maximum number of chunks of a replica without an answer. Absorbing one takes up to a millisecond, even if it is
-#: small.
+#: Maximum number of chunks of a replica that are in flight without an answer. Absorbing one takes up to a millisecond,
+#: even if it is small.
 UNANSWERED_CHUNKS: Final = 8
 
-#: Bytes of changes packed in one turn: some 3 ms.
+#: Bytes of changes to pack in one turn, which takes some 3 ms.
 TURN_BYTES: Final = 64 << 10
 
-#: Messages in one chunk of urgent changes.
+#: Maximum number of urgent changes in one chunk.
 AT_ONCE_MAX: Final = 200
 
-#: Urgent changes of one replica that can wait. Only a link slower than the publishers exceeds this.
+#: Maximum number of urgent changes of one replica that can wait. Only a link that is slower than the publishers leads
+#: to more.
 ROW_MAX: Final = 10_000
 
-#: Chunks of changes that can remain unsent when a slot moves: as many as can be under way.
+#: Maximum number of chunks of changes that can remain unsent when a slot moves.
 CHUNKS_LEFT: Final = 16
 
-#: Changed keys of one state in one replica that can wait to be sent. If keys change faster than the other end absorbs
-#: them, this endpoint gives the replica up.
+#: Maximum number of changed keys of one state that can wait to be sent in one replica. If keys change faster than the
+#: other end absorbs them, this endpoint gives the replica up.
 CHANGES_MAX: Final = 200_000
 
 
@@ -56,31 +57,31 @@ class ReplicaOwner(Part):
     """A part that requests replicas, and learns whether they succeed."""
 
     def confirmed(self, replica: Replica, waiters: list[Any]) -> None:
-        """Release these waiters: the other end has their changes, or the replica is over.
+        """Release these waiters, because the other end has their changes, or the replica has ended.
 
         Args:
             replica: The replica that carried the changes.
-            waiters: The ``AtOnce.waiter`` of each change, in the order sent. Each comes once.
+            waiters: The ``AtOnce.waiter`` of each change, in the order of sending. Each waiter is passed once.
         """
 
     def declined(self, replica: Replica) -> None:
-        """Note that the other end leaves and takes nothing in. ``over`` follows.
+        """Note that the other end is leaving and accepts no replica. A call of ``over`` follows.
 
         Args:
             replica: The declined replica.
         """
 
     def over(self, replica: Replica, keeps: bool) -> None:
-        """Forget the replica; nothing more is sent.
+        """Forget the replica, because nothing more is sent.
 
         Args:
             replica: The ended replica.
-            keeps: The other end is gone, and the state of slots that moved there is still needed.
+            keeps: True if the other end is gone, so the state of slots that moved there is still needed.
         """
 
 
 class AtOnce(NamedTuple):
-    """An urgent change: a waiter can depend on it."""
+    """An urgent change, which a waiter can wait for."""
 
     state: SlotState
     slot: int
@@ -121,7 +122,7 @@ class Replica:
         self, owner: ReplicaOwner, number: int, target: str, slots: frozenset[int], for_failover: bool, now: float
     ) -> None:
         self.owner = owner
-        self.for_failover = for_failover  # guards slots that stay here against our crash; otherwise the slots move
+        self.for_failover = for_failover  # true: guards slots that stay here against our crash; false: the slots move
         self.number = number
         self.target = target  # incarnation
         self.giver = ""  # the incarnation that gave us the slots, if this replica passes them on
@@ -135,17 +136,17 @@ class Replica:
         self.unconfirmed: deque[tuple[float, list[Any]]] = deque()  # when changes were sent, and their waiters
         self.job: Iterator[bool] | None = None  # the job that sends the snapshot
         self.parked = False  # the job waits for an answer
-        self.sent_all = False  # the whole snapshot; only changes are left
+        self.sent_all = False  # the whole snapshot has been sent, and only changes are left
         self.asked = False  # the target is checking its count of keys
         self.whole = False  # the target confirmed all keys
-        self.stands = False  # and knows itself that the replica is whole
-        self.final = False  # its slots have gone
-        self.ripe = False  # failover replica: a tick has passed since its changes began
+        self.stands = False  # the target itself knows that the replica is whole
+        self.final = False  # its slots have moved
+        self.ripe = False  # for a failover replica: its changes may be sent, because a tick has passed
         self.over = False
 
     @property
     def full(self) -> bool:
-        """Return whether as much is under way as the limits allow."""
+        """Return whether as much is in flight as the limits allow."""
         return self.unanswered >= UNANSWERED_BYTES or self.under_way >= UNANSWERED_CHUNKS
 
     @property
@@ -165,9 +166,10 @@ class Replicas(Part):
         self._numbers = 0
         self._replicas: dict[int, Replica] = {}
         self._of_slot: dict[int, list[Replica]] = {}
-        #: Does any replica exist? Parts must report changes only then: this is the only test that they pay for.
+        #: Whether any replica exists. Parts must report changes only if one does, so without replicas this test is
+        #: their only cost.
         self.watching = False
-        self._due: dict[Replica, None] = {}  # those that may have something to send
+        self._due: dict[Replica, None] = {}  # replicas that may have something to send
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
@@ -179,17 +181,18 @@ class Replicas(Part):
             self._desk.counted("replicated_bytes", "Bytes sent in these replicas"),
             gauge(
                 "replicas",
-                "Replicas of slots under way, or kept up to date at other endpoints",
+                "Replicas of slots that this endpoint sends to others, or keeps up to date there",
                 len(self),
             ),
         ]
 
     def __len__(self) -> int:
-        """Replicas under way."""
+        """Return the number of existing replicas."""
         return len(self._replicas)
 
     def first_to(self, target: str) -> int:
-        """The number of the first replica under way to this target, or of the next one if none is."""
+        """Return the number of the first existing replica to this target. If none exists, return the number of the next
+        replica."""
         return min(
             (replica.number for replica in self._replicas.values() if replica.target == target),
             default=self._numbers + 1,
@@ -238,7 +241,7 @@ class Replicas(Part):
         """Begin a replica of these slots at the target.
 
         Args:
-            owner: Hears of confirmations and of the end.
+            owner: The part that learns of confirmations and of the end.
             target: The incarnation of the other end.
             slots: The slots to replicate.
             said: More fields of the ``ReplicaBeginsRequest``.
@@ -297,7 +300,7 @@ class Replicas(Part):
         self._desk.ask(replica.target, ReplicaChunkRequest(replica.number, state.name, data), self, context)
 
     def send(self, replica: Replica) -> None:
-        """Check the replica when the turn ends: it may have something to send."""
+        """Check the replica when the turn ends, because it may have something to send."""
         self._due[replica] = None
 
     def flush(self) -> None:
@@ -308,14 +311,15 @@ class Replicas(Part):
                 self._go_on(replica)
 
     def tick(self) -> None:
-        """Release the failover replicas' changes since the last tick."""
+        """Let failover replicas send the changes that came before this tick."""
         for replica in self._replicas.values():
             if replica.changes and replica.for_failover:
                 replica.ripe = True
                 self._due[replica] = None
 
     def _go_on(self, replica: Replica) -> None:
-        """Send some of the changes, the rest after an answer. If none is left, ask whether all keys have arrived."""
+        """Send some of the changes. The rest is sent after an answer. If no changes are left, ask the other end whether
+        all keys have arrived."""
         if replica.over:
             return
         if replica.at_once:
@@ -360,7 +364,7 @@ class Replicas(Part):
             replica.ripe = False
 
     def answered(self, call: Call, value: Any) -> None:
-        """The other end has absorbed a chunk, or answered a question."""
+        """Handle an answer: the other end has absorbed a chunk, or has answered a question."""
         replica, size, waiting = call.context
         replica.unanswered -= size
         replica.under_way -= isinstance(call.request, ReplicaChunkRequest)
@@ -386,7 +390,7 @@ class Replicas(Part):
                 replica.whole, replica.stands = True, replica.whole
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """The other end refused, or did not answer in time."""
+        """Handle a failure: the other end refused, or did not answer in time."""
         replica = call.context[0]
         if code == LEAVING and not replica.over:
             replica.owner.declined(replica)
@@ -397,12 +401,13 @@ class Replicas(Part):
             self.give_up(replica)
 
     def lost(self, call: Call) -> str | None:
-        """Handle the loss of the other end. The view decides about slots that moved to it; their state is kept."""
+        """Handle the loss of the other end. The state of slots that moved to it is kept, because the new view decides
+        where they go."""
         self.end(call.context[0], keeps=True)
         return None
 
     def give_up(self, replica: Replica) -> None:
-        """End a replica that will stay incomplete. The other end, once it is home, says that some state may be
+        """End a replica that will stay incomplete. If the other end becomes the home, it reports that some state may be
         missing."""
         if not replica.over:
             self._desk.drops["replicas_broken"] += 1
@@ -427,7 +432,7 @@ class Replicas(Part):
         Args:
             replica: The replica to end; ended replicas are ignored.
             keeps: See ``ReplicaOwner.over``.
-            tell: Tell the other end to drop the received part.
+            tell: Whether to tell the other end to drop the received part, even if the slots have moved.
         """
         if replica.over:
             return

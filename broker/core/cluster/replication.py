@@ -1,11 +1,13 @@
-"""Replication: the endpoint that would take over keeps what must survive a crash of this one. ADR 23.
+"""Replication: the endpoint that would take over a slot keeps a replica of the state that must survive a crash of this
+one. ADR 23.
 
-Owns: which endpoint has a replica of this one's slots, whether it is whole, and which changes wait for it. Must never:
-know a replica's content (``slots``), or choose the next home (``homes``: the same hashing without this endpoint).
+Owns: the replicas of this endpoint's slots, whether each is whole, and which changes wait for it. Must never: know a
+replica's content (``slots``), or choose the next home (``homes`` does, by the same hashing without this endpoint).
 
-Rendezvous hashing tells each slot's next home, should this endpoint go. Each of these endpoints keeps a replica of the
-slots that it would get. Until a replica is whole, its slots count as having none; ``without`` counts them. A part that
-must be sure of a change (``keep``) waits for the replica's answer, if a replica exists.
+Rendezvous hashing determines the next home of each slot if this endpoint disappears. Each of these next homes keeps a
+replica of the slots that it would get. Slots whose replica is not whole yet count as slots without a replica
+(``without``). If a part's change must survive (``keep``), the part waits for the replica's answer, if there is a
+replica.
 """
 
 from __future__ import annotations
@@ -19,16 +21,17 @@ from .membership import Membership
 from .replicas import AtOnce, Replica, ReplicaOwner, Replicas
 from .slots import SlotState, by_home
 
-#: The longest wait for a replica, in seconds: a home whose link to the replica is cut continues without it. Shorter
-#: than a lease, so that a message does not fail meanwhile, and shorter than an origin's patience with a home.
+#: The longest wait for a replica, in seconds. After that, a home whose link to the replica is cut continues without it.
+#: The wait is shorter than a lease, so that a message does not fail meanwhile. It is also shorter than the time that an
+#: origin waits for a home.
 WAIT_S: Final = 2.0
 
-#: How long after a failure a slot without a replica tries again, in seconds.
+#: Seconds after a failure until this endpoint tries again to replicate the slots without a replica.
 AGAIN_S: Final = 0.5
 
 
 class SlotReplication(ReplicaOwner):
-    """One endpoint's failover replicas. ``on``: should it make any?"""
+    """One endpoint's failover replicas. ``on``: whether to make any."""
 
     def __init__(self, desk: Desk, members: Membership, replicas: Replicas, on: bool) -> None:
         self._desk = desk
@@ -38,31 +41,32 @@ class SlotReplication(ReplicaOwner):
         self.on = on
         self._made: dict[Replica, None] = {}
         self._of_slot: dict[int, Replica] = {}
-        self._try_at = math.inf  # when a slot of ours that could have a replica, and has none, tries again
+        self._try_at = math.inf  # when to try again to replicate slots of ours that have no replica
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
-        help = "With replication: slots of this endpoint that no other endpoint could take over whole"
+        help = "With replication: slots of this endpoint without a whole replica at another endpoint"
         return [gauge("slots_without_replica", help, self.without)]
 
     @property
     def without(self) -> int:
-        """Slots of this endpoint without a whole replica: no peer exists, or replication is still under way. 0 if
-        replication is off."""
+        """The number of this endpoint's slots without a whole replica, because no peer exists or the replica is not
+        complete yet. 0 if replication is off."""
         if not self.on:
             return 0
         mine = self._members.table.count(self._me)
         return mine - sum(len(replica.slots) for replica in self._made if replica.stands)
 
     def keep(self, state: SlotState, slot: int, key: Any, size: int, waiter: Any) -> bool:
-        """Replicate a change that must survive.
+        """Replicate a change that must survive a crash of this endpoint.
 
         Args:
             state: The state that owns the key.
             slot: The key's slot.
             key: The changed key.
             size: Its approximate bytes.
-            waiter: Goes to the state's ``confirmed``, once, when the replica has the change or has ended.
+            waiter: An object that is added to the state's ``confirmed``, once, when the replica has the change or has
+                ended.
 
         Returns:
             True if the waiter waits; False if the slot has no whole replica.
@@ -72,10 +76,10 @@ class SlotReplication(ReplicaOwner):
             return False
         waits = replica.whole
         self._replicas.at_once(replica, AtOnce(state, slot, key, size, (state, waiter) if waits else None))
-        return waits  # an overfull replica has ended, and ``confirmed`` has it by now
+        return waits  # if the replica was overfull, it has ended, and ``confirmed`` has the waiter by now
 
     def tell(self, state: SlotState, slot: int, key: Any, size: int) -> None:
-        """Replicate a change without a waiter. A later ``keep`` of the same slot arrives behind it."""
+        """Replicate a change without a waiter. A later ``keep`` of the same slot arrives after this change."""
         replica = self._of_slot.get(slot)
         if replica is not None:
             self._replicas.at_once(replica, AtOnce(state, slot, key, size, None))
@@ -98,15 +102,15 @@ class SlotReplication(ReplicaOwner):
     # The cluster
 
     def view_changed(self) -> None:
-        """Rearrange the replicas: slots may have other homes, and other next homes."""
+        """Rearrange the replicas, because slots may have other homes, and other next homes."""
         self._arrange()
 
     def joined(self) -> None:
-        """Begin replicas: this endpoint acts."""
+        """Begin replicas, because this endpoint acts now."""
         self._arrange()
 
     def lapsed(self) -> None:
-        """End all replicas: others may act for our slots, using their own state."""
+        """End all replicas, because others may act for our slots, using their own state."""
         for replica in list(self._made):
             self._replicas.end(replica)
 
@@ -120,14 +124,14 @@ class SlotReplication(ReplicaOwner):
             self._arrange()
 
     def peer_reset(self, peer: str) -> None:
-        """Begin again: the peer drops its replicas of our slots."""
+        """Begin new replicas at the peer, which drops its present replicas of our slots."""
         for replica in list(self._made):
             if replica.target == peer:
                 self._replicas.end(replica)
         self._arrange()
 
     def _arrange(self) -> None:
-        """Replicate each of our slots to the endpoint that is its home without us."""
+        """Replicate each of our slots to the endpoint that would be its home without us."""
         members = self._members
         wanted: dict[str, set[int]] = {}
         if self.on and members.joined and not members.leaving and members.only_home is None:

@@ -1,11 +1,12 @@
-"""Slot transfer: replicates slots to their next home before they go, to one that joins or from one that leaves.
-ADR 21.
+"""Slot transfer: replicates slots to their next home before they move, because an endpoint joins or this endpoint
+leaves. ADR 21.
 
-Owns: the replicas of slots that go, and when a slot can move. Must never: know what is replicated (``slots``) or how
-(``replicas``), or decide who is home (``membership``).
+Owns: the replicas of slots that move, and the decision when a slot can move. Must never: know the content of a replica
+(``slots``) or how it is sent (``replicas``), or decide which endpoint is home (``membership``).
 
-A slot is replicated while this endpoint stays its home. The slot moves only when little is left to send. Then follow
-the rest and a *final* word with the number of keys. The next home acts once it has that word (``incoming``).
+A slot is replicated while this endpoint is still its home. The slot moves only when little is left to send. Then this
+endpoint sends the rest, and a *final* message with the number of keys. The next home acts when it has that message
+(``incoming``).
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class SlotTransfer(ReplicaOwner):
         members: The knowledge of the cluster.
         replicas: Sends the replicas.
         states: The slot states here.
-        held: The slots that are ours.
+        held: The slots that the states treat as ours.
         transfers: Transfers that a newcomer's welcome waits for.
-        observers: Hear that a peer leaves.
+        observers: The observers to tell that a peer leaves.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class SlotTransfer(ReplicaOwner):
         self._held = held
         self._transfers = transfers
         self._observers = observers
-        self._planned: dict[str, Replica] = {}  # by the target of their slots
+        self._planned: dict[str, Replica] = {}  # replicas of slots that have not moved yet, by target
         self._newcomers: dict[str, float] = {}  # peers that want their future slots prepared, and when each last asked
         self._going: dict[int, Replica] = {}  # slots that moved, until the next home has their whole state
         self._passing: dict[int, Replica] = {}  # slots given to this endpoint that it passes on
@@ -67,7 +68,8 @@ class SlotTransfer(ReplicaOwner):
         return {PrepareRequest: self.prepare_requested}
 
     def declined(self, replica: Replica) -> None:
-        """The target leaves, before its own announcement has arrived; its slots go elsewhere, and these with them."""
+        """Note that the target leaves, although its own announcement has not arrived yet. Its slots move to other
+        endpoints, and so do the slots of this replica."""
         self._observers.peer_leaving(replica.target)
 
     def over(self, replica: Replica, keeps: bool) -> None:
@@ -83,9 +85,9 @@ class SlotTransfer(ReplicaOwner):
     # Before a slot goes
 
     def prepared(self, moves: Mapping[str, Iterable[int]]) -> bool:
-        """Prepare slots to move to these endpoints. Callers repeat this call.
+        """Prepare slots to move to these endpoints. Callers repeat this call until they move the slots.
 
-        The first call begins the replicas. Without further calls, the replicas are dropped later.
+        The first call begins the replicas. If no more calls follow, the replicas are dropped later.
 
         Args:
             moves: The slots, by the incarnation that is to get them.
@@ -137,8 +139,8 @@ class SlotTransfer(ReplicaOwner):
         went: dict[str, list[int]] = {}
         changed: dict[Replica, None] = {}
         for slot, going in list(self._going.items()):
-            # Its next home has gone without acting for it: we still have to send it. If the next home exists, it passes
-            # the replica on itself.
+            # The slot's next home has gone without acting for it, so we have to send the slot again. A next home that
+            # still exists would pass the replica on itself.
             if table[slot] != going.target and not stays(going.target):
                 changed[going] = None
                 del self._going[slot]
@@ -151,7 +153,7 @@ class SlotTransfer(ReplicaOwner):
                 went.setdefault(table[slot], []).append(slot)
         passed: dict[tuple[str, str], list[int]] = {}
         for slot, passing in list(self._passing.items()):
-            # The target leaves, and has not confirmed the replica: no other endpoint has the slot.
+            # The target leaves, and has not confirmed the replica, so no other endpoint has the slot.
             if self._members.yields(passing.target):
                 changed[passing] = None
                 del self._passing[slot]
@@ -163,8 +165,8 @@ class SlotTransfer(ReplicaOwner):
         self.pass_on(passed)
 
     def forget(self, slots: frozenset[int]) -> None:
-        """Drop our state of these slots, even if it is on its way to another endpoint: one that acted for them sends
-        them here."""
+        """Drop our state of these slots, even if it is on its way to another endpoint, because an endpoint that has
+        acted for these slots sends them here."""
         changed: dict[Replica, None] = {}
         for row in (self._going, self._passing):
             old = [slot for slot in row if slot in slots]
@@ -177,9 +179,9 @@ class SlotTransfer(ReplicaOwner):
     def _send(self, went: dict[str, list[int]], changed: Iterable[Replica]) -> None:
         """Send slots.
 
-        ``went``: slots that go, by target. ``changed``: replicas some of whose slots no longer go there. The rest of
-        such a replica goes as a new one: the next home would take the first for whole, and parts were never
-        sent."""
+        ``went``: the slots to send, by target. ``changed``: replicas some of whose slots no longer go to their target.
+        The remaining slots of such a replica are sent as a new replica. Otherwise the next home would treat the first
+        one as whole, although parts of it were never sent."""
         for replica in changed:
             went.setdefault(replica.target, []).extend(self._take(self._going, replica))
         for target, slots in went.items():
@@ -224,9 +226,10 @@ class SlotTransfer(ReplicaOwner):
             self._replicas.send(replica)
 
     def pass_on(self, moves: Mapping[tuple[str, str], Iterable[int]]) -> None:
-        """Send slots that were given to us to their homes.
+        """Send slots that other endpoints gave to us on to their homes.
 
-        A target may also have got them from elsewhere, and act by now. So they do not come back if it dies.
+        A target may also have received the slots from another endpoint, and act for them by now. So the slots do not
+        come back to us if the target dies.
 
         Args:
             moves: The slots, by target and giver.

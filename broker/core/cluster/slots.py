@@ -1,10 +1,11 @@
-"""State that belongs to a slot: what a part of the core keeps about the topics that this endpoint is home of.
+"""State that belongs to slots: the data that a part of the core keeps about topics whose home is this endpoint.
 
-Owns: what such a part must offer so that its state moves with the slot. Must never: know how state is carried
-(``replicas``), or when a slot goes (``membership``).
+Owns: the interface by which such a part lets its state move with the slot. Must never: know how state is sent
+(``replicas``), or when a slot moves (``membership``).
 
-State has *keys*: a payload's hash, a topic's history. A replica carries keys with their values at the moment of
-packing. So a key can be packed any number of times, and the last time counts.
+State consists of *keys* with values. A key is, for example, the hash of a payload, or a topic that has a history. A
+replica carries keys with their values at the moment of packing. So a key can be packed any number of times, and the
+last value counts.
 """
 
 from __future__ import annotations
@@ -25,24 +26,25 @@ class SlotState:
         """Name the state.
 
         Args:
-            name: The same at all endpoints; replicas carry it.
-            keys_per_chunk: Keys packed in one go, some 64 KiB with their values.
+            name: The name of the state, which replicas carry. It is the same at all endpoints.
+            keys_per_chunk: The number of keys in one chunk. With their values, they take some 64 KiB.
         """
         self.name = name
         self.keys_per_chunk = keys_per_chunk
-        #: The form that a failover replica gets: this state, another form, or nothing (None).
+        #: The form of the state that a failover replica gets: this state itself, another form, or nothing (None).
         self.failover_form: SlotState | None = None
-        #: Waiters whose change is at the replica, or that need not wait any longer. The owner takes them out.
+        #: Waiters whose change has arrived at the replica, or that need not wait any longer. The state's owner removes
+        #: them.
         self.confirmed: list[Any] = []
-        #: A failover replica is partial if its home may have gone on without it before it died.
+        #: Whether a failover replica counts as partial if its home may have continued without it before the home died.
         self.is_certain = False
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
-        """Yield the keys of these slots, slice by slice. It can leave out keys added meanwhile: they are reported as
-        changes (``Replicas.changed``).
+        """Yield the keys of these slots, slice by slice. It can omit keys that are added meanwhile, because these are
+        reported as changes (``Replicas.changed``).
 
         Args:
-            slots: The slots that go.
+            slots: The slots that are replicated.
 
         Yields:
             Lists of keys; a list may be empty.
@@ -50,11 +52,11 @@ class SlotState:
         raise NotImplementedError
 
     def chunk(self, keys: Iterable[Any]) -> list[Any]:
-        """The first of these keys, as many as one chunk takes."""
+        """Return the first of these keys, as many as one chunk can have."""
         return list(islice(keys, self.keys_per_chunk))
 
     def pack(self, keys: Sequence[Any]) -> bytes:
-        """Pack the present values of these keys, or the fact that a key has none.
+        """Pack the present values of these keys. If a key has none, pack that fact.
 
         Args:
             keys: At most ``keys_per_chunk`` keys.
@@ -65,7 +67,8 @@ class SlotState:
         raise NotImplementedError
 
     def absorb(self, data: bytes) -> int:
-        """Take in a chunk of slots that this endpoint is not home of yet, or has just become home of.
+        """Store a chunk from another endpoint. This endpoint is not the home of the chunk's slots yet, or has just
+        become their home.
 
         Args:
             data: A chunk from another endpoint's ``pack``.
@@ -74,7 +77,7 @@ class SlotState:
             The number of keys in it.
 
         Raises:
-            ValueError: The data is no such chunk. Nothing has changed then.
+            ValueError: The data is not such a chunk. The state has not changed then.
         """
         raise NotImplementedError
 
@@ -83,11 +86,12 @@ class SlotState:
 
         Args:
             slots: The slots, ascending.
-            whole: All state of the former home was absorbed; otherwise some or all may be missing.
+            whole: Whether all state of the former home has been absorbed. Otherwise some or all of the state may be
+                missing.
         """
 
     def begun(self, slots: Sequence[int]) -> None:
-        """Begin as the home of slots that no known endpoint has acted for: all have ended, or none existed.
+        """Begin as the home of slots for which no known endpoint has acted, because all have ended or none existed.
 
         Args:
             slots: The slots, ascending.
@@ -95,14 +99,16 @@ class SlotState:
         self.arrived(slots, True)
 
     def gone(self, slots: Sequence[int]) -> None:
-        """Drop the state of these slots: another endpoint is their home from here on, and has received it.
+        """Drop the state of these slots, because another endpoint is their home from here on and has received the
+        state.
 
         Args:
             slots: The slots, ascending.
         """
 
     def dropped(self, slots: Sequence[int]) -> None:
-        """Drop the absorbed state of these slots: this endpoint will not be their home, or not next.
+        """Drop the absorbed state of these slots, because this endpoint will not become their home, or will not be the
+        next one.
 
         Args:
             slots: The slots, ascending.
@@ -127,21 +133,22 @@ class SlotStates:
 
 
 class Held:
-    """The slots that the states know to be ours: this endpoint is their home, or was when it last acted."""
+    """The slots that the states treat as ours, because this endpoint is their home, or was their home when it last
+    acted."""
 
     def __init__(self) -> None:
         self.slots: set[int] = set()
         #: True if this endpoint acts as a home, or did until it left: it has joined, and its lease has not lapsed
         #: since.
         self.acts = False
-        #: Count of departed endpoints when it last acted.
+        #: ``Membership.departed`` when this endpoint last acted.
         self.departed = 0
-        #: Others may have acted for these slots since this endpoint did: its state may be old.
+        #: Others may have acted for these slots after this endpoint did, so its state may be outdated.
         self.in_doubt = False
 
 
 def by_home(table: Sequence[str], me: str, after: Sequence[str]) -> dict[str, list[int]]:
-    """The slots that are ours in one table, by their home in another."""
+    """Return the slots that are ours in ``table``, by their home in the table ``after``."""
     found: dict[str, list[int]] = {}
     for slot, home in enumerate(table):
         if home == me:

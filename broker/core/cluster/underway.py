@@ -1,6 +1,6 @@
-"""Work that must end before another endpoint can continue: writes for slots that move, keys on their way.
+"""Work that must end before another endpoint can continue, for example writes in slots that move.
 
-Owns: the work under way, and the waiters for its end. Must never: know the content of the work.
+Owns: the work in progress, and the callbacks that wait for its end. Must never: know the content of the work.
 """
 
 from __future__ import annotations
@@ -9,21 +9,22 @@ from collections.abc import Callable, Hashable
 
 
 class UnderWay:
-    """Work that begins and ends. A waiter waits only for the work under way when it asks, not for later work."""
+    """Tracks work that begins and ends. A callback waits only for work that had begun when it was added, not for later
+    work."""
 
     def __init__(self) -> None:
-        self._things: dict[Hashable, str] = {}  # thing -> the peer that it holds up; empty: all peers
+        self._things: dict[Hashable, str] = {}  # piece of work -> the peer that must wait for it; empty: all peers
         self._waiting: list[tuple[set[Hashable], Callable[[], None]]] = []
 
     def __len__(self) -> int:
         return len(self._things)
 
     def begin(self, thing: Hashable, whom: str = "") -> None:
-        """Note that the thing is under way. ``whom``: the only peer that must wait for it."""
+        """Note that a piece of work has begun. ``whom``: the only peer that must wait for it."""
         self._things[thing] = whom
 
     def end(self, thing: Hashable) -> None:
-        """Note that the thing has ended, and call those that waited for it."""
+        """Note that a piece of work has ended, and call the callbacks that waited only for it."""
         self._things.pop(thing, None)
         if not self._waiting:
             return
@@ -33,12 +34,12 @@ class UnderWay:
             if not things:
                 over.append(then)
         self._waiting = [waiting for waiting in self._waiting if waiting[0]]
-        for then in over:  # last, since the calls may end other things
+        for then in over:  # last, because the calls may end other work
             then()
 
     def after(self, then: Callable[[], None], whom: str | None = "") -> None:
-        """Call ``then`` once all work has ended that now holds up ``whom`` or all peers; at once if there is none.
-        ``None``: wait for all work."""
+        """Call ``then`` when all present work has ended that ``whom`` must wait for, or at once if there is none. If
+        ``whom`` is ``None``, wait for all present work."""
         things = self._for(whom)
         if things:
             self._waiting.append((things, then))
