@@ -19,16 +19,17 @@ class Grant(NamedTuple):
     Attributes:
         client: the client id that it can send commands for; if this ends in ``*``, a prefix of such ids.
         publish, subscribe: prefixes of permitted topics (``""``: every topic).
-        broadcast: it can send broadcasts.
+        broadcast: whether it can send broadcasts.
         expires_at: Unix time in seconds, with leeway.
-        inspect: it can look at the endpoints, and at every client's and topic's subscriptions.
+        inspect: whether it can inspect the endpoints, and the subscriptions of every client and topic.
         publish_topics, subscribe_topics: single permitted topics, in addition to those prefixes.
-        own: entries with ``{sub}`` to fill for each command, because the token is for several clients, or because they
-            permit nothing to its one client.
-        revoke: it can revoke tokens.
-        jti: its own token's id, by which the token can be revoked; ``None``: it has none.
-        issued_at: Unix time in seconds of its own token's issue, by which the token can be revoked; ``None``: unknown.
-        presence, presence_topics: topics whose subscribers it can ask for.
+        own: the entries in which ``{sub}`` must be filled in for each command, because the token is for several
+            clients. It also has the entries of a token for one client if they permit nothing to that client.
+        revoke: whether it can revoke tokens.
+        jti: the id of the connection's own token, by which that token can be revoked. ``None`` if it has no id.
+        issued_at: when that token was issued, in Unix seconds. The token can also be revoked by this time. ``None`` if
+            it is unknown.
+        presence, presence_topics: prefixes, and single topics, whose subscribers it can list.
     """
 
     client: str
@@ -47,9 +48,9 @@ class Grant(NamedTuple):
     presence_topics: frozenset[str] = frozenset()
 
     def prepared(self) -> Grant:
-        """Return the grant with every ``{sub}`` of its entries resolved: filled if the token is for one client,
-        otherwise kept apart. Raises ``ValueError``, which names the list, for an entry that would give a client access
-        to another's topics."""
+        """Return the grant with every ``{sub}`` of its entries filled in, if the token is for one client. Otherwise
+        move the entries with ``{sub}`` to ``own``. Raise ``ValueError``, which names the list, for an entry that would
+        give a client access to another client's topics."""
         presence, presence_topics = self.presence, self.presence_topics
         own = own_entries(
             self.publish, self.publish_topics, self.subscribe, self.subscribe_topics, presence, presence_topics
@@ -76,7 +77,8 @@ class Grant(NamedTuple):
     def check(self, command: Command) -> None:
         """Raise ``ProtocolError`` (`unauthorized`, `forbidden`) if the grant does not cover the command.
 
-        Removing a subscription needs no permission: a client that lost the permission can still clean up.
+        Removing a subscription needs no permission, so a client that has lost the permission to subscribe can still
+        clean up.
         """
         name = command.name
         client = self.client
@@ -101,7 +103,7 @@ class Grant(NamedTuple):
         if "" in prefixes:
             return
         entries: tuple[Entry, ...] = ()
-        # filled at the first topic that the other entries do not permit
+        # made at the first topic that no other entry permits
         filled: tuple[tuple[str, ...], frozenset[str]] | None = None
         for topic in command.topics:
             if topic not in exact and not topic.startswith(prefixes):

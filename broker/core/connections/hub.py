@@ -1,7 +1,7 @@
 """The connections of this endpoint, and the clients that listen on each.
 
-Owns: the connections' state between two commands, the bindings of clients to connections, and the hook between a
-message and an outbox. Must never: know other endpoints.
+Owns: the connections' state between two commands, the bindings of clients to connections, and the receivers, which can
+delay a message before it goes into an outbox. Must never: know other endpoints.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ NO_FLOOR: Final = 1 << 62
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Receiver:
-    """Takes the messages for a connection's clients, and decides when each one goes into the outbox. A connection
-    without a receiver gets them at once. A connection can have several, one behind the other (``put_first``,
-    ``put_last``): each one passes messages and calls to the next.
+    """Gets the messages for a connection's clients, and decides when each message goes into the outbox. If a connection
+    has no receiver, all messages go into its outbox at once. A connection can have a chain of several receivers
+    (``put_first``, ``put_last``), each of which passes messages and calls on to the next.
 
-    Its methods must not wait. A receiver itself limits the bytes that it holds back.
+    Its methods must not block. A receiver itself must limit the bytes that it holds back.
     """
 
     def __init__(self) -> None:
-        self.onward: Receiver | None = None  # the one behind it; None: the outbox
+        self.onward: Receiver | None = None  # the next receiver; None: the outbox
 
     def take(self, client: str, message: Message, named: bool) -> None:
         """Handle a message for a client of the connection.
 
         Args:
             client: the client that gets it.
-            message: the message, once for each of the connection's clients that gets it.
-            named: the client recovers, and gets the message's `mid`.
+            message: the message. If several clients of the connection get it, there is one call for each.
+            named: whether the client recovers, so that the notification has the message's `mid`.
         """
         raise NotImplementedError
 
@@ -78,33 +78,34 @@ class Receiver:
             self.onward.moved(client)
 
     def restored(self) -> None:
-        """Handle a client that listens on the connection again, since its ``listen`` elsewhere has failed."""
+        """Handle a client that listens on the connection again, because its ``listen`` elsewhere has failed."""
         if self.onward is not None:
             self.onward.restored()
 
     def release(self, client: str | None) -> None:
-        """Put what bounds hold for the client (``None``: for all clients) into the outbox."""
+        """Put all messages that bounds hold for the client into the outbox. ``None``: those for all clients."""
         if self.onward is not None:
             self.onward.release(client)
 
     def floor(self) -> int:
-        """Return the greatest stamp that a position may have: messages with later ones may be held."""
+        """Return the greatest stamp that a position sent now may have, because messages with later stamps may be
+        held."""
         return NO_FLOOR if self.onward is None else self.onward.floor()
 
 
 class Reply:
-    """A place in a connection's row of replies: replies leave in the order of their commands (SPEC section 1)."""
+    """A place in a connection's queue of replies, which leave in the order of their commands (SPEC section 1)."""
 
     __slots__ = ("data", "done", "held")
 
     def __init__(self) -> None:
         self.done = False
-        self.held = 0  # its bytes that count while it waits for earlier replies
+        self.held = 0  # its bytes, while it waits for earlier replies
         self.data: bytes | None = None  # None: this command gets no reply
 
 
 class Connection:
-    """A client's connection, as the core sees it. Compared by identity."""
+    """A client's connection, as the core sees it. Connections are compared by identity."""
 
     __slots__ = (
         "allowance",
@@ -142,9 +143,9 @@ class Connection:
         self.outbox = outbox
         self.codec = codec  # makes the outbox's frames
         self.clients: set[str] = set()  # clients that listen here
-        self.replies: deque[Reply] = deque()  # for commands under way
-        self.kind = ""  # the kind of the commands under way, while replies are outstanding
-        self.replaces = False  # they include a `subscribe` with `replace`, which must run alone
+        self.replies: deque[Reply] = deque()  # for commands in progress
+        self.kind = ""  # the kind of the commands in progress, while replies are outstanding
+        self.replaces = False  # these commands include a `subscribe` with `replace`, which must run alone
         self.tally: dict[str, int] = {}  # ``Replies.tally`` of that kind: result -> count
         self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind
         self.grant: Grant | None = None  # None: all rights
@@ -152,36 +153,36 @@ class Connection:
         self.has_listened = False  # one of its clients has sent `listen`
         self.dirty = False  # already in the list of connections to write to
         self.backpressure = False  # it has sent more than the endpoint can handle for now
-        self.draining = False  # this endpoint ends, and sends it away as soon as its commands are done
-        self.closing = False  # the endpoint has sent it away, and reads only its close
+        self.draining = False  # this endpoint shuts down, and closes the connection as soon as its commands are done
+        self.closing = False  # the endpoint is closing it, and reads only the client's close
         self.closed = False
         self.revoked = False  # its token is revoked: the endpoint begins nothing and sends nothing for it
         self.pings_unanswered = 0
         self.ping_slot = self.expiry_slot = 0  # slots of its next ping and its token's expiry in the timer wheels
-        # its waiting commands can begin until this time; None: it is not being sent away
+        # its waiting commands can begin until this time; None: the endpoint is not closing it
         self.ends_at: float | None = None
         self.allowance: float | None = None  # commands it can still send; None: any number
         self.allowed_at = 0.0  # the time of that allowance
-        self.throttled = False  # it has sent too many: the commands already read wait
+        self.throttled = False  # it has sent too many commands, so those already read wait
         # Bytes held in addition to its outbox, for ``Memory``.
         self.unread = 0  # bytes of incomplete messages
         self.waiting = 0  # bytes of its backlog, and of large commands under way
-        self.unsent = 0  # bytes out of its outbox that the client has not taken, or the socket has not got yet
+        self.unsent = 0  # bytes taken from its outbox that the client has not read, or the socket has not got yet
 
     @property
     def paused(self) -> bool:
-        """Must the endpoint stop reading it for now?"""
+        """Must the endpoint stop reading from this connection for now?"""
         return (self.backpressure and not self.closing) or self.draining
 
 
 def put_first(connection: Connection, receiver: Receiver) -> None:
-    """Put the receiver before those that the connection has."""
+    """Insert the receiver before all receivers of the connection."""
     receiver.onward = connection.receiver
     connection.receiver = receiver
 
 
 def put_last(connection: Connection, receiver: Receiver) -> None:
-    """Put the receiver behind those that the connection has."""
+    """Append the receiver after all receivers of the connection."""
     last = connection.receiver
     if last is None:
         connection.receiver = receiver
@@ -192,7 +193,7 @@ def put_last(connection: Connection, receiver: Receiver) -> None:
 
 
 def take_out(connection: Connection, receiver: Receiver) -> None:
-    """Take the receiver out, if the connection has it."""
+    """Remove the receiver, if the connection has it."""
     if connection.receiver is receiver:
         connection.receiver = receiver.onward
     else:
@@ -205,13 +206,13 @@ def take_out(connection: Connection, receiver: Receiver) -> None:
 
 
 class Binding:
-    """A client's place at this endpoint."""
+    """The connection at this endpoint on which a client listens."""
 
     __slots__ = ("connection", "location", "number")
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
-        self.number = number  # counts the bindings: a later one is higher
+        self.number = number  # counts clients that begin to listen here; kept if the client changes its connection
         self.location: Location | None = None  # None: its `listen` is still being written
 
 
@@ -220,12 +221,14 @@ class Hub:
 
     def __init__(self) -> None:
         self.bindings: dict[str, Binding] = {}
-        self.bound = 0  # bindings so far, repeated ones included
-        #: Clients that a home looked for here in this turn, and that are not here. A part must ask the store.
+        self.bound = 0  # the latest number of a binding
+        #: Clients that a home looked for here in this turn, although they are not here. A part must ask the store about
+        #: these.
         self.missed: list[str] = []
 
     def bind(self, client: str, connection: Connection) -> Binding | None:
-        """Send the client's messages to this connection from now on. Returns its former binding, if to another one."""
+        """Send the client's messages to this connection from now on. Return the client's former binding, if that was to
+        another connection."""
         former = self.bindings.get(client)
         if former is None:
             self.bound += 1
@@ -240,7 +243,7 @@ class Hub:
         return former
 
     def restore(self, client: str, former: Binding) -> None:
-        """Restore the binding that ``bind`` returned. The client has none now."""
+        """Restore the binding that ``bind`` returned. The client must have no other binding."""
         self.bindings[client] = former
         former.connection.clients.add(client)
 

@@ -1,10 +1,11 @@
-"""Reading a large frame: read and checked whole, away from the event loop, with the same results as for a small one.
+"""Reads and checks a large frame outside the event loop, with the same results as for a small one.
 
-Owns: ``read``, which a process of its own runs (``ingeborg.broker.shell.reader``), and the forms in which frame and
-outcome travel. Must never: know a connection, or read a clock.
+Owns: ``read``, which runs in a separate process (``ingeborg.broker.shell.reader``), and the forms in which the frame
+and its outcome go from one process to the other. Must never: know a connection, or read a clock.
 
-Reading 16 MiB of JSON can take seconds, and must not delay anybody's message. So the endpoint keeps only the bytes of a
-large frame. The reader returns a command whose long list of topics stays packed, in slices.
+Parsing 16 MiB of JSON can take seconds, and must not delay other messages. So the endpoint's own process keeps only the
+bytes of a large frame. The reader process parses the frame and returns the command. A long list of topics stays packed,
+and is unpacked in slices.
 """
 
 from __future__ import annotations
@@ -24,28 +25,30 @@ from ingeborg.protocol.wire import decode, outside_strings
 
 from .grants import Grant
 
-#: Topics in one packed part of a long list. Unpacking one part takes some 0.1 ms.
+#: Number of topics in one packed part of a long list. Unpacking one part takes some 0.1 ms.
 TOPICS_PER_PART: Final = 1_000
 
-#: Lists and objects in a large frame. Each takes some 60 to 240 bytes of memory, instead of two or three in the frame;
-#: as many as fit into 16 MiB would take half a gigabyte. A payload of 1 MiB with more would carry nothing else.
+#: Maximum number of lists and objects in a large frame. Each takes some 60 to 240 bytes of memory, but only two or
+#: three bytes of the frame. If a frame of 16 MiB were full of these, they would take half a gigabyte. A payload of 1
+#: MiB reaches the limit only if it contains hardly anything else.
 CONTAINERS_MAX: Final = 250_000
 
-#: The limit on commas between values has the same reason: a `subscribe` of 16 MiB has at most 1,500,000 topics of 8
-#: bytes.
+#: Maximum number of commas between values, for the same reason. A `subscribe` of 16 MiB needs fewer, since it has at
+#: most 1,500,000 topics of 8 bytes.
 COMMAS_MAX: Final = 2_000_000
 
 
-#: The id if it is a frame's last member, and the name of a publish if it is the first. The end of a frame that is one
-#: JSON object closes that object, so such an id belongs to no other object.
+#: Patterns that find the id if it is a frame's last member, and the name of a publish if it is the first member. A
+#: frame is one JSON object, which the last brace of the frame closes. So an id right before that brace belongs to the
+#: frame, and not to an inner object.
 _SPACE: Final = rb"[ \t\r\n]*"
 _ID_LAST: Final = re.compile(
     _SPACE.join((rb"[,{]", rb'"id"', rb":", rb'(-?[0-9]{1,20}|"[^"\\]*")', rb"\}", rb"\Z")),
 )
 _NAME_FIRST: Final = re.compile(_SPACE.join((b"", rb"\{", rb'"command"', rb":", rb'"(publish|broadcast)"')))
-_END_BYTES: Final = 2_048  # bytes at the end of a frame in which to look for them
+_END_BYTES: Final = 2_048  # bytes at the beginning and the end of a frame to search
 
-#: The fields of a command that are tuples. Packed they become lists, on which compiled code would fail.
+#: The fields of a command that are tuples. Packing turns them into lists, which compiled code would not accept.
 _TERM: Final = Command._fields.index("term")
 _ABOUT: Final = Command._fields.index("about")
 
@@ -74,9 +77,9 @@ class Topics:
 
 
 class Outcome(NamedTuple):
-    """The outcome of a large frame: its ``command``, or the ``error`` that refuses it. The reply to the latter has
-    ``id`` and ``name``; the metrics count it under the command ``kind``. ``is_text``: the frame is UTF-8, as a text
-    frame must be."""
+    """The outcome of a large frame: its ``command``, or the ``error`` by which it is refused. The error reply has
+    ``id`` and ``name``, and the metrics count the refusal under the command ``kind``. ``is_text``: whether the frame is
+    UTF-8, as a text frame must be."""
 
     command: Command | None = None
     error: ProtocolError | None = None
@@ -87,8 +90,8 @@ class Outcome(NamedTuple):
 
 
 class Large:
-    """A large frame from its arrival until its command begins. ``len()``: its bytes, which are dropped once it has been
-    read."""
+    """A large frame from its arrival until its command begins. ``len()``: the number of its bytes, even after these
+    have been dropped because the frame has been read."""
 
     __slots__ = ("_size", "is_text", "number", "outcome", "pieces")
 
@@ -96,7 +99,7 @@ class Large:
         self.pieces = pieces
         self.is_text = is_text
         self._size = size
-        self.number: int | None = None  # the number of its ``Read``, once there is one
+        self.number: int | None = None  # the number of its ``Read``; None before that
         self.outcome: Outcome | None = None
 
     def __len__(self) -> int:
@@ -104,7 +107,8 @@ class Large:
 
 
 def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None) -> Outcome:
-    """Read a frame. ``is_text``: it arrived in a text frame. Never raises ``ProtocolError``: the outcome holds it."""
+    """Read a frame. ``is_text``: whether it arrived in a text frame. This never raises ``ProtocolError``, because the
+    outcome contains the error."""
     if is_text and not data.isascii() and not _is_utf8(data):
         return Outcome(is_text=False)
     value: dict[str, Any] | None = None
@@ -118,7 +122,7 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
         if grant is not None:
             grant.check(command)
     except ProtocolError as error:
-        error.__traceback__ = None  # it would keep this call, and with it the frame, alive until the collector runs
+        error.__traceback__ = None  # it would keep the frame in memory until the garbage collector runs
         if value is None:
             return Outcome(error=error)
         number, name = reply_fields(value)
@@ -129,8 +133,8 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
 
 def unread(pieces: Sequence[bytes | bytearray], error: ProtocolError) -> Outcome:
     """Return the outcome of a frame that could not be read. Its reply contains the id and the name if these are at the
-    ends of the frame, where the client libraries write them. Finding them elsewhere would need a read of the whole
-    frame."""
+    ends of the frame, where the client libraries write them. To find them elsewhere, the whole frame would have to be
+    read."""
     fields: dict[str, Any] = {}
     found = _ID_LAST.search(b"".join(bytes(piece[-_END_BYTES:]) for piece in pieces[-2:]))
     if found is not None:
@@ -154,7 +158,8 @@ def _require_few_values(data: bytes) -> None:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Decodes piece by piece: the whole text at once would take up to four times the memory."""
+    """Return whether the data is UTF-8. Decode it piece by piece, because the whole text at once would take up to four
+    times the memory."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(data), 1 << 20):
@@ -171,8 +176,8 @@ def pack_arguments(is_text: bool, payload_bytes_max: int, grant: Grant | None) -
 
 
 def read_packed(arguments: bytes, data: bytes) -> bytes:
-    """Run ``read`` between ``pack_arguments`` and ``unpack_outcome``. The arguments are the endpoint's own, so they are
-    trusted."""
+    """Run ``read`` with the arguments that ``pack_arguments`` packed, and pack the outcome for ``unpack_outcome``. The
+    arguments come from the endpoint itself, so they are trusted."""
     is_text, payload_bytes_max, grant = pickle.loads(arguments)
     try:
         outcome = read(data, is_text, payload_bytes_max, grant)

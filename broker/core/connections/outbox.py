@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-#: One turn can put this many times the bound into the outbox of a connection that keeps up: one message to each of its
-#: many clients does not make a slow reader. All frames of one message are the same object, so they take no additional
-#: memory yet.
+#: If a connection keeps up, one turn can put this many times ``bytes_max`` into its outbox. A message for each of its
+#: many clients does not make the connection a slow reader. All frames of one message are the same object, so they take
+#: no additional memory yet.
 BURST: Final = 16
 
 #: Bytes to write to a connection in one turn, rounded up to a whole frame: about 1 ms of the kernel's time.
@@ -18,10 +18,11 @@ PIECE_BYTES: Final = 2 << 20
 
 
 class Outbox:
-    """Frames waiting for the socket, ``bytes_max`` at most. A connection with more is a slow consumer.
+    """Frames that wait for the socket, at most ``bytes_max`` bytes. A connection with more waiting bytes is a slow
+    consumer.
 
     The bound limits how far a reader can fall behind, in addition to the buffers of the kernel and the transport. While
-    the connection is ``flowing``, only this turn's frames wait, and can reach ``BURST`` times that bound.
+    the connection is ``flowing``, only this turn's frames wait, and they can reach ``BURST`` times that bound.
     """
 
     __slots__ = (
@@ -40,18 +41,19 @@ class Outbox:
         self.bytes_max = bytes_max
         self.piece_bytes = piece_bytes
         self.size = 0  # bytes waiting
-        self.blocked = False  # the socket takes no more for now
+        self.blocked = False  # the socket accepts no more for now
         self.flowing = True  # it is not blocked, and nothing is leaving in pieces
         self.overflowed = False
         self._frames: list[bytes] = []
-        self._leaving: list[bytes] = []  # taken out, to be written in pieces; the next frame is the last one here
+        self._leaving: list[bytes] = []  # taken out, to be written in pieces; the next frame is the last of the list
         self.leaving_bytes = 0
 
     def __len__(self) -> int:
         return len(self._frames)
 
     def push(self, frame: bytes, reply: bool = False) -> int:
-        """Append a frame. Returns the number of frames that this dropped: 0, or all once the outbox overflows."""
+        """Append a frame. Return the number of frames that this call drops: 0, or all frames if the outbox
+        overflows."""
         if self.overflowed:
             return 1
         self._frames.append(frame)
@@ -72,9 +74,9 @@ class Outbox:
         return frames
 
     def write(self) -> list[bytes]:
-        """Return what to write to the socket now: nothing while it is blocked, otherwise everything that waits. If that
-        is more than ``piece_bytes``, return the first piece; the next calls return the other pieces, and then what has
-        come meanwhile."""
+        """Return the frames to write to the socket now: none while the socket is blocked, otherwise all waiting frames.
+        If these have more than ``piece_bytes``, return only the first piece. The next calls return the other pieces,
+        and after these the frames that have come meanwhile."""
         if self.blocked:
             return []
         if not self._leaving:
@@ -93,17 +95,18 @@ class Outbox:
         return piece
 
     def block(self) -> None:
-        """Note that the socket takes no more for now."""
+        """Note that the socket accepts no more for now."""
         self.blocked = True
         self.flowing = False
 
     def unblock(self) -> None:
-        """Note that the socket takes more again."""
+        """Note that the socket accepts frames again."""
         self.blocked = False
         self.flowing = not self._leaving
 
     def rest(self) -> list[bytes]:
-        """Return the pieces that are still to leave, to be written at once: something else must follow them."""
+        """Return the pieces that have not been written yet. The caller writes all at once, because something else must
+        follow."""
         frames, self._leaving = self._leaving[::-1], []
         self.leaving_bytes = 0
         self.flowing = not self.blocked
@@ -115,18 +118,18 @@ class Outbox:
         return bool(self._leaving or len(self))
 
     def drop(self) -> int:
-        """Drop everything. Returns the number of frames."""
+        """Drop everything. Return the number of dropped frames."""
         return len(self.rest()) + len(self.take())
 
     def shut(self) -> int:
-        """Drop everything, and accept nothing more. Returns the number of frames."""
+        """Drop everything, and accept nothing more. Return the number of dropped frames."""
         self.overflowed = True
         return self.drop()
 
 
 class DroppingOutbox(Outbox):
-    """An outbox that drops its oldest notifications instead of the connection. Replies stay, since commands wait for
-    them; if it is full of replies, it overflows as any other outbox."""
+    """An outbox that drops its oldest notifications when it is full, so that the connection stays. It keeps replies,
+    because commands wait for them. If it is full of replies, it overflows like any other outbox."""
 
     __slots__ = ("_notifications", "_number", "_row")
 
@@ -140,7 +143,7 @@ class DroppingOutbox(Outbox):
         return len(self._row)
 
     def push(self, frame: bytes, reply: bool = False) -> int:
-        """Append a frame. Returns the number of frames that this dropped."""
+        """Append a frame. Return the number of frames that this call drops."""
         if self.overflowed:
             return 1
         self._number += 1

@@ -1,14 +1,15 @@
-"""``{sub}`` in a token's permissions: the id of the client that a command is for. SPEC section 1.5.
+"""The placeholder ``{sub}`` in a token's permissions, which stands for the id of a command's client. SPEC section 1.5.
 
-Owns: which entries can have it, how to fill them, and to which ids such an entry permits nothing. Must never: decide
-about a command (``grants`` does), or fill what a client has sent.
+Owns: which entries can have the placeholder, how to fill it in, and the ids to which such an entry permits nothing.
+Must never: decide about a command (``grants`` does), or fill in a placeholder that a client has sent.
 
-Clients choose ids, and do not trust each other. So an entry permits nothing to an id with a character that ends the id
-in a topic (``Entry.stops``). Take two ids without such characters, and a topic that begins with the text before the
-first ``{sub}``. The first of these characters after it ends both ids, so the two are the same. That holds for one
-entry. It also holds for several entries that are the same up to their first ``{sub}``, since these share their
-characters. It does not hold if one entry has more text where another has its ``{sub}``: ``user/{sub}/`` permits to the
-client ``log`` what ``user/log/{sub}`` permits to all the others.
+Clients choose their own ids, and do not trust each other. So no client may get another client's topics by its choice of
+an id. Therefore an entry permits nothing to an id with a character that can end an id in a topic (``Entry.stops``).
+Suppose that an entry permits the same topic to two ids without such characters. In this topic, both ids begin after the
+text before the first ``{sub}``, and both end before the first of these characters. So the two ids are equal. The same
+is true for several entries with the same text before their first ``{sub}``, because such entries share these
+characters. It is not true if one entry has other text where another has its ``{sub}``: ``user/{sub}/`` permits to the
+client ``log`` the topics that ``user/log/{sub}`` permits to all other clients.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ STOPS: Final = CONTROL | {"/"}
 
 
 class Entry(NamedTuple):
-    """``pieces``: the text around the placeholders. ``is_prefix``: topics can have more text after it. ``stops``: the
-    entry permits nothing to an id with one of these characters."""
+    """``pieces``: the text around the placeholders. ``is_prefix``: whether topics can have more text after the entry.
+    ``stops``: the entry permits nothing to an id with one of these characters."""
 
     pieces: tuple[str, ...]
     is_prefix: bool
@@ -42,8 +43,8 @@ class Own(NamedTuple):
 
 
 def check_entry(entry: str, is_prefix: bool) -> None:
-    """Raise ``ValueError`` if the entry would permit a client the topics of another. The error says what to write, and
-    shows nothing of the entry."""
+    """Raise ``ValueError`` if the entry would give a client access to another client's topics. The error says what to
+    write instead, and does not show the entry."""
     if PLACEHOLDER + PLACEHOLDER in entry:
         raise ValueError("two {sub} in a row do not show where the first id ends; write {sub}/{sub}")
     if is_prefix and entry.endswith(PLACEHOLDER):
@@ -61,7 +62,7 @@ def own_entries(
     presence: Iterable[str] = (),
     presence_topics: Iterable[str] = (),
 ) -> Own | None:
-    """Return the entries of a token that have a placeholder; ``None`` if no entry has one. Raises ``ValueError`` as
+    """Return the entries of a token that have a placeholder; ``None`` if no entry has one. Raise ``ValueError`` as
     ``check_entry`` does, with the name of the list in front."""
     stops: dict[str, frozenset[str]] = {}
     pieces: dict[str, list[tuple[list[str], bool]]] = {"publish": [], "subscribe": [], "presence": []}
@@ -91,8 +92,8 @@ def own_entries(
 
 
 def fill(entries: Iterable[Entry], client: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return what the entries permit to the client: prefixes of topics, and single topics. One pass, so braces in the
-    id itself mean nothing."""
+    """Return the topics that the entries permit to the client: prefixes, and single topics. All placeholders are filled
+    in one pass, so a ``{sub}`` in the id itself has no meaning."""
     prefixes: list[str] = []
     exact: list[str] = []
     for entry in entries:
@@ -102,8 +103,8 @@ def fill(entries: Iterable[Entry], client: str) -> tuple[tuple[str, ...], frozen
 
 
 def stop_of(entries: Iterable[Entry], client: str, topic: str) -> str | None:
-    """Return the character in the id that alone keeps the entries from permitting the topic; ``None``: they would
-    not."""
+    """If the entries would permit the topic to the client without the rule of ``Entry.stops``, return the character in
+    the client's id to which that rule applies. Otherwise return ``None``."""
     for entry in entries:
         filled = client.join(entry.pieces)
         if topic.startswith(filled) if entry.is_prefix else topic == filled:

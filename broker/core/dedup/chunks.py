@@ -15,7 +15,7 @@ from ingeborg.protocol.hashes import SLOTS
 
 from .dedup import KEY_BYTES
 
-#: Bytes of a number of seconds.
+#: Bytes of a packed time in seconds.
 _TIME_BYTES = 4
 
 

@@ -1,10 +1,10 @@
-"""Remembers which payloads were published lately. SPEC section 7, ADR 9.
+"""Remembers which payloads were published recently. SPEC section 7, ADR 9.
 
 Owns: the table of hashes with their expiry, and the hashes whose message is still in dispatch. Must never: hash, read a
 clock, or know the outcome of a message.
 
-A key is one number: the topic's slot, and 128 bits of hash below it. The slot lets the table find a slot's keys when
-its home changes. As bytes a key would take a third more memory.
+A key is one integer: the topic's slot in the higher bits, and 128 bits of hash in the lower bits. The slot lets the
+table find a slot's keys when its home changes. As a bytes object, a key would take a third more memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ Waiter = TypeVar("Waiter")
 
 _HASH_BITS: Final = 8 * HASH_BYTES
 
-#: Flipping this bit turns a publisher's own key into one that is not.
+#: Flipping this bit of a key with the mark of publishers' own keys removes the mark.
 _MARK_BIT: Final = 1 << 6
 
 #: The size of a key in a replica.
 KEY_BYTES: Final = 18
 
-#: Dictionaries that share a generation's keys. One of a million keys takes 80 ms to grow, one of 16,000 takes 1 ms.
+#: Number of dictionaries among which a generation divides its keys. A dictionary of a million keys takes 80 ms to grow,
+#: but one of 16,000 keys takes only 1 ms.
 _PARTS: Final = 64
 _PART_MASK: Final = _PARTS - 1
 
@@ -37,13 +38,14 @@ _PART_MASK: Final = _PARTS - 1
 _GENERATIONS: Final = 3
 _GENERATIONS_FULL: Final = 4
 
-#: Old generations; beyond this, the two oldest merge, part by part. Keys that are seen again and again leave nearly
-#: empty generations behind. With a long time-to-live these would pile up.
+#: Maximum number of old generations. Beyond it, the two oldest are merged, one part per turn. Keys that are seen again
+#: and again leave nearly empty generations behind. With a long time-to-live these would pile up.
 _OLD: Final = 6
-#: Beyond this, the two oldest merge in one go.
+#: Beyond this number of old generations, the two oldest are merged at once.
 _OLD_MAX: Final = 8
 
-#: Keys examined in one slice, which takes 1 ms; a part of a generation with more keys is one slice, too.
+#: Number of keys to examine in one slice, which takes 1 ms. A part of a generation is never split, even if it has more
+#: keys.
 _KEYS_PER_SLICE: Final = 5_000
 
 #: Looking up an own key's message takes eight times as long as forgetting a key.
@@ -53,7 +55,7 @@ _Generation = list[dict[int, float]]
 
 
 def payload_hash(topic: str, payload: bytes) -> bytes:
-    """Return 16 bytes. ``topic`` has no NUL (SPEC section 4), so the two parts cannot run together."""
+    """Return a hash of 16 bytes. ``topic`` has no NUL (SPEC section 4), so it is clear where the payload begins."""
     return digest(b"%b\0%b" % (topic.encode(), payload))
 
 
@@ -75,7 +77,8 @@ def key_of_hash(slot: int, hashed: bytes) -> int:
 
 
 def hash_of_key(key: int) -> bytes:
-    """Return the key without its slot: the ``payload_hash``, unless it is a publisher's own."""
+    """Return the key without its slot. This is the ``payload_hash``, unless the publisher gave the message an own
+    key."""
     return (key & ((1 << _HASH_BITS) - 1)).to_bytes(HASH_BYTES)
 
 
@@ -87,8 +90,9 @@ def slot_of_key(key: int) -> int:
 class Dedup(Generic[Waiter]):
     """Holds the keys seen within ``ttl_s`` seconds, at most ``keys_max`` (about 115 bytes each).
 
-    With ``ttl_s`` 0 it keeps nothing. Keys live in generations: new keys, and old keys that are seen again, go to the
-    youngest. So a generation expires in one piece, together with its youngest key. ADR 9.
+    With ``ttl_s`` 0 it keeps nothing. The keys are divided into generations. New keys, and old keys that are seen
+    again, go into the youngest generation. So a whole generation expires at once, together with its youngest key. ADR
+    9.
     """
 
     def __init__(self, ttl_s: float, keys_max: int) -> None:
@@ -103,14 +107,14 @@ class Dedup(Generic[Waiter]):
         self._old: deque[tuple[_Generation, float]] = deque()  # each with its expiry; the youngest is first
         self._over: deque[dict[int, float]] = deque()  # parts of expired generations
         self._pending: dict[int, list[Waiter]] = {}
-        #: The keys that publishers gave their messages, and the keys of this table for each.
+        #: The publishers' own keys, and this table's key for each.
         self.own_keys = OwnKeys(self._holds)
-        #: Pending keys that a former home of their slot is dispatching -> its incarnation, and until when we believe
-        #: that. The earliest end comes first.
+        #: Pending keys whose messages a former home of their slot is dispatching -> that home's incarnation, and the
+        #: time until which we assume this. The earliest time comes first.
         self.elsewhere: dict[int, tuple[str, float]] = {}
         self._now = -1.0
-        # The expiry of keys seen now: one object for all keys of a turn. If it were declared as a float, the compiled
-        # form would keep the bare number and create an object for each key.
+        # The expiry of keys seen now, as one object that all keys of a turn share. If it were declared as a float, the
+        # compiled form would keep the bare number and create an object for each key.
         self._expiry: Any = -1.0
 
     def __len__(self) -> int:
@@ -123,7 +127,8 @@ class Dedup(Generic[Waiter]):
         return 1 + len(self._old)
 
     def duplicate(self, key: int, now: float) -> bool:
-        """Was the key seen, and has it not expired? Each call is a sighting: a duplicate extends the key's time."""
+        """Return whether the key has been seen and has not expired. Each call counts as a sighting, so a duplicate
+        extends the key's time."""
         if self._now != now:
             self._turn(now)
         index = key & _PART_MASK
@@ -143,11 +148,11 @@ class Dedup(Generic[Waiter]):
         return expiry > now
 
     def conflicts(self, key: int, now: float) -> bool:
-        """Is this a publisher's own key that it also gave to another payload? A call does not count as a sighting."""
+        """Has the publisher given the same own key to another payload? A call does not count as a sighting."""
         return is_own(key) and self.own_keys.conflicts(key, now)
 
     def pending(self, key: int) -> list[Waiter] | None:
-        """Return those that wait for the outcome of this key's message; ``None`` if no such message is in dispatch."""
+        """Return the waiters for the outcome of this key's message, or ``None`` if no such message is in dispatch."""
         return self._pending.get(key)
 
     def begin(self, key: int) -> None:
@@ -165,7 +170,7 @@ class Dedup(Generic[Waiter]):
         return waiters
 
     def pending_here(self, key: int | None) -> list[Waiter] | None:
-        """Do as ``pending`` does, but only for messages that this endpoint itself is dispatching."""
+        """Return the same as ``pending``, but only for messages that this endpoint itself is dispatching."""
         return None if key is None or key in self.elsewhere else self._pending.get(key)
 
     def pending_keys(self) -> list[int]:
@@ -173,8 +178,8 @@ class Dedup(Generic[Waiter]):
         return list(self._pending)
 
     def begin_elsewhere(self, key: int, home: str, until: float) -> None:
-        """Record that a former home is dispatching the message, until ``until`` at the latest. Repeats of the message
-        here wait."""
+        """Record that a former home is dispatching the message, until ``until`` at the latest. Duplicates of the
+        message that arrive here wait."""
         if key not in self._pending:
             self.begin(key)
             self.elsewhere[key] = (home, until)
@@ -185,12 +190,12 @@ class Dedup(Generic[Waiter]):
         return self.settle(key, dispatched, now)
 
     def expire_elsewhere(self, now: float) -> None:
-        """Forget overdue messages whose former home reported no outcome, unless a repetition waits for one."""
+        """Forget overdue messages whose former home reported no outcome, unless a duplicate waits for it."""
         for key, _ in list(itertools.takewhile(lambda item: item[1][1] <= now, self.elsewhere.items())):
             self.forget_elsewhere(key)
 
     def forget_elsewhere(self, key: int) -> None:
-        """Stop treating the message as pending, unless a repeat waits for its outcome."""
+        """Stop treating the message as pending, unless a duplicate waits for its outcome."""
         if key in self.elsewhere and not self._pending[key]:
             del self.elsewhere[key], self._pending[key]
 
@@ -208,7 +213,8 @@ class Dedup(Generic[Waiter]):
         self._insert(key, expiry)
 
     def add_all(self, keys: Sequence[int], seconds: Sequence[float], now: float) -> None:
-        """``add`` each key with its remaining time, a thousand in a millisecond. Skip the expired ones."""
+        """Add each key with its remaining time, as ``add`` does. A thousand keys take a millisecond. Skip expired
+        keys."""
         if self.ttl_s <= 0:
             return
         if self._now != now:
@@ -236,7 +242,7 @@ class Dedup(Generic[Waiter]):
                 if is_own(key):
                     self.own_keys.take(key, now)
                 continue
-            # The key is known, or the youngest generation is full, or the table is.
+            # The key is known, or the youngest generation or the whole table is full.
             self._count += added
             self._young_count += added
             self.add(key, now, left)
@@ -256,8 +262,8 @@ class Dedup(Generic[Waiter]):
         self._now, self._expiry = now, now + self.ttl_s
 
     def _insert(self, key: int, expiry: Any) -> None:
-        """Insert the key into the youngest generation, if it is not there yet. An older generation can keep an entry
-        that expires sooner."""
+        """Insert the key into the youngest generation, if it is not there yet. An older generation can still have the
+        key, with an earlier expiry."""
         if self._young_count >= self._young_max:
             self._begin_generation(self._now)
         # Forget two keys for each new one, so that expired keys never pile up, no matter how fast new ones arrive.
@@ -348,7 +354,7 @@ class Dedup(Generic[Waiter]):
         yield found
 
     def left(self, keys: Sequence[int], now: float) -> list[float]:
-        """Return each key's remaining time in seconds; 0 or less: it has expired."""
+        """Return each key's remaining time in seconds; 0 or less if it has expired."""
         young, old = self._young, [generation for generation, _ in self._old]
         found: list[float] = []
         for key in keys:
@@ -363,7 +369,7 @@ class Dedup(Generic[Waiter]):
         return found
 
     def take(self, key: int, now: float) -> float:
-        """Take the key out. Return its remaining time in seconds; 0 or less: it had expired."""
+        """Remove the key. Return its remaining time in seconds; 0 or less if it had expired."""
         index = key & _PART_MASK
         latest = now
         for generation in (self._young, *(generation for generation, _ in self._old)):

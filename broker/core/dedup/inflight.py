@@ -1,14 +1,14 @@
-"""Measures how much is under way here: messages without an outcome yet, and the bytes on the links.
+"""Measures how much is in flight at this endpoint: messages that have no outcome yet, and the bytes on the links.
 
-Owns: the sums, and when they are too high to accept more. Must never: stop a client; ``sessions`` does.
+Owns: the sums, and the limits at which the endpoint accepts no more. Must never: stop a client (``sessions`` does).
 """
 
 from __future__ import annotations
 
 
 class InFlight:
-    """Sums up messages and bytes under way. At ``messages_max`` or ``bytes_max`` it is congested, until below half of
-    both."""
+    """Counts messages and bytes in flight. At ``messages_max`` or ``bytes_max`` the endpoint is congested. Stopped
+    clients can continue when both are below half of these limits."""
 
     def __init__(self, messages_max: int, bytes_max: int) -> None:
         self._messages_max = messages_max
@@ -16,7 +16,7 @@ class InFlight:
         self.messages = 0
         self.bytes = 0  # their payloads' bytes
         self._links_full = False
-        self.congested = False  # too much is under way to accept more
+        self.congested = False  # too much is in flight to accept more
 
     def begin(self, size: int) -> None:
         """Count a message of ``size`` bytes."""

@@ -1,10 +1,11 @@
-"""Keeps the names of recently dispatched messages: no message is a duplicate of itself. SPEC section 7.
+"""Keeps the names of recently dispatched messages, because a message is not a duplicate of itself. SPEC section 7.
 
-Owns: the name for each key of the table of duplicates, for as long as an origin can ask again. Must never: decide what
-is a duplicate.
+Owns: the name for each key of the table of duplicates, as long as an origin can send the message again. Must never:
+decide what is a duplicate.
 
-The table of duplicates knows payloads, but not their messages. An origin asks again if it missed the outcome: the home
-crashed or stalled, or the link broke. The name tells its message from another one.
+The table of duplicates knows payloads, but not their messages. An origin sends a message again if it did not get the
+outcome, because the home crashed or stalled, or the link broke. The name distinguishes that message from another one
+with the same payload.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any, Final
 
 from ..message import Message
 
-#: Names in each of the two generations, some 10 MB: at 10,000/s, five seconds' worth, and no origin asks for longer.
+#: Number of names in each of the two generations, which take some 10 MB. At 10,000 messages per second, a generation
+#: has the names of five seconds. No origin sends a message again after a longer time.
 GENERATION: Final = 50_000
 
 Name = tuple[str, int]
@@ -22,7 +24,7 @@ Name = tuple[str, int]
 
 
 class Names:
-    """One endpoint's names, as a home and for other homes."""
+    """One endpoint's names, both as a home and as the keeper of other homes' replicas."""
 
     def __init__(self) -> None:
         self._young: dict[int, Name] = {}  # by key
@@ -40,7 +42,7 @@ class Names:
         return name is not None and name == (message.origin, message.number)
 
     def of(self, keys: Sequence[int]) -> dict[int, Name]:
-        """Return the names of some of these keys, by the keys' positions."""
+        """Return the names of those of these keys that have one, by the keys' positions."""
         young, old = self._young, self._old
         names: dict[int, Name] = {}
         for place, key in enumerate(keys) if young or old else ():

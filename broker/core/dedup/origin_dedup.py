@@ -1,11 +1,12 @@
 """Drops a payload at its origin if its home, another endpoint, already knows it. ADR 10.
 
-Owns: the known payloads, and the sightings to report to their homes. Must never: take a payload for known that no home
-confirmed.
+Owns: the known payloads, and the sightings to report to their homes. Must never: treat a payload as known unless a home
+has confirmed it.
 
-When many clients report the same news at once, each origin sends the topic's home only the first report. A drop extends
-the payload's time-to-live (SPEC section 7), which the home keeps. So the origin reports in one batch which payloads it
-saw again, long before the first of these could expire there.
+When many clients publish the same payload at once, each origin sends only the first message to the topic's home. Every
+duplicate must extend the payload's time-to-live (SPEC section 7), which is kept at the home. So the origin reports the
+payloads of the messages that it has dropped in batches, long before the first of these payloads could expire at the
+home.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from ..limits import SIZES, Sizes
 from .dedup import Dedup
 from .own_keys import is_own
 
-#: Seconds that an origin takes a payload for known after its last sighting here; half the time-to-live, if that is
-#: less.
+#: Seconds after its last sighting for which a payload counts as known at this origin. If half the time-to-live is
+#: shorter, that applies instead.
 KNOWN_S: Final = 10.0
 
-#: Reports to the homes within that time.
+#: Number of reports to the homes within that time.
 TELLS: Final = 10
 
 #: Maximum number of known payloads; 11 MB.
 KEYS_MAX: Final = 100_000
 
-#: With a shorter time-to-live than this, in seconds, a report might reach the home too late, so the origin asks it
-#: every time.
+#: With a shorter time-to-live than this, in seconds, a report might reach the home too late. So the origin then sends
+#: every message to the home.
 TTL_S_MIN: Final = 4.0
 
 
@@ -39,7 +40,7 @@ class OriginDedup:
         self._ttl_s = ttl_s
         self._again_max = sizes.again_max
         self._known: Dedup[None] = Dedup(min(KNOWN_S, ttl_s / 2) if ttl_s >= TTL_S_MIN else 0.0, KEYS_MAX)
-        self._again: dict[int, float] = {}  # seen again since the last report -> when last
+        self._again: dict[int, float] = {}  # payload seen again since the last report -> time of its last sighting
         self._tell_at = 0.0
 
     def __len__(self) -> int:
@@ -56,13 +57,13 @@ class OriginDedup:
         return True
 
     def learn(self, key: int, now: float) -> None:
-        """Record the home's answer that it knows the payload. Only retries repeat a message with its own key, and
-        remembering such messages would displace other payloads."""
+        """Record the home's answer that it knows the payload. Skip messages with a publisher's own key: only retries
+        repeat such messages, and they would displace other payloads."""
         if not is_own(key):
             self._known.add(key, now)
 
     def to_tell(self, now: float, keys_max: int) -> list[tuple[int, float]]:
-        """Return what to report to the homes now: keys, and their remaining time in seconds. Call this every 100 ms."""
+        """Return the keys to report to the homes now, with their remaining times in seconds. Call this every 100 ms."""
         self._known.expire(now, keys_max)
         if now < self._tell_at or not self._again:
             return []

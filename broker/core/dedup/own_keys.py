@@ -1,13 +1,14 @@
 """Publishers' own keys: such a key identifies a message instead of its payload. SPEC section 7, ADR 31.
 
-Owns: how to make such a message's key in the table of duplicates, and the table's key for each own key. Must never:
+Owns: how to compute such a message's key in the table of duplicates, and the table's key for each own key. Must never:
 keep a message, or know when a key expires.
 
-A key of the table is 128 bits of hash (``dedup``). If the publisher gave the message an own key, these bits are 72 bits
-of its identity (topic, client, own key), a mark of 16 bits, and 40 bits that also depend on the payload. So code that
-keeps such a key, or hands it on, need not know its kind: a retry has exactly the same key of the table. The same
-own key with another payload has the same 72 bits, but other payload bits: that is a conflict. One in 65,536 payloads
-has a hash with this mark. The table takes it for an own key without rivals, which does no harm.
+A key of the table has 128 bits of hash (``dedup``). If the publisher gave the message an own key, these bits are 72
+bits for the message's identity (topic, client, own key), a mark of 16 bits, and 40 bits that also depend on the
+payload. A retry has exactly the same key of the table, so code that stores or passes on a key need not know its kind.
+If the same own key comes with another payload, the 72 bits are equal and the payload bits differ, which is a conflict.
+By chance, the hash of one in 65,536 payloads has the mark. The table treats such a hash as an own key without
+conflicts, which does no harm.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 _HASH_BITS: Final = 8 * HASH_BYTES
 
-#: The message's identity: these bits, and all above them (the slot).
+#: The message's identity: these bits, and all higher bits (the slot).
 _IDENTITY_BITS: Final = 72
 _IDENTITY_SHIFT: Final = _HASH_BITS - _IDENTITY_BITS
 
@@ -32,15 +33,15 @@ _MARK: Final = 0xD64F << _MARK_SHIFT
 _LOW_BITS: Final = (1 << _MARK_SHIFT) - 1
 _PAYLOAD_BITS: Final = _IDENTITY_SHIFT - 16
 
-#: Own keys examined for each new one. So one pass over all takes a quarter as many new keys, and the number of own keys
-#: never exceeds four thirds of the table's limit.
+#: Number of own keys to examine for each new one. So while all own keys are examined once, only a quarter as many new
+#: ones come. This keeps the number of own keys below four thirds of the table's limit.
 _LOOKS: Final = 4
 
 
 def own_key_of(slot: int, topic: str, client: str, own_key: str, payload: bytes) -> int:
     """Return the key of a message to which its publisher gave ``own_key``."""
     name, own = client.encode(), own_key.encode()
-    # A topic has no NUL, but a client can have one.
+    # A topic has no NUL, but a client's id can have one.
     message = digest(b"%b\0%d\0%b%b" % (topic.encode(), len(name), name, own))
     rest = int.from_bytes(digest(message + payload)) & ((1 << _PAYLOAD_BITS) - 1)
     identity = slot << _IDENTITY_BITS | int.from_bytes(message) >> _IDENTITY_SHIFT
@@ -53,8 +54,8 @@ def is_own(key: int) -> bool:
 
 
 class OwnKeys:
-    """Maps each own key to a key of the table, at about 180 bytes each. ``holds``: does the table still know the
-    message?"""
+    """Maps each own key to a key of the table, at about 180 bytes each. ``holds``: a function that tells whether the
+    table still knows the message of a key."""
 
     def __init__(self, holds: Callable[[int, float], bool]) -> None:
         self._holds = holds
@@ -65,12 +66,12 @@ class OwnKeys:
         return len(self._keys)
 
     def conflicts(self, key: int, now: float) -> bool:
-        """Does the key's own key belong to another payload?"""
+        """Has the publisher given this key's own key to another payload, too?"""
         other = self._keys.get(key >> _IDENTITY_SHIFT)
         return other is not None and other != key and self._holds(other, now)
 
     def take(self, key: int, now: float) -> None:
-        """Record that the key's own key belongs to this payload from now on."""
+        """Record this key as the latest one for its own key."""
         self.look(_LOOKS, now)
         identity = key >> _IDENTITY_SHIFT
         if identity not in self._keys:
@@ -78,7 +79,7 @@ class OwnKeys:
         self._keys[identity] = key
 
     def look(self, count: int, now: float) -> None:
-        """Examine the ``count`` own keys with the oldest examination; forget those whose message the table has
+        """Examine the ``count`` own keys whose last examination is the oldest. Forget those whose message the table has
         dropped."""
         keys, row = self._keys, self._row
         for _ in range(min(count, len(row))):

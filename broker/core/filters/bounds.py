@@ -1,11 +1,13 @@
-"""Sorts the lower bounds of a great many filters, and finds those that are at most a given number.
+"""Keeps the lower bounds of a great many filters sorted, and finds the bounds that are at most a given number.
 
-Owns: the bounds of one kind in one column of a bucket. Must never: move more than a block in a call.
+Owns: the bounds of one kind in one column of a bucket. Must never: move more than one block of bounds in a call.
 
-Bounds form sorted blocks of some hundreds, and the blocks form groups, all in order. Each group has the union of itself
-and all groups before. So an answer consists of one such union, at most ``GROUP`` blocks' own bitmaps, and a part of one
-block. A new bound goes into its block and into each union from its group on: some forty at a million. Upper bounds are
-lower bounds of the negative: ``x <= high`` is ``-high <= -x``.
+Each bound belongs to the number of a conjunction. The bounds form sorted blocks of some hundreds, and the blocks form
+groups, all in ascending order. Each group stores the union of its own numbers and the numbers of all groups before it,
+as a bitmap. So an answer consists of one such union, the bitmaps of at most ``GROUP`` blocks, and a part of one block.
+A new bound goes into its block, and into the unions of its group and of all later groups. With a million bounds, these
+are some forty unions. An upper bound is stored as the lower bound of the negative number: ``x <= high`` is ``-high <=
+-x``.
 """
 
 from __future__ import annotations
@@ -18,19 +20,20 @@ from pyroaring import BitMap
 
 from .held import united
 
-#: Maximum number of bounds in a block: making a bitmap of a part of a block takes 10 us.
+#: Maximum number of bounds in a block. Making a bitmap of a part of a block takes 10 us.
 LEAF: Final = 1_024
 
-#: Maximum number of blocks in a group: adding a block's bitmap to a union takes 1 us.
+#: Maximum number of blocks in a group. Adding a block's bitmap to a union takes 1 us.
 GROUP: Final = 32
 
-#: Bytes of a block without its bounds, but with its bitmap's containers; and of one bound in arrays and bitmap.
+#: Bytes of a block without its bounds (but with the containers of its bitmap), and bytes of one bound in the arrays and
+#: the bitmap.
 _LEAF_BYTES: Final = 400
 _BOUND_BYTES: Final = 15
 
 
 class _Leaf:
-    """A block. ``whole``: a bitmap of its numbers, once the table has more than one block."""
+    """A block. ``whole``: a bitmap of its numbers; ``None`` if there is only one block."""
 
     def __init__(self, values: array[float], numbers: array[int], whole: BitMap | None) -> None:
         self.values = values
@@ -39,7 +42,7 @@ class _Leaf:
 
 
 class Bounds:
-    """One kind of bounds. ``leaf``, ``group``: as above; only tests pass others (2 and more)."""
+    """One kind of bounds. ``leaf``, ``group``: as ``LEAF`` and ``GROUP``; only tests pass other values (2 and more)."""
 
     def __init__(self, leaf: int = LEAF, group: int = GROUP) -> None:
         self._leaf_max = leaf
@@ -48,7 +51,7 @@ class Bounds:
         self._leaves = 0
         self._groups: list[list[_Leaf]] = []
         self._firsts: array[float] = array("d")  # each group's first bound, or a lower value
-        self._unions: list[BitMap] = []  # for each group except the last: its numbers and all before
+        self._unions: list[BitMap] = []  # for each group except the last: the union of its numbers and all earlier ones
         self._unions_bytes = 0
 
     def __len__(self) -> int:
@@ -60,7 +63,7 @@ class Bounds:
         return 300 + self._leaves * _LEAF_BYTES + self._count * _BOUND_BYTES + self._unions_bytes
 
     def at_most(self, value: float) -> BitMap:
-        """Return the numbers whose bound is at most this. The bitmap may belong to these bounds, so do not alter it."""
+        """Return the numbers whose bound is at most this value. The bitmap may be in use here, so do not alter it."""
         at = bisect_right(self._firsts, value) - 1
         if at < 0:
             return BitMap()
@@ -191,7 +194,7 @@ def _after(leaves: list[_Leaf], value: float) -> int:
 
 
 def _found(leaf: _Leaf, value: float, number: int) -> int:
-    """Return the position of the number's bound in the block; less than 0: the block does not have it."""
+    """Return the position of the number's bound in the block, or a negative number if the block does not have it."""
     if leaf.whole is not None and number not in leaf.whole:
         return -1
     low = bisect_left(leaf.values, value)

@@ -1,11 +1,12 @@
-"""The remaining conditions of a great many conjunctions with the same equality values: a column for each condition of
-each path.
+"""A bucket: the remaining conditions of a great many conjunctions that have the same equality values.
 
 Owns: the columns of a large bucket, and the packed form of a small one. Must never: hold a number twice.
 
-A number's second condition on a path is in the path's second column, and so on. A path holds if any of its columns
-does, and a conjunction holds if every path does. In a small bucket a match tries each conjunction: ``try_packed``
-compares two doubles next to the number, otherwise ``pattern.holds`` decides.
+Each conjunction has a number. Each path of a large bucket has several columns: the first condition of each conjunction
+on the path is in the first column, the second condition is in the second column, and so on. A path holds if the
+condition in any of its columns holds, and a conjunction holds if all its paths hold. In a small bucket, a match tries
+each conjunction. If the bucket is packed, ``try_packed`` compares the value with two doubles. Otherwise
+``pattern.holds`` decides.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from .column import Column, closed, is_number
 from .held import Gathered
 from .pattern import NUMBER, Attributes, Condition, Conjunction, Path, Range
 
-#: A number, and the least and the greatest double of its range.
+#: A conjunction's number, and the least and the greatest double of its range.
 PACKED: Final = Struct("<Idd")
 
 _BUCKET_BYTES: Final = 300
 
 
 class Bucket:
-    """A large bucket. ``paths``: all its conjunctions have conditions on each of these. ``leaf``, ``group``: see
+    """A large bucket. ``paths``: the paths on which all its conjunctions have conditions. ``leaf``, ``group``: see
     ``Bounds``."""
 
     def __init__(self, paths: tuple[Path, ...], leaf: int = LEAF, group: int = GROUP) -> None:
@@ -42,7 +43,7 @@ class Bucket:
         return self._count
 
     def add(self, rest: Conjunction, number: Any) -> None:
-        """Add a conjunction with its conditions on ``paths``, in their order."""
+        """Add a conjunction. ``rest``: its conditions on the bucket's paths, in the order of these paths."""
         self._count += 1
         for columns, (_, conditions) in zip(self._columns, rest, strict=True):
             for at, condition in enumerate(conditions):
@@ -55,7 +56,7 @@ class Bucket:
                 self.bytes += column.bytes - before
 
     def remove(self, rest: Conjunction, number: Any) -> None:
-        """Remove the number, whose conditions are ``rest``."""
+        """Remove the conjunction with this number. ``rest``: its conditions."""
         self._count -= 1
         for columns, (_, conditions) in zip(self._columns, rest, strict=True):
             for at, condition in enumerate(conditions):
@@ -67,7 +68,8 @@ class Bucket:
                 self.bytes -= columns.pop().bytes
 
     def matching(self, attributes: Attributes) -> BitMap:
-        """Return the conjunctions that hold on every path. The bitmap may belong to the bucket, so do not alter it."""
+        """Return the numbers of the conjunctions that hold on every path. The bitmap may belong to the bucket, so do
+        not alter it."""
         result: BitMap | None = None
         for path, columns in zip(self._paths, self._columns, strict=True):
             values = attributes.get(path)
@@ -83,7 +85,8 @@ class Bucket:
 
 
 def packed(rest: Conjunction, number: int) -> bytes | None:
-    """Return the small form of one range on one path; ``None``: the conjunction has another form."""
+    """Return the packed form of a conjunction that is one range on one path. Return ``None`` for all other
+    conjunctions."""
     if len(rest) != 1:
         return None
     conditions = rest[0][1]
@@ -113,7 +116,7 @@ def try_packed(data: bytes, values: list[Any] | None, found: list[int]) -> None:
 
 
 def without_packed(data: bytes, number: int) -> bytes:
-    """Return the small bucket without this number, which it has."""
+    """Return the small bucket without this number, which it must have."""
     size = PACKED.size
     for at in range(0, len(data), size):
         if PACKED.unpack_from(data, at)[0] == number:

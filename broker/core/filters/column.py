@@ -1,11 +1,13 @@
-"""Holds one condition of each of very many filters, all on one path, and finds those that an attribute meets.
+"""A column: holds at most one condition of each conjunction, all on one path, and finds the conditions that an
+attribute meets.
 
 Owns: a column of a bucket, with a structure for each kind of condition. Must never: examine any other path.
 
-Each kind of word (equal, prefix, suffix, anything-but) has a table from the word to the numbers. Prefixes and suffixes
-take one lookup for each length in use. A range that is open on one side is one bound. Any other range is two bounds,
-whose answers are ANDed, so a number can have only one condition in a column. `anything-but` takes the excluded numbers
-from all numbers with such a condition.
+Each kind of condition with a word (equal, prefix, suffix, anything-but) has a table that maps a word to the numbers of
+its conjunctions. Prefixes and suffixes need one lookup for each length in use. A range that is open on one side is one
+bound. Any other range is two bounds, whose answers are combined by AND. Therefore a number can have only one condition
+in a column. For `anything-but`, the answer is all numbers with such a condition, without those whose condition excludes
+the value.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from .pattern import (
 )
 from .table import Table
 
-#: The roles of bounds: the only one of a range, or one of two.
+#: The roles of a bound: it is the only bound of a range, or one of two.
 _LOW: Final = 0
 _HIGH: Final = 1
 _LOW_OF_BOTH: Final = 2
@@ -43,7 +45,7 @@ _COLUMN_BYTES: Final = 900
 
 
 def closed(wanted: Range) -> tuple[float, float]:
-    """Return the least and the greatest double in a range; they can be infinite."""
+    """Return the least and the greatest double in a range. Both can be infinite."""
     low = nextafter(wanted.low, inf) if wanted.low_open else wanted.low
     high = nextafter(wanted.high, -inf) if wanted.high_open else wanted.high
     return low, high
@@ -64,7 +66,7 @@ class Column:
         self._bounds: dict[int, Bounds] = {}
         self._words: dict[int, Table] = {}  # by kind
         self._lengths: dict[int, dict[int, int]] = {}  # by kind: length -> the number of such words
-        self._all: dict[int, BitMap] = {}  # all numbers of kinds that need no word, or exclude one
+        self._all: dict[int, BitMap] = {}  # all numbers of the kinds that need no word, or exclude words
         self.bytes = _COLUMN_BYTES
 
     def __len__(self) -> int:
@@ -97,7 +99,7 @@ class Column:
             self._put(kind, value, number)
 
     def remove(self, condition: Condition, number: Any) -> None:
-        """Remove the number's condition, which is this one."""
+        """Remove the condition of a number, which must be this condition."""
         self._count -= 1
         kind, value = condition.kind, condition.value
         if kind == NUMBER:
@@ -120,7 +122,8 @@ class Column:
             self._take(kind, value, number)
 
     def gather(self, values: list[Any] | None, found: Gathered) -> None:
-        """Gather the numbers whose condition any of these values meets. ``None``: the payload has no such attribute."""
+        """Gather the numbers whose condition is met by any of these values. ``None`` if the payload has no such
+        attribute."""
         every = self._all
         if values is None:
             found.add(every.get(ABSENT))
@@ -209,7 +212,8 @@ class Column:
         self.bytes += table.bytes + held_bytes(now) - before
 
     def _affixed(self, kind: int, value: Any, found: Gathered) -> None:
-        """Gather the numbers whose prefix or suffix the value has. ``kind``: also an excluded prefix or suffix."""
+        """Gather the numbers whose prefix or suffix the value has. ``kind`` can also be that of an excluded prefix or
+        suffix."""
         if type(value) is not str:
             return
         table = self._words[kind]
@@ -220,7 +224,7 @@ class Column:
                 found.add(table.get(value[:length] if is_prefix else value[size - length :]))
 
     def _excluded(self, kind: int, values: list[Any]) -> BitMap:
-        """Return the numbers whose conditions exclude each of the values."""
+        """Return the numbers whose conditions exclude all of the values."""
         table = self._words[kind]
         excluded: BitMap | None = None
         for value in values:

@@ -2,7 +2,8 @@
 
 Owns: the form of a set. Must never: know the meaning of the numbers.
 
-Most of an index's sets have one member. A single number needs no extra room, and all its places share the same object.
+Most of an index's sets have one member. Such a set is the number itself. This needs no extra memory, because all places
+with this number share the same object.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ BITMAP_BYTES: Final = 260
 MEMBER_BYTES: Final = 3
 
 Held = Any
-"""``None`` (the empty set), an ``int``, a tuple of several, or a ``BitMap``. It is ``Any`` because mypyc would create a
-new object each time that it stores an ``int``, and 32 bytes a place are too much."""
+"""``None`` (the empty set), an ``int``, a tuple of several, or a ``BitMap``. The type is ``Any``, because otherwise
+mypyc would create a new object of 32 bytes each time that it stores an ``int``, which takes too much memory."""
 
 
 def with_number(held: Held, number: Any) -> Held:
@@ -67,15 +68,15 @@ def numbers_of(held: Held) -> list[int]:
 
 
 def united(bitmaps: list[BitMap]) -> BitMap:
-    """Unite all bitmaps in one step: a copy of a large one takes longer than a union of many. Return a single
-    bitmap itself."""
+    """Return the union of the bitmaps. It is made in one step, because copying a large bitmap takes longer than uniting
+    many. A single bitmap is returned as it is."""
     if len(bitmaps) == 1:
         return bitmaps[0]
     return BitMap.union(*bitmaps) if bitmaps else BitMap()
 
 
 class Gathered:
-    """A union in the making, of numbers and of bitmaps. The bitmaps belong to others, and it does not change them."""
+    """Collects numbers and bitmaps for a union. The bitmaps belong to other objects, and are not changed here."""
 
     def __init__(self) -> None:
         self.single: list[int] = []

@@ -1,16 +1,17 @@
 """Finds the filters of a topic that a message matches, among a million in microseconds. SPEC section 2.6.
 
-Owns: the index of one topic: the clients of each filter, and the way from a payload's attributes to the filters. Must
-never: check a filter, know about subscriptions without one, or do more than 2 ms of work in one call, apart from work
-in proportion to the call's own arguments and results.
+Owns: the index of one topic, which finds the filters by a payload's attributes, and the clients of each filter. Must
+never: check a filter, know about subscriptions without a filter, or do more than 2 ms of work in one call, apart from
+work in proportion to the call's own arguments and results.
 
 The design follows "Content-based publish/subscribe with bitmaps", which has two hash tables: *forward*, from a bitmap
 of attribute values to its subscribers, and *reverse*, from a subscriber to its bitmaps. Here equal filters share one
-number with its clients, and the reverse table is client -> numbers. Each *shape* (``shape``) has its own forward table:
-a tuple of values -> numbers, with ranges, prefixes and so on in addition to the document.
+number, which has a list of clients, and the reverse table maps a client to numbers. Each *shape* (``shape``) has its
+own forward table, which maps a tuple of values to numbers. Other conditions, such as ranges and prefixes, are an
+addition to that design.
 
-A filter can hold in several ways (``$or``, several values of a path). Each way is its own conjunction: the first has
-the filter's number, each further one a number that leads to the filter's.
+A filter can hold in several ways, because it has an ``$or`` or several values for a path. Each way is a separate
+conjunction. The first one has the filter's number. Each further one has a number that leads to the filter's number.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from .shape import TRIED, Shape, joined
 from .table import Table
 
 Raw = bytes
-"""In the class below, ``bytes`` is a property."""
+"""The type ``bytes``. It needs another name, because the class below has a property ``bytes``."""
 
-#: Up to this many needed paths, a match looks them up in the payload; beyond, it gathers all of the payload's.
+#: If the filters need at most this many paths, a match looks up each path in the payload. Otherwise it collects all
+#: attributes of the payload.
 FEW_PATHS: Final = 64
 
 #: Up to this many clients of a filter form a tuple; more form a hash table.
@@ -44,12 +46,13 @@ _INDEX_BYTES: Final = 3_000
 #: Bytes of a number, in three arrays and as an object.
 _NUMBER_BYTES: Final = 24 + 32
 
-#: Numbers the indexes of a process, so that no two return the same key of a match.
+#: Numbers the indexes of a process, so that no two indexes return the same key for a match.
 _BIRTHS: Final = count(1)
 
 
 class _Way(NamedTuple):
-    """One way in which a filter holds: the paths of its shape, the values at ``equal``, and its other conditions."""
+    """One way in which a filter can hold: the paths of its shape, the values at ``equal``, and its other conditions.
+    ``is_bound``: whether each of ``others`` needs an attribute (none of their conditions is ``ABSENT``)."""
 
     equal: tuple[Path, ...]
     others: tuple[Path, ...]
@@ -59,7 +62,8 @@ class _Way(NamedTuple):
 
 
 class Index:
-    """One topic's index. ``tried``: see ``Shape``; ``leaf``, ``group``: see ``Bounds``; only tests pass others.
+    """One topic's index. ``tried``: see ``Shape``. ``leaf``, ``group``: see ``Bounds``. Only tests pass values for
+    these.
 
     A filter's text is canonical (``protocol.filters``).
     """
@@ -78,11 +82,11 @@ class Index:
         self._shapes = Table()
         self._at_path: dict[Path, dict[Shape, None]] = {}  # each shape under one of its needed paths
         self._at_none: dict[Shape, None] = {}  # shapes without a needed path
-        self._paths: dict[Path, int] = {}  # needed paths -> the number of their shapes
+        self._paths: dict[Path, int] = {}  # needed paths -> the number of shapes that need them
         self._free: list[Any] = []
         # By number.
         self._texts: list[str] = []
-        self._holders: list[Any] = []  # a client, a tuple or a Table of clients; or the number led to
+        self._holders: list[Any] = []  # a client, a tuple or a Table of clients; or the number that it leads to
         self._stamps: array[int] = array("Q")  # the stamp of its last change, which is unique
         self._stamp = 0
 
@@ -92,7 +96,7 @@ class Index:
 
     @property
     def rows(self) -> int:
-        """The number of ways in which its filters hold; the index stores each."""
+        """The number of ways in which the filters can hold. The index stores each way."""
         return len(self._holders) - len(self._free)
 
     @property
@@ -191,7 +195,7 @@ class Index:
         return list(clients), self._key(numbers)
 
     def find(self, payload: Raw) -> Gathered:
-        """Return the input for ``numbers``: a match without its output."""
+        """Find the conjunctions that hold. Return the numbers of these in the form that ``numbers`` takes."""
         found = Gathered()
         paths = self._paths
         of_payload = attributes_at(payload, paths) if len(paths) <= FEW_PATHS else attributes(payload)
@@ -206,7 +210,7 @@ class Index:
         return found
 
     def numbers(self, found: Gathered) -> list[int]:
-        """Return the found filters, each once, ascending."""
+        """Return the numbers of the found filters, each once, in ascending order."""
         leading, holders = self._leading, self._holders
         if not found.bitmaps:
             single = found.single
@@ -227,7 +231,8 @@ class Index:
         ).digest()
 
     def _place(self, text: str, holder: Any) -> Any:
-        """Assign a free number to a filter, or (if ``text`` is empty) to another way to the number ``holder``."""
+        """Assign a free number to a filter, or (if ``text`` is empty) to a further way that leads to the number
+        ``holder``."""
         if self._free:
             number = self._free.pop()
             self._texts[number] = text
@@ -297,7 +302,7 @@ class Index:
             self._bytes += shape.bytes
             needed = way.equal + way.others if way.is_bound else way.equal
             if needed:
-                # Use the path with the fewest shapes, so that a payload meets few shapes that need other paths.
+                # Use the path that has the fewest shapes, so that a payload with this path has to try few shapes.
                 fewest = -1
                 for path in needed:
                     shapes = len(self._at_path.get(path, ()))
@@ -329,7 +334,8 @@ class Index:
 
 
 def _ways(text: str) -> list[_Way]:
-    """Return all ways in which a filter holds, always in the same order: its equality values multiplied out."""
+    """Return all ways in which a filter can hold: one for each combination of its equality values, always in the same
+    order."""
     ways: list[_Way] = []
     for conjunction in conjunctions(text):
         equal: list[Path] = []
@@ -381,7 +387,7 @@ def _with_client(holder: Any, client: str) -> Any:
 
 
 def _without_client(holder: Any, client: str) -> Any:
-    """Return the clients without this one; ``None``: none is left."""
+    """Return the clients without this one, or ``None`` if none is left."""
     if type(holder) is str:
         return None
     if type(holder) is tuple:

@@ -1,9 +1,10 @@
 """Splits a filter into conjunctions, and a payload into the attributes that filters examine. SPEC section 2.6.
 
 Owns: the conjunctions of a filter, the meaning of each condition, and a payload's attributes. Must never: check a
-filter (``protocol.filters`` did, before it became text), or know its subscribers.
+filter (``protocol.filters`` has done that before), or know its subscribers.
 
-``holds`` defines the meaning of a condition in readable code; ``index`` answers the same for very many filters at once.
+``holds`` defines the meaning of conditions in readable code. ``index`` gives the same answers for very many filters at
+once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ ABSENT: Final = 8  # None
 
 
 class Range(NamedTuple):
-    """Numbers between two bounds, either of which can be infinite. ``…_open``: the range excludes the bound itself."""
+    """The numbers between two bounds, either of which can be infinite. ``…_open``: whether the range excludes the bound
+    itself."""
 
     low: float
     low_open: bool
@@ -47,8 +49,9 @@ Path = tuple[str, ...]
 Attributes = dict[Path, list[Any]]
 
 Conjunction = tuple[tuple[Path, tuple[Condition, ...]], ...]
-"""Paths in order, each once, since the protocol refuses a filter that names a path twice. Every path must hold; a path
-holds if any of its conditions does, and it has at least one."""
+"""Paths in order, with the conditions on each path. Each path occurs once, because the protocol refuses a filter that
+names a path twice. A conjunction holds if all its paths hold. A path has at least one condition, and holds if any of
+its conditions holds."""
 
 _TRUE: Final = ("true",)
 _FALSE: Final = ("false",)
@@ -56,8 +59,8 @@ _INFINITE: Final = float("inf")
 
 
 def scalar_key(value: Any) -> Hashable:
-    """Return the key that equal scalars share: 1 and 1.0, but neither 1 and true nor 0 and false, which are equal in
-    Python. A string or a number is its own key."""
+    """Return a key that is the same for equal scalars. 1 and 1.0 have the same key, but 1 and true (or 0 and false) do
+    not, although Python considers them equal. A string or a number is its own key."""
     if value is True:
         return _TRUE
     if value is False:
@@ -66,10 +69,10 @@ def scalar_key(value: Any) -> Hashable:
 
 
 def conjunctions(text: str) -> list[Conjunction]:
-    """Return the conjunctions of a filter's canonical text: the filter holds if one of these does. Its ``$or`` is
-    multiplied out, which makes up to ``COMBINATIONS_MAX``, each once."""
+    """Return the conjunctions of a filter's canonical text. The filter holds if one of its conjunctions holds. Each
+    ``$or`` is multiplied out, which gives up to ``COMBINATIONS_MAX`` different conjunctions."""
     pattern = orjson.loads(text)
-    if '"$or"' not in text:  # most filters have none, so a million filters load in seconds
+    if '"$or"' not in text:  # most filters have none, and this shortcut lets a million filters load in seconds
         asked: list[tuple[Path, tuple[Condition, ...]]] = []
         _collect_conditions(pattern, (), asked)
         return [tuple(sorted(asked)) if len(asked) > 1 else tuple(asked)]
@@ -91,7 +94,7 @@ def attributes(payload: bytes) -> Attributes:
 
 
 def attributes_at(payload: bytes, paths: Iterable[Path]) -> Attributes:
-    """Return a payload's attributes at these paths only: a payload can have a hundred thousand."""
+    """Return a payload's attributes at these paths only, because a payload can have a hundred thousand attributes."""
     value = orjson.loads(payload)
     found: Attributes = {}
     if type(value) is dict:
@@ -130,13 +133,14 @@ def holds(conjunction: Conjunction, found: Mapping[Path, Sequence[Any]]) -> bool
 
 
 def matches(alternatives: Iterable[Conjunction], payload: bytes) -> bool:
-    """Does one of a filter's conjunctions, or of several filters', hold for this payload's canonical JSON?"""
+    """Does any of these conjunctions, of one filter or of several, hold for the payload? ``payload`` is canonical
+    JSON."""
     found = attributes(payload)
     return any(holds(conjunction, found) for conjunction in alternatives)
 
 
 def meets(value: Any, condition: Condition) -> bool:
-    """Does this one scalar meet the condition? Not for ``ABSENT``, which no scalar meets."""
+    """Does this one scalar meet the condition? The condition must not be ``ABSENT``, which no scalar meets."""
     kind, wanted = condition.kind, condition.value
     if kind == EQUALS:
         return bool(scalar_key(value) == wanted)

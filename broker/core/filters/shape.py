@@ -1,13 +1,14 @@
 """The forward table of one shape: the conjunctions that constrain the same paths in the same way.
 
-Owns: tuple of equality values -> its numbers, with the rest of each conjunction. Must never: know filters' texts, or
-their subscribers.
+Owns: the numbers and the other conditions of all conjunctions, by their equality values. Must never: know the text of a
+filter, or its subscribers.
 
-``equal``: the paths that must equal one value; ``others``: paths with any other condition. The values at ``equal`` are
-the bitmap of "Content-based publish/subscribe with bitmaps": one lookup finds them together, and they have no wildcard.
-One value is its own key, and several strings form one joined string, which is smaller than a tuple. In a bucket of up
-to ``TRIED`` conjunctions a match tries each; a larger bucket has columns (``bucket``), and keeps them until it is
-empty.
+``equal``: the paths at which one certain value is required. ``others``: the paths with any other condition. The values
+at ``equal`` correspond to the bitmap of "Content-based publish/subscribe with bitmaps": one lookup finds all of these
+values together, and none is a wildcard. The key of the lookup is the value itself if there is only one. Several strings
+are joined to one string, which is smaller than a tuple. The conjunctions with the same key form a bucket. In a bucket
+of up to ``TRIED`` conjunctions, a match tries each of these. A larger bucket has columns (``bucket``), and keeps the
+columns until it is empty.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ _SHAPE_BYTES: Final = 700
 
 
 class Shape:
-    """A shape. ``is_bound``: each of ``others`` needs an attribute (none of their conditions is ``ABSENT``). ``tried``:
-    as above; only tests pass another value. ``leaf``, ``group``: see ``Bounds``."""
+    """A shape. ``tried``: as ``TRIED``; only tests pass another value. ``leaf``, ``group``: see ``Bounds``."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Shape:
     ) -> None:
         self.equal = equal
         self.others = others
-        self.home: Path | None = None  # its place in the index: one of its needed paths
+        self.home: Path | None = None  # the needed path under which the index has it; None: it needs no path
         self._tried = tried
         self._leaf = leaf
         self._group = group
@@ -125,8 +125,8 @@ class Shape:
                     found.single.append(held[at])
 
     def _with(self, held: Any, rest: Conjunction, number: Any) -> Any:
-        """Return the bucket with one more conjunction. Without further conditions it is ``Held``. Otherwise it is
-        packed, a tuple of number, rest, number, rest, … or a ``Bucket``."""
+        """Return the bucket with one more conjunction. A bucket of conjunctions without other conditions is ``Held``.
+        Any other bucket is packed bytes, a tuple (number, rest, number, rest, …) or a ``Bucket``."""
         if not rest:
             return with_number(held, number)
         if isinstance(held, Bucket):
@@ -166,7 +166,8 @@ class Shape:
 
 
 def joined(values: tuple[Any, ...]) -> Any:
-    """Return the key of values at several paths, or at none: a string unique to these strings, or the tuple itself."""
+    """Return the key for the values at several paths, or at none. If all values are strings, it is a string that is
+    unique to these values. Otherwise it is the tuple itself."""
     for value in values:
         if type(value) is not str:
             return values

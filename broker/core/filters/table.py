@@ -1,4 +1,5 @@
-"""A dictionary for a million keys that grows without a pause: it consists of many small ones, and splits one at a time.
+"""A dictionary for a million keys that grows without a pause. It consists of many small dictionaries, and splits one at
+a time.
 
 Owns: the keys of one such table and the place of each. Must never: move more than one small dictionary in a call.
 
@@ -11,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-#: The average number of keys in a small dictionary. Splitting one of at most twice as many takes 0.1 ms, and several
-#: tables can split one at the same time.
+#: The average number of keys in a small dictionary. A dictionary to be split has at most twice as many keys, so
+#: splitting it takes 0.1 ms. Several tables can split a dictionary at the same time.
 SMALL: Final = 256
 
 #: Bytes of one dictionary without its keys.
@@ -20,8 +21,8 @@ _EMPTY_BYTES: Final = 130
 
 
 class Table:
-    """A table. ``key_bytes``: the size of a key's place (smaller for strings alone), for the estimate. ``small``: as
-    above; only tests pass another."""
+    """A table. ``key_bytes``: the memory that the table needs for each key, for the estimate in ``bytes``; it is
+    smaller if all keys are strings. ``small``: as ``SMALL``; only tests pass another value."""
 
     def __init__(self, key_bytes: int = 46, small: int = SMALL) -> None:
         self._small = small
@@ -53,26 +54,27 @@ class Table:
                 self._split()
 
     def pop(self, key: Any) -> Any:
-        """Remove the key and return its value; ``None``: the table did not have it."""
+        """Remove the key and return its value, or ``None`` if the table did not have it."""
         at = self._place(key)
         value = self._parts[at].pop(key, None)
         if value is not None:
             self._count -= 1
             if not self._parts[at]:
-                self._parts[at] = {}  # an emptied dictionary would keep its room
+                self._parts[at] = {}  # an emptied dictionary would keep its memory
             if len(self._parts) > 1 and 4 * self._count < self._small * len(self._parts):
                 self._join()
         return value
 
     def all_keys(self) -> list[Any]:
-        """Return all keys: use this for small tables, or if all contents are needed."""
+        """Return all keys. Use this only for small tables, or if all keys are needed."""
         return [key for part in self._parts for key in part]
 
     def _place(self, key: Any) -> int:
         parts = len(self._parts)
         if parts == 1:
             return 0
-        # A small integer is its own hash, and a dictionary chooses its slots by the lowest bits. A tuple's hash mixes.
+        # Use the hash of a tuple, which mixes the bits. A small integer is its own hash, and the small dictionaries use
+        # its lowest bits already.
         place: int = (hash((key, 0)) >> 24) & (2 * self._level - 1)
         return place if place < parts else place - self._level
 
