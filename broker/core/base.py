@@ -1,4 +1,4 @@
-"""The base of every folder of the core: the desk, the state behind it, and the bounds.
+"""The base that every folder of the core builds on: the desk, the state behind the desk, and the limits.
 
 Owns: one endpoint's instances of these. Must never: know a part.
 """
@@ -36,9 +36,9 @@ class Base:
             me: this endpoint, as its peers know it.
             now: monotonic seconds.
             unix_s: Unix time in seconds, at ``now``.
-            limits: the bounds on memory; ``None``: the defaults.
+            limits: the limits on memory. ``None`` for the defaults.
             sizes: the batch sizes.
-            shape: how to use the store; ``None``: the defaults.
+            shape: how to use the store. ``None`` for the defaults.
         """
         self.me = me
         self.limits = limits or Limits()
@@ -54,7 +54,7 @@ class Base:
 
     @property
     def idle(self) -> bool:
-        """Return whether nothing is under way: no job, call or message."""
+        """Return whether there is no unfinished job, call or message."""
         return not (self.jobs or self.stores or self.calls or self.inflight.messages)
 
     def metrics(self) -> list[Metric]:
@@ -69,24 +69,24 @@ class Base:
         operations = [(names, float(count)) for names, count in stores.results.items()]
         times = tuple(((operation,), times) for operation, times in sorted(stores.times.items()))
         return [
-            counters("commands", "Commands of clients whose outcome is known", ("command", "result"), commands),
+            counters("commands", "Clients' commands that have ended, by outcome", ("command", "result"), commands),
             counters_by("drops", "Everything dropped, by reason", "reason", counters_.drops),
             counters_by("errors", "Error replies, and errors of links, by code", "code", counters_.errors),
             gauge("publishes_in_flight", "Publishes whose outcome is not known yet", self.inflight.messages),
-            gauge("publishes_in_flight_bytes", "Bytes of their payloads", self.inflight.bytes),
-            desk.counted("not_home", "Requests of peers refused because the slot is not this endpoint's"),
+            gauge("publishes_in_flight_bytes", "Payload bytes of these publishes", self.inflight.bytes),
+            desk.counted("not_home", "Requests of peers refused because this endpoint is not the slot's home"),
             desk.counted("store_calls", "Calls to the store (batches)"),
             desk.counted("store_errors", "Calls to the store that failed"),
             counters("store_operations", "Calls to the store that have ended", ("operation", "result"), operations),
             Metric(HISTOGRAM, "store", "Calls to the store (batches)", ("operation",), (), times),
             histogram(
                 "delivery",
-                "From the receipt of a message here to its write to a subscriber's socket",
+                "Time from the receipt of a message by this endpoint to its write to a subscriber's socket",
                 counters_.delivery_times,
             ),
             histogram(
                 "publish",
-                "From a client's publish to its outcome: all endpoints with subscribers have it",
+                "Time from a client's publish until all endpoints with subscribers have the message",
                 counters_.publish_times,
             ),
         ]

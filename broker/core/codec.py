@@ -1,9 +1,10 @@
-"""How a connection's messages become the bytes in its outbox, and the bytes for its socket.
+"""Codecs: turn a connection's messages into the bytes in its outbox, and these into the bytes for its socket.
 
-Owns: one class for each form. Must never: hold a connection, or know which form a client has asked for; the shell does.
+Owns: one class for each form of these bytes. Must never: hold a connection, or choose the form for a client (the shell
+does).
 
-All connections with the same form share one codec. A message keeps one frame per codec, so the codec's identity stands
-for the form of its frames.
+All connections with the same form share one codec object. A message keeps one frame for each codec, so it is encoded
+only once for each form.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from typing import Final
 from ingeborg.protocol.frames import text_frame, text_head
 from ingeborg.protocol.lines import together
 
-#: ``Lines`` copies a message up to this size behind its header. A longer message stays one object, which many
-#: connections can share; its header gets a buffer of its own.
+#: ``Lines`` copies a message of up to this size into one buffer with its header. A longer message keeps its own buffer,
+#: which many connections can share, and its header gets another one.
 COPIED_BYTES: Final = 16 << 10
 
 
 class Codec:
-    """Bare messages. The caller frames them, for example the shell of a connection that compresses them.
+    """Keeps bare messages. The caller frames them, for example the shell of a connection that compresses its messages.
 
-    Subclass it for another form. An implementation keeps no state of a connection, because many connections share it.
+    Subclasses implement the other forms. They keep no state of a connection, because many connections share a codec.
     """
 
     def frame(self, message: bytes) -> bytes:
-        """Return what the outbox holds for a message.
+        """Return the bytes that the outbox holds for a message.
 
         Args:
             message: the encoded message, without framing.
@@ -36,7 +37,7 @@ class Codec:
         return message
 
     def written(self, frames: list[bytes]) -> list[bytes]:
-        """Return the buffers for the socket. Only a codec of lines changes the frames.
+        """Return the buffers for the socket. Only the codecs that pack lines change the frames.
 
         Args:
             frames: the outbox's frames for one turn, in order.
@@ -56,7 +57,8 @@ class TextFrames(Codec):
 
 
 class BareLines(Codec):
-    """Bare messages; packs those of one turn into as few messages of lines as possible (SPEC section 1.6)."""
+    """Keeps bare messages, and packs the messages of one turn as lines into as few messages as possible (SPEC section
+    1.6)."""
 
     def written(self, frames: list[bytes]) -> list[bytes]:
         """See ``Codec``."""

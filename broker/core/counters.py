@@ -1,7 +1,7 @@
 """The counters of one endpoint, since its start.
 
-Owns: the counters that several parts add to, and the moment at which their latencies enter a histogram. Must never:
-decide by a count. (``ingeborg.broker.web.metrics`` gives them their help texts.)
+Owns: the counters that several parts add to, and the moment at which latencies enter a histogram. Must never: base a
+decision on a count. (``ingeborg.broker.web.metrics`` gives them their help texts.)
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from .histogram import Histogram
 
 
 class Counters:
-    """Counts since the start; ``/metrics`` shows ``counts`` as ``ingeborg_<name>_total``."""
+    """Counts since the start of the endpoint. ``/metrics`` shows ``counts`` as ``ingeborg_<name>_total``."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()  # by reason
         self.errors: Counter[str] = Counter()  # by code
-        self.commands: defaultdict[str, dict[str, int]] = defaultdict(dict)  # kind -> result -> how many
+        self.commands: defaultdict[str, dict[str, int]] = defaultdict(dict)  # kind -> result -> count
         self.publish_times = Histogram()  # from a client's publish to its outcome
         self.delivery_times = Histogram()  # from a message's receipt here to its write to a subscriber's socket
-        #: Messages that this turn put into outboxes: when each was received, and into how many outboxes it went.
+        #: For each message put into outboxes in this turn: the time of its receipt, and the number of outboxes.
         self.put: list[tuple[float, int]] = []
-        #: Since the last ``observe``: the latencies of publishes that had to wait, and the number of the others.
-        #:
+        #: The latencies of publishes that had to wait, since the last ``observe``, and the number of publishes that did
+        #: not.
         self.settled_s: list[float] = []
         self.settled_at_once = 0
-        # since the last ``observe``: (written at, ``put`` of that turn)
+        # the turns since the last ``observe``: (time of writing, ``put`` of that turn)
         self._written: list[tuple[float, list[tuple[float, int]]]] = []
 
     def written(self, now: float) -> None:
@@ -37,8 +37,7 @@ class Counters:
             self.put = []
 
     def observe(self) -> None:
-        """Move the times since the last call into the histograms. To observe each time as it happens would cost
-        more."""
+        """Move the times since the last call into the histograms. Observing each time as it happens would cost more."""
         settled_s, self.settled_s = self.settled_s, []
         for seconds in settled_s:
             self.publish_times.observe(seconds)

@@ -1,7 +1,8 @@
 """The desk: all services that a part of the core can use.
 
-Owns: the needs of every part: both clocks, counters, calls to the store and to peers, jobs, effects. Must never: give
-one part access to another. Two parts that share something both get it when they are made, under its own type.
+Owns: the services that every part needs: both clocks, counters, calls to the store and to peers, jobs, and effects.
+Must never: give one part access to another. If two parts share an object, both receive that object itself when they are
+created.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from .model import NO_LOAD
 from .stores import StoreCalls, StoreDone
 
 Job = Iterator[bool]
-"""Work in slices of a few milliseconds. A job that yields true waits for something; the part that sees it arrive puts
-the job back (``Desk.job``)."""
+"""Work in slices of a few milliseconds. A job yields true if it has to wait for an event. The part that handles this
+event then queues the job again (``Desk.job``)."""
 
 
 class Desk:
     """One endpoint's desk.
 
-    Its methods never block. They raise no error for what a peer or the store does: failures reach the asker or the
-    ``done`` callback in a later turn.
+    Its methods never block. They raise no errors for failures of a peer or the store. The asker or the ``done``
+    callback gets such a failure in a later turn.
 
-    ``now``: monotonic seconds of the event that the endpoint is handling.
+    ``now``: the time of the event that the endpoint is handling, in monotonic seconds.
     """
 
     def __init__(
@@ -48,8 +49,8 @@ class Desk:
         Args:
             now: monotonic seconds.
             counters: the counters that the parts share.
-            calls: the requests to peers under way.
-            stores: the store calls under way.
+            calls: the requests to peers that have no answer yet.
+            stores: the store calls that have no result yet.
             jobs: the queue of jobs.
             acts: the list of acts that the next ``flush`` returns.
             unix_s: Unix time in seconds, at ``now``.
@@ -71,14 +72,14 @@ class Desk:
         return self._unix_s + (self.now - self._ticked_at)
 
     def tick(self, unix_s: float) -> None:
-        """Set Unix time to ``unix_s`` seconds. It can jump forwards and backwards."""
+        """Set Unix time to ``unix_s`` seconds. Unix time can jump forwards and backwards."""
         self._unix_s, self._ticked_at = unix_s, self.now
 
     def counted(self, name: str, help: str) -> Metric:
         """Return one of ``counts`` as a metric.
 
         Args:
-            name: the counter's name, without the prefix of all metrics.
+            name: the counter's name, without the prefix that all metrics share.
             help: the help text for operators.
         """
         return counter(name, help, self.counts[name])
@@ -89,15 +90,15 @@ class Desk:
         Args:
             operation: the name of a method of ``Store``.
             arguments: its positional arguments.
-            done: called once, in a later turn, with (context, result, error): ``error`` is ``None`` if the call
-                succeeded, and a ``TimeoutError`` if the store did not answer within ``STORE_TIMEOUT_S``.
+            done: a function that is called once, in a later turn, with (context, result, error). ``error`` is ``None``
+                if the call succeeded, and a ``TimeoutError`` if the store did not answer within ``STORE_TIMEOUT_S``.
             context: an object for ``done``, passed through unchanged.
         """
         self.counts["store_calls"] += 1
         self._stores.make(operation, arguments, done, context, self.now)
 
     def number(self) -> int:
-        """Return a number for a request, never used before by this incarnation."""
+        """Return a number for a request. This incarnation has never used the number before."""
         return self._calls.number()
 
     def ask(
@@ -109,20 +110,21 @@ class Desk:
         number: int = 0,
         linked: Request | None = None,
     ) -> None:
-        """Send a request to a peer. The asker learns the outcome (``answered``, ``failed`` or ``lost``).
+        """Send a request to a peer. For the outcome, the asker's ``answered``, ``failed`` or ``lost`` is called.
 
         Args:
             peer: the peer's incarnation.
             request: the request's record.
             asker: gets the outcome, once, in a later turn.
             context: an object for the asker, passed through unchanged in ``Call.context``.
-            number: a number from ``number()``; 0: draw a new one.
-            linked: the record to send instead over the present link, the only link on which it means the same.
+            number: a number from ``number()``, or 0 to draw a new one.
+            linked: a record to send instead of ``request`` over the present link. It means the same as ``request`` on
+                this link, but not on any later link to the peer.
         """
         self._calls.make(peer, request, asker, context, self.now, number, linked)
 
     def cast(self, peers: Iterable[str], request: Request, asker: Asker, context: Any = None) -> None:
-        """Send the same request to many peers. The asker learns the outcome for each.
+        """Send the same request to many peers. The asker gets an outcome for each peer.
 
         Args:
             peers: the peers' incarnations.
@@ -157,10 +159,11 @@ class Desk:
         self._calls.put(peer, (number, Answer(code, info)))
 
     def job(self, job: Job) -> None:
-        """Queue a job. The endpoint runs its slices in later turns.
+        """Queue a job, whose slices the endpoint runs in later turns.
 
         Args:
-            job: an iterator; each step is one slice. It yields true to leave the queue until another part puts it back.
+            job: an iterator, each step of which is one slice. It yields true to leave the queue until a part queues it
+                again.
         """
         self._jobs.append(job)
 

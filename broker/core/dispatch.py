@@ -1,10 +1,11 @@
-"""A message under way: the records that its origin and its home keep until its outcome is known.
+"""The records that a message's origin and its home keep until the outcome of the message is known.
 
 Owns: these records, and the possible outcomes. Must never: act; ``origin``, ``home`` and ``fanout`` move a message
 along.
 
-As the *origin* an endpoint keeps a ``Publish`` until the publisher knows the outcome. As the *home* it keeps a
-``Dispatch`` until every endpoint with subscribers has confirmed. A *destination* needs only the message.
+The *origin*, which accepted the message, keeps a ``Publish`` until the publisher knows the outcome. The topic's *home*
+keeps a ``Dispatch`` until every endpoint with subscribers has confirmed the message. A *destination*, which has some of
+the subscribers, needs only the message.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ class Publish:
     def __init__(self, message: Message, slot: int, connection: Connection, id: Any, ack: bool) -> None:
         self.message = message
         self.slot = slot  # the slot of its topic
-        self.key: int | None = None  # in the tables of duplicates; None: unchecked
-        self.unique = False  # the key is checked only for the message itself
+        self.key: int | None = None  # its key in the tables of duplicates; None if no duplicate check is wanted
+        self.unique = False  # the key is this message's alone, so only its own repetition is a duplicate
         self.keep_s = 0  # seconds to retain it
-        self.is_retained = False  # its home has said that it retains it
-        self.again = False  # this endpoint was its home and may have retained it, as can its replicas and the journal
+        self.is_retained = False  # its home has reported that it retains the message
+        self.again = False  # this endpoint was its home, and may have retained it here, in a replica or in the journal
         self.connection = connection
         self.id = id
         self.ack = ack
-        self.reply: Reply | None = None  # its place among the connection's replies, once it has to wait for one
+        self.reply: Reply | None = None  # its place among the connection's replies, if the outcome is not known at once
         self.waits = False  # it counts as in flight
         self.outcome: bool | ProtocolError | None = None  # whether it was a duplicate, or why it failed
 
@@ -98,30 +99,31 @@ class Dispatch:
         self.message = message
         self.slot = slot
         self.key = key
-        # The recipient of the outcome: the publish of a client here, or the peer that sent the message; or none.
+        # The outcome goes to the publish of a client here, to the peer that sent the message, or to nobody.
         self.publish = publish
         self.peer = ""
         self.number = 0  # the number of the peer's request
-        self.begun = message.received  # for a broadcast: no client can have received it before this time
+        self.begun = message.received  # for a broadcast: no client has received it before this time
         self.waits = False  # it counts as in flight
-        self.pending = False  # in the table of duplicates, until it has been dispatched
-        self.barriers = 0  # barriers that it still waits for: the slot's replica has the message, the journal has it
+        self.pending = False  # the table of duplicates has it as pending, until it has been dispatched
+        self.barriers = 0  # how many barriers it still waits for (the replica and the journal have stored it)
         self.keep_s = 0  # seconds to retain it; 0: not retained
         self.entry: Entry | None = None  # its entry in the log of retained messages
         self.stamp = 0  # the entry's stamp, if it was accepted here
-        self.is_retained = False  # its home retains it, and tells its publisher so
-        self.found = False  # the entry was there before: another home may have reported it as published
+        self.is_retained = False  # this home retains it, and reports that to the publisher
+        self.found = False  # the entry existed before, so another home may have reported the message as published
         self.not_retained: Exception | None = None  # the reason why the journal could not store it
-        self.seen: bool | None = None  # lookup routing: whether the store has seen it, once known
-        self.recipients = 0  # counted during dispatch, if there are many
-        self.open = 0  # outstanding confirmations: from endpoints, from relocations, and one during the handover
-        self.confirmed: list[str] | None = None  # names of the endpoints that have confirmed; None: none yet
+        self.seen: bool | None = None  # with lookup routing: whether the store has seen its key; None: unknown
+        self.recipients = 0  # the number of recipients that its dispatch counts, if there are many
+        self.open = 0  # outstanding confirmations and location lookups, and one while requests are being sent
+        self.confirmed: list[str] | None = None  # names of the endpoints that have confirmed; None if none has yet
         self.failed: list[str] | None = None
         self.outcome: Outcome | None = None
 
 
 class Telling(Dispatch):
-    """A message that this endpoint itself publishes, at its home here. ``news``: the news whose outcome it decides."""
+    """A message that this endpoint itself publishes as the topic's home. ``news``: the presence news that it
+    announces."""
 
     __slots__ = ("news",)
 

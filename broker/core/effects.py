@@ -1,10 +1,10 @@
-"""Effects: the only form in which the core's decisions leave it.
+"""Effects: the records by which the core tells the shell what to do.
 
-Owns: the kinds of effects, and the order in which to carry them out. Must never: decide, or carry out.
+Owns: the kinds of effects, and the order in which to carry them out. Must never: make a decision, or carry one out.
 
-Frames and store calls, which nearly every turn has, come in lists of their own. Everything else is an *act*: a small
-record that says what to do. One list holds the acts in the order in which the core decided them. A new capability adds
-a record here.
+Nearly every turn has frames and store calls, so these have separate lists. Every other effect is an *act*: a small
+record that says what to do. One list holds all acts in the order in which the core decided them. A new kind of act
+needs a new record here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StoreCall(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Read a large frame away from the loop (``large.read``), and pass the outcome to ``Router.read``."""
+    """Read a large frame outside the event loop (``large.read``), and pass the outcome to ``Router.read``."""
 
     number: int
     size: int  # bytes
@@ -42,14 +42,14 @@ class Read(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """Drop the large frame of this ``Read``: the core no longer needs its outcome."""
+    """Drop the large frame of the ``Read`` with this number, because the core no longer needs its outcome."""
 
     number: int
 
 
 class Close(NamedTuple):
-    """Close the client's connection after writing the frames handed over for it; with ``HELD_TOO_MUCH``, drop that
-    instead."""
+    """Close the client's connection after writing the frames that the core has handed over. With ``HELD_TOO_MUCH`` or
+    ``TOKEN_REVOKED``, drop these frames instead."""
 
     connection: Connection
     code: CloseCode
@@ -80,17 +80,18 @@ class DropLink(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """Log that the peer has left, that this endpoint takes it for dead, or that a newer incarnation has its name."""
+    """Log that the peer is gone: it has left, this endpoint considers it dead, or a newer incarnation has taken over
+    its name."""
 
     endpoint: Endpoint
 
 
 class Joined(NamedTuple):
-    """All other endpoints have let this one in. It serves from now on."""
+    """All other endpoints have accepted this one, which serves clients from now on."""
 
 
 class Knows(NamedTuple):
-    """The endpoint knows which tokens are revoked. Let clients with tokens in from now on."""
+    """The endpoint now knows which tokens are revoked, so accept clients with tokens from now on."""
 
 
 class Stop(NamedTuple):
@@ -100,13 +101,15 @@ class Stop(NamedTuple):
 
 
 class SlotsTransferred(NamedTuple):
-    """This leaving endpoint is no longer home of any slot. ``in_time``: all other endpoints know, and have its data."""
+    """This leaving endpoint is no longer home of any slot. ``in_time``: false if the time ran out before all other
+    endpoints knew that and had its data."""
 
     in_time: bool
 
 
 class Left(NamedTuple):
-    """This endpoint has left, and its process can end. ``in_time``: everything under way was finished."""
+    """This endpoint has left, and its process can end. ``in_time``: false if the time ran out before all work was
+    finished."""
 
     in_time: bool
 
@@ -137,7 +140,8 @@ class Effects(NamedTuple):
         write: (connection, buffers) for each client's socket. Call ``Router.written`` afterwards.
         acts: everything else, in the order of the decisions.
         more: true if work is left for the next turn; the shell then calls ``Router.work``.
-        wake_at: when to end a turn, in monotonic seconds, if none ends before; ``None``: no time is set.
+        wake_at: the time at which the next turn must end at the latest, in monotonic seconds. ``None`` if there is no
+            such time.
     """
 
     store: list[StoreCall]

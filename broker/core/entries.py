@@ -1,6 +1,6 @@
 """A retained message, and the retained messages of a topic.
 
-Owns: the facts about each, and their size. Must never: decide which one stays.
+Owns: the data of both records, and their sizes. Must never: decide which message stays.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from typing import Final
 
 from .caches.policy import Entry as Rank
 
-#: The bytes of an entry besides its topic's name and payload: for the object, its numbers, and its place in two rows;
-#: some 300 B.
+#: The bytes of an entry without its topic's name and its payload: the object, its numbers, and its places in two queues
+#: take some 300 B.
 ENTRY_BYTES: Final = 300
 
-#: The bytes of a topic with entries besides its name, including the rank of its first entry once that is old.
+#: The bytes of a topic with entries, without its name. This includes the rank that its first entry gets when that entry
+#: is old.
 TOPIC_BYTES: Final = 500
 
-#: Why the log no longer has an entry: it was not dispatched; it was forgotten; it belongs to another home.
+#: Why the log no longer has an entry: the message was not dispatched, the log has forgotten the entry (because of a
+#: limit, or because it expired), or another home has the slot now.
 REMOVED: Final = 1
 FORGOTTEN: Final = 2
 MOVED: Final = 3
@@ -26,8 +28,9 @@ MOVED: Final = 3
 class Entry:
     """A retained message.
 
-    ``expires``: monotonic seconds of this endpoint. ``gone``: 0, or why the log no longer has it. ``pending_readers``:
-    the number of subscribers that have not received it; one if nothing has counted them. ``is_old``: see ``room``.
+    ``expires``: the time of expiry, in this endpoint's monotonic seconds. ``gone``: 0, or the reason why the log no
+    longer has the entry. ``pending_readers``: the number of subscribers that have not received the message, or 1 if
+    nothing has counted them. ``is_old``: see ``room``.
     """
 
     __slots__ = ("expires", "gone", "is_old", "number", "origin", "payload", "pending_readers", "stamp", "topic")
@@ -50,10 +53,11 @@ class Entry:
 
 
 class TopicLog:
-    """One topic's entries, by their stamps.
+    """One topic's entries, in the order of their stamps.
 
     ``forgotten``: the greatest stamp that the log has dropped. ``last``: the greatest stamp that the log has ever had.
-    ``expires``: no entry expires before this time. ``rank``: the rank of its first entry, once that is old.
+    ``expires``: no entry expires before this time. ``rank``: the rank of its first entry; ``None`` until that entry is
+    old.
     """
 
     __slots__ = ("entries", "expires", "forgotten", "last", "rank", "slot", "topic")

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Final
 
 #: Upper bounds of the buckets in seconds, from one turn of the loop to the longest time-out. Each decade has two or
-#: three, and the goals of this broker (5, 10, 50, 100 ms, one second) are among them.
+#: three bounds. The broker's goals for latency (5, 10, 50, 100 ms, one second) are among the bounds.
 BOUNDS_S: Final[tuple[float, ...]] = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
@@ -33,7 +33,8 @@ class Histogram:
         self.sum_s += seconds * times
 
     def observe_since(self, now: float, begun: Iterable[tuple[float, int]]) -> None:
-        """Count events that end now: (begun at, how many) each. One call covers a whole turn of messages."""
+        """Count events that end now. ``begun`` has pairs of (time of the beginning, number of events). One call covers
+        all messages of a turn."""
         counts = self._counts
         sum_s = 0.0
         for since, times in begun:

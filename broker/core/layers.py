@@ -1,5 +1,5 @@
-"""One endpoint's layers, from the bottom up, where routing is by homes. Each folder of the core is an assembly, and
-gets the assemblies below it.
+"""The layers of an endpoint that routes by homes, from the bottom up. Each folder of the core has an assembly, which
+receives the assemblies of the layers below it.
 
 Owns: the order of the layers, and the order in which the parts learn of events. Must never: decide anything.
 """
@@ -29,22 +29,23 @@ from .topics.assembly import Topics
 
 
 class Options(NamedTuple):
-    """The settings of an endpoint besides its bounds.
+    """The settings of an endpoint, apart from the limits on its memory.
 
     Attributes:
         dedup_ttl_s: how long homes remember the keys of messages, in seconds.
         patience: how long to wait for other endpoints.
-        figures: returns what the endpoint tells operators about itself (SPEC section 2.4).
-        resident: returns the memory of this process in bytes; ``None``: nothing measures it, and the endpoint trusts
-            its own count of what connections hold.
+        figures: a function that returns the figures that the endpoint shows to operators (SPEC section 2.4).
+        resident: a function that returns the memory of this process in bytes. If it is ``None``, the endpoint relies on
+            its own count of the bytes that connections hold.
         alone_at_url: see ``Joining``.
         ping_s: seconds between two pings of a connection.
-        states: state that belongs to slots, besides the core's own.
+        states: additional state that belongs to slots, apart from the core's own.
         settings: the cluster settings that the endpoint follows.
         grace_s: seconds; see ``Membership``.
         presence: the prefixes of topics with presence.
-        bounds: the text of the rules of clients that set no bounds (``protocol.bounds``); ``""``: none.
-        busy_target: the part of a core that this process should use, from 0 to 1 (``Steering``).
+        bounds: the text of the default rules, for clients that set no bounds (``protocol.bounds``). ``""`` if there are
+            none.
+        busy_target: the share of a CPU core that this process should use, from 0 to 1 (``Steering``).
     """
 
     dedup_ttl_s: float = 60.0
@@ -107,11 +108,11 @@ def by_homes(base: Base, options: Options) -> Layers:
     """Build the layers of an endpoint that is home of slots.
 
     Args:
-        base: the desk and the bounds.
+        base: the desk and the limits.
         options: the other settings.
 
     Returns:
-        The layers, with all their parts in order. The cluster has the state of ``options.states`` among its own.
+        The layers, with all their parts in order. The cluster also carries the state of ``options.states``.
     """
     cluster = Cluster(base, options.settings, options.patience, options.grace_s, options.alone_at_url)
     homes = cluster.members

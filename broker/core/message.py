@@ -1,4 +1,4 @@
-"""A message, as every endpoint that handles it has it.
+"""A message, in the form that all endpoints on its path use.
 
 Owns: the record, and its frames. Must never: act; ``origin``, ``home``, ``fanout`` and ``delivery`` move a message
 along.
@@ -35,20 +35,21 @@ class Message:
         # Its identity in the cluster: the origin's incarnation, and a number that the origin gave it.
         self.origin = origin
         self.number = number
-        self.received = received  # when this endpoint received it, in its monotonic seconds
+        self.received = received  # when this endpoint received it, in monotonic seconds
         self.travelled = False  # another endpoint has handled it, and may have delivered it
         self.about: About | None = None  # its item and weight, for subscribers with bounds
         self.is_kept = False  # its home retains it
-        # Its frames: each codec makes one, once. Most messages meet one codec, so the first codec's frames are
+        # Its frames: each codec makes its own, once. Most messages need only one codec, so the first codec's frames are
         # attributes.
         self._codec: Codec | None = None
         self._frame: bytes | None = None
         self._named: bytes | None = None  # with the message's name
-        #: Frames of further codecs, and of messages that stand for others: (codec, with the name?, how many others).
+        #: Frames for further codecs, and frames that report skipped messages, by (codec, whether the frame has the
+        #: message's name, number of skipped messages).
         self._others: dict[tuple[Codec, bool, int], bytes] | None = None
 
     def frame_for(self, codec: Codec) -> bytes:
-        """Return this message's frame for an outbox with this codec: one object for all such outboxes."""
+        """Return this message's frame for an outbox with this codec. All such outboxes share one object."""
         if self._codec is None:
             self._codec = codec
         elif self._codec is not codec:
@@ -70,7 +71,8 @@ class Message:
         return frame
 
     def skipping_for(self, codec: Codec, named: bool, skipped: int) -> bytes:
-        """The same, with the message's name or without, as one that stands for ``skipped`` others as well."""
+        """Return a frame that also reports ``skipped`` older messages, which this message replaces. ``named``: include
+        the message's name."""
         others = self._others
         if others is None:
             others = self._others = {}

@@ -1,7 +1,7 @@
 """A part's metrics: names with units, help texts, samples.
 
-Owns: the record. Must never: count. A part counts in its own state, which costs less, and reads these counts on
-request.
+Owns: the record. Must never: count. A part counts in its own state, which costs less, and makes metrics from its counts
+on request.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ HISTOGRAM: Final = "histogram"
 EVICTIONS: Final = "Entries that left a full cache"
 
 Sample = tuple[tuple[str, ...], float]
-"""The values of the labels, and the figure."""
+"""The values of the labels, and the value of the metric."""
 
 
 class Metric(NamedTuple):
-    """One metric, or a share of one: metrics with the same name are shown together.
+    """One metric, or some of its samples: ``/metrics`` shows the samples of all metrics with the same name together.
 
     Attributes:
         kind: ``GAUGE``, ``COUNTER`` or ``HISTOGRAM``.
@@ -43,7 +43,7 @@ class Metric(NamedTuple):
 
 
 def gauge(name: str, help: str, value: float) -> Metric:
-    """Return a figure that goes up and down."""
+    """Return a gauge: a value that can rise and fall."""
     return Metric(GAUGE, name, help, (), (((), float(value)),))
 
 
@@ -53,7 +53,7 @@ def gauges(name: str, help: str, labels: tuple[str, ...], samples: Iterable[Samp
 
 
 def counter(name: str, help: str, value: float) -> Metric:
-    """Return a figure that only goes up, since the start."""
+    """Return a counter: a value that only rises, from the start of the endpoint."""
     return Metric(COUNTER, name, help, (), (((), float(value)),))
 
 
@@ -68,5 +68,5 @@ def counters_by(name: str, help: str, label: str, counts: Mapping[str, float]) -
 
 
 def histogram(name: str, help: str, times: Histogram) -> Metric:
-    """Return a histogram of how long something took."""
+    """Return a histogram of durations."""
     return Metric(HISTOGRAM, name, help, (), (), (((), times),))

@@ -1,6 +1,7 @@
 """The records and errors that the core and the stores share.
 
-Owns: their fields, and which of two locations, or of two revocations, is true. Must never: grow behaviour.
+Owns: their fields, and the rule by which one of two locations, or of two revocations, is valid. Must never: contain any
+other logic.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ SUB: Final = "sub"
 
 
 class Location(NamedTuple):
-    """Where a client listens: thesis section 5.1, the client-to-endpoint mapping.
+    """Where a client listens (the client-to-endpoint mapping of thesis section 5.1).
 
-    The locations of one client are totally ordered, and the greatest one is true: by ``number`` (greater at every
-    ``listen``), then by ``incarnation`` (two endpoints can draw the same number at once), then offline over online.
+    The locations of one client are totally ordered, and the greatest one is valid. The order is by ``number``, which
+    grows with every ``listen``. Two endpoints can draw the same number at once, so equal numbers are ordered by
+    ``incarnation``. If both are equal, offline is greater than online.
     """
 
     number: int  # the listen number: see ``Store.listen``
@@ -26,29 +28,29 @@ class Location(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, str, bool]:
-        """The sort key of one client's locations; the greatest is true."""
+        """The sort key of one client's locations. The location with the greatest key is valid."""
         return (self.number, self.incarnation, not self.online)
 
 
 class Endpoint(NamedTuple):
-    """An endpoint as the registry lists it; for discovery only."""
+    """An endpoint's entry in the registry, by which endpoints discover each other."""
 
     name: str  # stable over restarts; decides which slots it is home of
     incarnation: str  # random, new at every start
     url: str  # ws://host:port, where its peers reach it
-    heartbeat: int  # counts up: a change is a sign of life, the value has no meaning
+    heartbeat: int  # a counter: any change is a sign of life, and the value has no other meaning
 
 
 class Revocation(NamedTuple):
-    """Revoked tokens: the token with this id, or those of this subject that were issued by then.
+    """A revocation of the token with this id, or of all tokens of this subject that were issued up to a certain time.
 
-    If two name the same claim and value, the later ``issued_until`` and the later ``expires_at`` are true.
+    If two revocations have the same claim and value, the later ``issued_until`` and the later ``expires_at`` apply.
     """
 
     claim: str  # JTI or SUB
     value: str
-    issued_until: int  # for a subject: whole Unix seconds, that second included; for an id: 0
-    expires_at: int  # whole Unix seconds; the endpoints remember it until then
+    issued_until: int  # for a subject: Unix time in whole seconds, inclusive; for an id: 0
+    expires_at: int  # Unix time in whole seconds; until then the endpoints remember the revocation
 
 
 class Settings(NamedTuple):
@@ -59,26 +61,26 @@ class Settings(NamedTuple):
 
 
 HISTORIES: Final = ("off", "memory", "store")
-"""The values in order: each one promises more than the one before it."""
+"""The possible values of ``Settings.history``. Each value promises more than the one before it."""
 
 
 class Introduction(NamedTuple):
     """The first message of an endpoint to a peer when their link begins."""
 
-    grace_s: float = float("inf")  # its grace time; infinity: it has not told its grace time
+    grace_s: float = float("inf")  # the endpoint's grace time; infinity if it has not reported one
     settings: Settings = Settings()
 
 
 NO_SETTINGS: Final = Settings()
-"""The settings of a cluster whose endpoints were given none."""
+"""The settings of a cluster for which none were configured."""
 
 NO_INTRODUCTION: Final = Introduction()
-"""The introduction of a peer that has told nothing."""
+"""The introduction of a peer that has not sent one."""
 
 
 class Load(NamedTuple):
-    """How much an endpoint's process has to do. ``busy``: its CPU time by wall time, 1 for a whole core; ``lag_s``: how
-    late its loop is, in seconds."""
+    """The load of an endpoint's process. ``busy``: its CPU time divided by wall time, so 1 is a whole core. ``lag_s``:
+    how late its event loop is, in seconds."""
 
     busy: float = 0.0
     lag_s: float = 0.0
@@ -90,10 +92,10 @@ NO_LOAD: Final = Load()
 class Shape(NamedTuple):
     """How best to use a store.
 
-    ``topics_at_once``: maximum number of topics of large subscribes to have under way at a time. ``topics_at_least``:
-    the number of topics that the store writes in time even when it is slow. ``slots_together``: it keeps the topics of
-    one slot in one place, so write these together. ``reads_memory``: it reads a few subscribers from this machine's
-    memory, in microseconds. ``journal``: it can keep messages.
+    ``topics_at_once``: the maximum number of topics that large ``subscribe`` commands can be writing at one time.
+    ``topics_at_least``: the number of topics that the store writes in time even when it is slow. ``slots_together``:
+    the store keeps the topics of one slot in one place, so write them together. ``reads_memory``: the store reads a few
+    subscribers from this machine's memory within microseconds. ``journal``: the store can keep messages.
     """
 
     topics_at_once: int = 2_000
@@ -104,35 +106,35 @@ class Shape(NamedTuple):
 
 
 class Term(NamedTuple):
-    """When a subscription expires: at the first condition that is met. SPEC section 2.2."""
+    """When a subscription expires: as soon as one of these conditions holds. SPEC section 2.2."""
 
     disconnect: bool  # when its client has listened nowhere for the grace time
     ends_at: float  # Unix time in seconds; 0.0: no such time
 
 
 class Subscription(NamedTuple):
-    """One subscription, as the store has it: one client's, to one topic, perhaps with a filter, perhaps with a term."""
+    """One client's subscription to one topic, as the store has it. It can have a filter and a term."""
 
     topic: str
     client: str
     filter: str | None = None  # canonical text (``protocol.filters``); None: all messages
     term: Term | None = None  # None: it stays until the client removes it
-    stamp: int = 0  # the term's: greater at every write that gives it one; 0: it has no term
+    stamp: int = 0  # the term's stamp, which grows with every write that sets a term; 0: no term
 
 
 class Subscribe(NamedTuple):
-    """A client subscribes to these topics: one row of ``Store.subscribe``."""
+    """New subscriptions of one client to these topics: one row of ``Store.subscribe``."""
 
     client: str
     topics: Sequence[str]
     filter: str | None = None
     term: Term | None = None
-    replace: bool = False  # it replaces everything that the client has at these topics
+    replace: bool = False  # replace all subscriptions that the client has at these topics
 
 
 class Ended(NamedTuple):
-    """A client's subscriptions that have ended: the topics and filters of the latest, up to ``ENDED_MAX`` and
-    ``ENDED_BYTES_MAX``, and the number that ended in all."""
+    """A client's subscriptions that have ended: the topics and filters of the latest ones, up to ``ENDED_MAX`` and
+    ``ENDED_BYTES_MAX``, and the total number that have ended."""
 
     subscriptions: list[tuple[str, str | None]]
     total: int
@@ -145,50 +147,51 @@ class RetainedMessage(NamedTuple):
     stamp: int  # from the logical clock of the topic's home; 0 to 2**64 - 1
     topic: str
     payload: bytes
-    origin: str  # with the number: its id, by which clients drop repeats
+    origin: str  # origin and number are the message's id, by which clients drop repeats
     number: int
     expires_at: float  # Unix seconds
 
 
 VOID: Final = (1 << 64) - 1
-"""The journal's floor of a slot whose home does not write to it."""
+"""The journal's floor for a slot whose messages the journal does not have completely."""
 
 EPOCHS_MAX: Final = 64
-"""Earlier lives of the cluster that a journal records. A position from an older one gets a gap."""
+"""Maximum number of earlier runs of the cluster that a journal records. A client with a position from an older run gets
+a gap."""
 
 ENDED_MAX: Final = 1_000
 """The store remembers this many ended subscriptions of one client."""
 
 ENDED_BYTES_MAX: Final = 1 << 20
-"""Maximum bytes of their topics and filters, so that a reply that names them all fits any outbox."""
+"""Maximum bytes of the topics and filters of these subscriptions. A reply with all of these subscriptions fits any
+outbox."""
 
 FILTERS_MAX: Final = 64
 """Maximum number of filters that one client can have at one topic."""
 
 Subscribers = tuple[str, ...] | set[str]
-"""The clients that subscribe to a topic without a filter, each once. A set belongs to the caller; a few clients come as
-a tuple."""
+"""The clients that subscribe to a topic without a filter, each once. A few clients come as a tuple. The caller owns a
+set that it receives."""
 
 FilterPage = tuple[list[tuple[str, str]], str | None]
-"""Clients of a topic and their filters, each pair once, and the cursor of the next page; ``None``: this is the last
-one."""
+"""Pairs of a topic's client and filter, each pair once, and the cursor of the next page (``None`` on the last page)."""
 
 TopicPage = tuple[str, list[str], list[Subscription]]
-"""Subscriptions of one topic: the clients that have one without a filter and without a term, and all other
-subscriptions."""
+"""A topic, the clients that have a subscription without a filter and without a term, and all other subscriptions of the
+topic."""
 
 
 class StoreError(Exception):
-    """The store could not carry out a call. ``str(error)`` is for operators: what failed, and how to repair it. Clients
-    never see it, because it can name paths and machines. ``is_logged``: the store has logged it."""
+    """The store could not carry out a call. ``str(error)`` tells operators what failed, and how to repair it. Clients
+    never see this text, because it can name paths and machines. ``is_logged``: the store has logged it."""
 
     def __init__(self, *words: object) -> None:
         super().__init__(*words)
-        self.is_logged = False  # not in the class body: a compiled exception gets no attribute from there
+        self.is_logged = False  # not in the class body, where compiled exceptions do not get attributes
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer in time, or refused; a later attempt can work."""
+    """The store did not answer in time, or refused the call. A later attempt can succeed."""
 
 
 class StoreMisconfigured(StoreError):
@@ -196,7 +199,7 @@ class StoreMisconfigured(StoreError):
 
 
 class TooManyRevocations(StoreError):
-    """The store records its maximum of unexpired revocations already, and has recorded nothing new."""
+    """The store already has its maximum number of unexpired revocations, and has not recorded the new one."""
 
 
 class TooManyFilters(StoreError):
@@ -204,8 +207,8 @@ class TooManyFilters(StoreError):
 
 
 class Superseded(StoreError):
-    """Another process has registered under this endpoint's name since. This process must stop."""
+    """Another process has since registered under this endpoint's name. This process must stop."""
 
 
 class StoreLost(StoreError):
-    """The store that this process has open is no longer the one that others find. This process must stop."""
+    """The store that this process has open is no longer the store that other processes find. This process must stop."""

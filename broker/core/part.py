@@ -1,10 +1,10 @@
 """A part of the core: one capability of an endpoint, with its own state.
 
-Owns: the list of events that a part can take part in. Must never: act on one.
+Owns: the list of events that a part can handle. Must never: handle one itself.
 
-The endpoint's layers have a list of parts (``layers``). When the router is made, it asks each part once for its
-commands, requests and hooks, and binds the answers in tables. It asks no part while a message passes, and it never
-calls a part that has no ``tick`` or ``flush`` of its own. A new capability is a new part: a line in the assembly of its
+The module ``layers`` lists all parts. When a router is created, it asks each part once for its commands, requests and
+hooks, and stores them in tables. So it need not search for a handler when a message arrives, and it calls ``tick`` and
+``flush`` only on parts that override them. To add a capability, write a new part and create it in the assembly of its
 folder.
 """
 
@@ -25,7 +25,7 @@ CommandHandler = Callable[[Connection, Command], None]
 
 
 class CommandSpec:
-    """A command that a part carries out, and the rules by which its connection begins it."""
+    """A command that a part carries out, and the rules for when a connection may begin it."""
 
     __slots__ = ("after_close", "handler", "overlaps", "overtakes", "publishes")
 
@@ -41,14 +41,14 @@ class CommandSpec:
         """Make the entry.
 
         Args:
-            handler: carries out the command.
-            overlaps: several commands of the kind can be under way on a connection, because they commute or keep their
-                order.
-            publishes: it puts a message under way. While too many messages are under way, the endpoint does not read a
-                connection that sends another.
-            after_close: it also begins after its connection has closed, as long as the connection's waiting commands
-                exist.
-            overtakes: it is short, gets no reply, and begins before commands that wait.
+            handler: the function that carries out the command.
+            overlaps: whether a connection can have several commands of this kind in progress, because they commute or
+                keep their order.
+            publishes: whether the command publishes a message. While too many messages are in flight, the endpoint
+                stops reading connections that send such commands.
+            after_close: whether the command may still begin shortly after its connection has closed.
+            overtakes: whether the command begins before commands that are waiting. Such a command is short and gets no
+                reply.
         """
         self.handler = handler
         self.overlaps = overlaps
@@ -57,28 +57,30 @@ class CommandSpec:
         self.overtakes = overtakes
 
     def taken_by(self, handler: CommandHandler) -> CommandSpec:
-        """Return the same command for another part's handler, which takes it first."""
+        """Return the same command with the handler of another part, which handles it first."""
         rules = {"overlaps": self.overlaps, "publishes": self.publishes, "after_close": self.after_close}
         return CommandSpec(handler, **rules)
 
 
 RequestHandler = Callable[[str, int, Any], None]
-"""Gets the asking peer's incarnation, the request's number for the answer, and the request's record."""
+"""Handles a peer's request. Its arguments are the peer's incarnation, the request's number (needed for the answer), and
+the request's record."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Part(Asker):
     """One capability of an endpoint.
 
-    Override only the methods that the capability needs; the others do nothing. No method can wait: long work goes into
-    jobs, and calls to peers and the store return in later turns (see ``Desk``).
+    Override only the methods that the capability needs; the others do nothing. No method may block: long work goes into
+    jobs, and the results of calls to peers and to the store arrive in later turns (see ``Desk``).
     """
 
     def commands(self) -> dict[str, CommandSpec]:
         """Return the clients' commands that this part carries out.
 
         Returns:
-            By the command's name on the wire: its handler and rules. The router asks once.
+            The handler and the rules of each command, by the command's name on the wire. The router calls this method
+            once.
         """
         return {}
 
@@ -86,8 +88,8 @@ class Part(Asker):
         """Return the peers' requests that this part answers.
 
         Returns:
-            By the request's record type: its handler. Each handler answers with ``Desk.answer`` or ``Desk.decline``, at
-                once or in a later turn.
+            The handler of each request, by the type of the request's record. A handler answers with ``Desk.answer`` or
+            ``Desk.decline``, at once or in a later turn.
         """
         return {}
 
@@ -96,35 +98,36 @@ class Part(Asker):
         return []
 
     def tick(self) -> None:
-        """Handle a tick, about every 100 ms: time-outs, expiry."""
+        """Handle a tick, which comes about every 100 ms: check time-outs and expiry."""
 
     def flush(self) -> None:
-        """Handle the end of a turn: ask together for everything that the turn's events need."""
+        """Handle the end of a turn: send everything that the turn's events need from peers or the store, in batches."""
 
     def closed(self, connection: Connection) -> None:
         """Handle the end of a client's connection.
 
         Args:
-            connection: closed or about to be closed; send nothing more to it.
+            connection: the connection, closed or about to be closed. Send nothing more to it.
         """
 
     def view_changed(self) -> None:
-        """Handle a changed view: slots can have new homes."""
+        """Handle a change of the view (the set of endpoints that take part). Slots can have new homes now."""
 
     def joined(self) -> None:
-        """Handle joining: all other endpoints have let this one in."""
+        """Handle the end of joining: all other endpoints have accepted this one."""
 
     def lapsed(self) -> None:
-        """Handle a lapsed lease: others can now act as homes of this endpoint's slots."""
+        """Handle the end of this endpoint's lease: other endpoints can now act as homes of its slots."""
 
     def informed(self) -> None:
-        """Handle the last fact that this endpoint needs before it can act: how far the journal goes."""
+        """Handle the store's answer to how far the journal goes. This endpoint must know it before it can act as a
+        home."""
 
     def linked(self) -> None:
         """Handle a new link to a peer."""
 
     def greet(self, peer: str) -> None:
-        """Tell a peer everything that it must know before this endpoint lets it in.
+        """Send a joining peer everything that the peer must know before this endpoint accepts it.
 
         Args:
             peer: the peer's incarnation.
@@ -135,19 +138,19 @@ class Part(Asker):
 
         Args:
             peer: the peer's incarnation.
-            void_before: the number of the peer's first replica that is recent enough; ``None``: its answer has not
-                come.
+            void_before: the number of the peer's first replica that is recent enough. ``None`` if the peer's answer did
+                not arrive.
         """
 
     def peer_reset(self, peer: str) -> None:
-        """Handle a peer that has learned that it missed something: it drops its state of this endpoint's slots.
+        """Handle a peer that has learned that it missed something, and now drops its state of this endpoint's slots.
 
         Args:
             peer: the peer's incarnation.
         """
 
     def peer_leaving(self, peer: str) -> None:
-        """Handle a peer that leaves, and accepts no more requests. Its own announcement can arrive later.
+        """Handle a peer that is leaving, and accepts no more requests. Its own announcement may arrive later.
 
         Args:
             peer: the peer's incarnation.

@@ -1,11 +1,11 @@
-"""Events in, effects out: all decisions of one endpoint, without a socket, a clock, a store or randomness.
+"""The entry point of the core: takes events, and returns effects. The core makes all decisions of one endpoint, without
+access to a socket, a clock, a store or randomness.
 
-Owns: the entry points (every event is a method with its time), the tuple of parts, and the order of a turn. Must never:
-import asyncio, wait, or ask what time it is. The shell (``broker.shell.driver``) and the simulator
-(``tests.simulator``) run the same code.
+Owns: a method for each event, which gets the event's time. Must never: import asyncio, wait, or read a clock. Both the
+shell (``broker.shell.driver``) and the simulator (``tests.simulator``) run this code.
 
-``flush`` returns what to do, once per turn of the loop, so that everything from one turn leaves in one batch. The parts
-do the rest. A part knows the desk and the state that it got when it was made, but no router.
+The shell calls ``flush`` once per turn of the event loop. ``flush`` returns all effects of the turn in one batch. The
+parts do all other work. A part knows the desk and the state that it received when it was created, but not the router.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from .turns import Turns
 class Router(Turns):
     """One endpoint.
 
-    The shell calls one method per event, then ``flush``, and carries out its effects. All times named ``now`` are
-    monotonic seconds and never go back. Nothing here blocks or is safe for several threads.
+    The shell calls one method for each event, then ``flush``, and carries out the effects that ``flush`` returns. All
+    times named ``now`` are monotonic seconds and never go back. No method blocks, and the class is not thread-safe.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Router(Turns):
             now: monotonic seconds.
             routing: ``home`` or ``lookup``.
             dedup_ttl_s: how long homes remember the keys of messages, in seconds.
-            limits: the bounds on memory; ``None``: the defaults.
+            limits: the limits on memory. ``None`` for the defaults.
             sizes: the batch sizes.
             patience: how long to wait for other endpoints.
             shape: how to use the store.
@@ -90,7 +90,7 @@ class Router(Turns):
         layers.clients.sessions.bind(bound.commands)
         layers.cluster.mesh.bind(bound.requests)
         super().__init__(layers, bound)
-        self.frame_under_way = b""  # a client's frame; for the log, in case it makes the core fail
+        self.frame_under_way = b""  # a client's frame, for the log if the frame makes the core fail
 
     def metrics(self) -> list[Metric]:
         """Return the metrics of all this endpoint's parts."""
@@ -113,10 +113,10 @@ class Router(Turns):
         Args:
             number: the shell's number for the connection, unique.
             now: monotonic seconds.
-            grant: the client's rights; ``None``: all.
+            grant: the client's rights. ``None`` if it has all rights.
             codec: turns messages into the outbox's frames.
-            throttled: limit its commands per second.
-            piece_bytes: bytes to write to it in one turn.
+            throttled: whether to limit the connection's commands per second.
+            piece_bytes: the number of bytes to write to the connection in one turn.
 
         Returns:
             The connection, which the shell passes to the other methods.
@@ -137,14 +137,16 @@ class Router(Turns):
             closed(connection)
 
     def frame(self, connection: Connection, data: bytes | Large, now: float, is_text: bool = True) -> None:
-        """Handle a whole message from a client. The shell has checked that a text is UTF-8, unless it is large."""
-        self._desk.now = now  # inline instead of `_at`, since every message would pay for the call
+        """Handle a complete message from a client. The shell has checked that a text message is UTF-8, unless the
+        message is large."""
+        self._desk.now = now  # a copy of `_at`, which saves a call for every message
         if now >= self.members.holds_until and self.members.lapsed(now):
             self.joining.lease_lapsed()
         self.sessions.frame(connection, data, is_text)
 
     def frames(self, connection: Connection, messages: list[bytes], now: float, is_text: bool) -> None:
-        """Take several messages that arrived one after the other; ``frame_under_way`` is the current one."""
+        """Handle several messages that arrived one after the other. ``frame_under_way`` is the message that is being
+        handled."""
         self._at(now)
         frame = self.sessions.frame
         for message in messages:
@@ -157,26 +159,27 @@ class Router(Turns):
         self.sessions.unread(connection, size)
 
     def read_wanted(self, number: int) -> bool:
-        """Would the core still begin the command of this ``Read``'s large frame?"""
+        """Return whether the core would still carry out the command in the large frame of this ``Read``."""
         return self.sessions.read_wanted(number)
 
     def read(self, number: int, outcome: Outcome | None, now: float) -> None:
-        """Take the outcome of a ``Read``; ``None``: the shell did not read it, because the core no longer needs it."""
+        """Handle the outcome of a ``Read``. ``None`` if the shell did not read the frame, because the core no longer
+        needed it."""
         self._at(now)
         self.sessions.read(number, outcome)
 
     def blocked(self, connection: Connection, unsent: int, now: float) -> None:
-        """Note that the connection's socket is full: the client does not take ``unsent`` bytes."""
+        """Note that the connection's socket is full, and that ``unsent`` bytes wait for the client to read them."""
         self._at(now)
         self._sending.blocked(connection, unsent)
 
     def drained(self, connection: Connection, now: float) -> None:
-        """Note that the connection's socket takes bytes again."""
+        """Note that the connection's socket accepts bytes again."""
         self._at(now)
         self._sending.drained(connection)
 
     def rest(self, connection: Connection, now: float) -> list[bytes]:
-        """Return the outbox's frames that must precede bytes which the shell writes to the socket itself."""
+        """Return the outbox's frames that the shell must write to the socket before it writes bytes of its own."""
         self._at(now)
         return self._sending.rest(connection)
 
@@ -198,12 +201,12 @@ class Router(Turns):
     # Peers
 
     def link_up(self, endpoint: Endpoint, now: float, introduction: Introduction = NO_INTRODUCTION) -> bytes:
-        """Note an authenticated link to a peer.
+        """Note that an authenticated link to a peer is up.
 
         Args:
             endpoint: the peer.
             now: monotonic seconds.
-            introduction: what the peer has told about itself.
+            introduction: the peer's grace time and settings, as the peer sent them.
 
         Returns:
             The frame to send first.
@@ -225,19 +228,19 @@ class Router(Turns):
         self.mesh.frame(incarnation, data)
 
     def dial_failed(self, incarnation: str, now: float) -> None:
-        """Note that a ``Dial`` has led to no link."""
+        """Note that the attempt to connect of a ``Dial`` has failed."""
         self._at(now)
         self.mesh.dial_failed(incarnation)
 
     # The store
 
     def stored(self, number: int, result: Any, error: Exception | None, now: float) -> None:
-        """Take the outcome of a ``StoreCall``.
+        """Handle the outcome of a ``StoreCall``.
 
         Args:
             number: the call's number.
             result: the store's result, if there was no error.
-            error: the store's error; ``None``: the call succeeded.
+            error: the store's error. ``None`` if the call succeeded.
             now: monotonic seconds.
         """
         self._at(now)
@@ -246,7 +249,7 @@ class Router(Turns):
     # Time
 
     def tick(self, now: float, unix_s: float = 0.0, load: Load = NO_LOAD) -> None:
-        """Handle the passing of time: time-outs, signs of life, expiry. Call it about every 100 ms.
+        """Handle the passing of time: time-outs, heartbeats, expiry. Call this about every 100 ms.
 
         Args:
             now: monotonic seconds.
@@ -265,13 +268,13 @@ class Router(Turns):
         self.sessions.tick()
 
     def leave(self, now: float, over_s: float) -> None:
-        """Begin an orderly end: emits ``SlotsTransferred``, closes the clients over ``over_s`` seconds, then emits
-        ``Left``."""
+        """Begin an orderly shutdown. It emits ``SlotsTransferred``, closes the clients' connections over ``over_s``
+        seconds, and then emits ``Left``."""
         self._at(now)
         self._leaving.begin(over_s)
 
     def work(self, now: float) -> None:
-        """Run one slice, a few milliseconds at most, of work that is too long for one turn."""
+        """Run one slice of work that is too long for one turn. A slice takes a few milliseconds at most."""
         self._at(now)
         if self._jobs:
             job = self._jobs.popleft()

@@ -1,4 +1,4 @@
-"""The calls to the store that are under way.
+"""The calls to the store that have no result yet.
 
 Owns: their numbers, their time-outs, and their durations. Must never: know what a call asks for.
 """
@@ -19,16 +19,16 @@ from .model import TooManyFilters
 STORE_TIMEOUT_S: Final = 5.5
 
 StoreDone = Callable[[Any, Any, Exception | None], None]
-"""The callback that a part gives with a store call. It gets (context, result, error)."""
+"""The callback that a part passes with a store call. The callback gets (context, result, error)."""
 
 
 FAILED: Final = "The store could not carry out the command: try again later. The endpoint's log has the reason"
-"""The text for clients. The reason itself can name the operator's paths and machines."""
+"""The error text for clients. It omits the reason, which can name the operator's paths and machines."""
 
 
 def unavailable(error: Exception) -> ProtocolError:
-    """Return the error for a client whose command the store could not carry out. ``error``: the store's. An error that
-    is already meant for clients is returned as it is."""
+    """Return the error for a client whose command the store could not carry out. ``error``: the store's error. If it is
+    already an error for clients, return it unchanged."""
     return error if isinstance(error, ProtocolError) else ProtocolError("store_unavailable", FAILED)
 
 
@@ -64,7 +64,7 @@ class StoreCalls:
         if call is None:
             return
         deadline, operation, done, context = call
-        # A bad cursor is the asker's fault, and too many filters are a client's.
+        # The store has not failed if the caller passed a bad cursor, or if a client has too many filters.
         failed = error is not None and not isinstance(error, ValueError | TooManyFilters)
         if failed:
             self._counts["store_errors"] += 1

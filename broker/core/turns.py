@@ -1,6 +1,6 @@
-"""The end of a turn: all decisions of its events leave in one batch.
+"""The end of a turn, when the effects of all its events leave in one batch.
 
-Owns: the order in which it calls the parts. Must never: decide anything; ``Router`` makes the parts.
+Owns: the order in which the parts are called at the end of a turn. Must never: decide anything, or create a part.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Turns:
         self._ticks, self._flushes, self._closed = bound.ticks, bound.flushes, bound.closed
 
     def _at(self, now: float) -> None:
-        """Set the time to ``now``. This comes before everything else: a home whose lease has lapsed is no longer a
-        home."""
+        """Set the time to ``now``. Every event begins with this call, because an endpoint whose lease has lapsed must
+        no longer act as a home."""
         self._desk.now = now
         if now >= self.members.holds_until and self.members.lapsed(now):
             self.joining.lease_lapsed()
@@ -40,9 +40,10 @@ class Turns:
     def asks(self, now: float) -> list[StoreCall]:
         """Return the store calls that this turn's messages need.
 
-        Optional: a shell calls it if its store answers some calls without waiting. It passes these answers to
-        ``stored`` before it ends the turn, so that they cost no further turn, and calls ``asks`` again. It makes the
-        remaining calls as it makes those of ``flush``, which returns all calls if nothing calls ``asks``.
+        A shell may call this method if its store answers some calls without waiting. The shell passes these answers to
+        ``stored`` before it ends the turn, so that no further turn is needed, and calls ``asks`` again. The shell makes
+        the remaining calls in the same way as those that ``flush`` returns. If it never calls ``asks``, ``flush``
+        returns all calls.
 
         Args:
             now: monotonic seconds.
@@ -73,7 +74,7 @@ class Turns:
             self._unbind_closed()
         for flush in self._flushes:
             flush()
-        if self._home.has_waited:  # a flush has let other work continue, which has news for the other parts
+        if self._home.has_waited:  # a part's flush has let messages continue, which can give the other parts more to do
             self._bring_back()
             for flush in self._flushes:
                 flush()
@@ -90,7 +91,7 @@ class Turns:
         return Effects(store, links, write, acts, more, holding.wake_at)
 
     def _bring_back(self) -> None:
-        """Bring back the outcomes of messages since the last turn, from the last stage to the first."""
+        """Give the outcomes of messages to the earlier stages of their path, beginning with the last stage."""
         delivery, fanout = self._delivery, self._fanout
         if delivery.delivered or delivery.broadcasts:
             delivery.take_delivered()

@@ -1,10 +1,11 @@
-"""A timer wheel: due times for a hundred thousand things at once.
+"""A timer wheel, which tracks the due times of a hundred thousand objects at once.
 
-Owns: the slots of time, and the things due in each. Must never: read a clock. Its users have two: monotonic time for
-pings, and Unix time for tokens.
+Owns: the slots of time, and the objects due in each slot. Must never: read a clock. Callers pass the time: monotonic
+time for pings, and Unix time for tokens.
 
-Adding and removing cost the same for any number of things, and a check costs only what is due (Varghese and Lauck,
-"Hashed and Hierarchical Timing Wheels", 1987, scheme 6 with a dictionary for the array).
+Adding or removing an object takes the same time for any number of objects. A check takes time only for the objects that
+are due. (Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987, scheme 6 with a dictionary instead of the
+array.)
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ T = TypeVar("T")
 
 
 class Wheel(Generic[T]):
-    """``slot_s``: a slot's length in seconds; things come due at its end. ``now``: the time at which it begins."""
+    """``slot_s``: a slot's length in seconds. Objects come due at the end of their slot. ``now``: the time at which the
+    wheel begins."""
 
     def __init__(self, now: float, slot_s: float) -> None:
         self._slot_s = slot_s
-        self._slots: dict[int, dict[T, None]] = {}  # each a dictionary, which keeps the order of adding
+        self._slots: dict[int, dict[T, None]] = {}  # each slot is a dictionary, which keeps the order of insertion
         self._looked = self._slot(now)  # the last slot checked
 
     def __len__(self) -> int:
@@ -30,14 +32,14 @@ class Wheel(Generic[T]):
         return math.floor(at / self._slot_s)
 
     def add(self, thing: T, at: float) -> int:
-        """Add a thing that is due at ``at``. If it is due already, it comes with the next slot. Returns its slot, for
-        ``remove``."""
+        """Add an object that is due at ``at``. If that time has passed, the object comes due with the next slot. Return
+        its slot, which ``remove`` needs."""
         slot = max(math.ceil(at / self._slot_s), self._looked + 1)
         self._slots.setdefault(slot, {})[thing] = None
         return slot
 
     def remove(self, thing: T, slot: int) -> None:
-        """Remove a thing, if it is still there."""
+        """Remove an object, if the slot still has it."""
         things = self._slots.get(slot)
         if things is not None:
             things.pop(thing, None)
@@ -45,7 +47,7 @@ class Wheel(Generic[T]):
                 del self._slots[slot]
 
     def due(self, now: float) -> list[T]:
-        """Return the things that have come due since the last call, the earliest first. If the clock was set back,
+        """Return the objects that have come due since the last call, the earliest first. If the clock was set back,
         nothing is due."""
         last = self._slot(now)
         since, self._looked = self._looked, last
