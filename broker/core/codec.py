@@ -15,7 +15,7 @@ from ingeborg.protocol.frames import text_frame, text_head
 from ingeborg.protocol.lines import together
 
 #: ``Lines`` copies a message of up to this size into one buffer with its header. A longer message keeps its own buffer,
-#: which many connections can share, and its header gets another one.
+#: which many connections can share, and its header gets a separate buffer.
 COPIED_BYTES: Final = 16 << 10
 
 

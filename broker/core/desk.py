@@ -110,7 +110,8 @@ class Desk:
         number: int = 0,
         linked: Request | None = None,
     ) -> None:
-        """Send a request to a peer. For the outcome, the asker's ``answered``, ``failed`` or ``lost`` is called.
+        """Send a request to a peer. The outcome is reported by a call of the asker's ``answered``, ``failed`` or
+        ``lost``.
 
         Args:
             peer: the peer's incarnation.

@@ -109,7 +109,7 @@ class Dispatch:
         self.barriers = 0  # how many barriers it still waits for (the replica and the journal have stored it)
         self.keep_s = 0  # seconds to retain it; 0: not retained
         self.entry: Entry | None = None  # its entry in the log of retained messages
-        self.stamp = 0  # the entry's stamp, if it was accepted here
+        self.stamp = 0  # the entry's stamp, if this home accepted the entry
         self.is_retained = False  # this home retains it, and reports that to the publisher
         self.found = False  # the entry existed before, so another home may have reported the message as published
         self.not_retained: Exception | None = None  # the reason why the journal could not store it

@@ -31,7 +31,7 @@ class Limits:
     inflight_bytes: int = 64 << 20
     commands_per_s: int = 0  # per connection; 0: any number
     subscriptions: int = 0  # per client; 0: any number
-    large_bytes: int = 64 << 10  # a longer frame takes 6 ms or more to read, so another process does
+    large_bytes: int = 64 << 10  # another process reads longer frames, which takes 6 ms or more
     held_bytes: int = 1 << 62  # for all connections together
     history_bytes: int = 256 << 20  # of retained messages, both as their home and as another home's replica
     history_size: int = 100  # the number of retained messages of one topic
@@ -47,8 +47,8 @@ class Sizes:
     #: Number of connections to write one message to in one slice, which takes about 5 ms. Long messages are written to
     #: fewer connections per slice, depending on their size.
     delivery_slice: int = 500
-    #: Number of recently delivered messages whose ids to remember. At 20,000/s from other endpoints, these are the
-    #: messages of 10 s. That is twice as long as an origin resends a message.
+    #: Number of recently delivered messages whose ids to remember. At 20,000 messages per second from other endpoints,
+    #: this covers 10 s, twice as long as an origin resends a message.
     recent_max: int = 200_000
     #: Total number of recipients of these messages to remember, at some 100 bytes each.
     recent_clients_max: int = 500_000
@@ -82,7 +82,7 @@ class Sizes:
     counting_max: int = 1_000
     #: Number of a client's topics to read in one store call when the endpoint counts them.
     page_max: int = PAGE_LIMIT_MAX
-    #: Bytes of waiting frames to begin in one turn, which are about a hundred small frames.
+    #: Bytes of waiting frames whose commands begin in one turn. This corresponds to about a hundred small frames.
     backlog_bytes_per_turn: int = 8 << 10
     #: Number of a closed connection's clients to remove in one slice, which takes some 2 ms. With 0, a job removes them
     #: one at a time.

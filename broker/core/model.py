@@ -35,7 +35,7 @@ class Location(NamedTuple):
 class Endpoint(NamedTuple):
     """An endpoint's entry in the registry, by which endpoints discover each other."""
 
-    name: str  # stable over restarts; decides which slots it is home of
+    name: str  # stable over restarts; determines the endpoint's slots
     incarnation: str  # random, new at every start
     url: str  # ws://host:port, where its peers reach it
     heartbeat: int  # a counter: any change is a sign of life, and the value has no other meaning
@@ -108,7 +108,7 @@ class Shape(NamedTuple):
 class Term(NamedTuple):
     """When a subscription expires: as soon as one of these conditions holds. SPEC section 2.2."""
 
-    disconnect: bool  # when its client has listened nowhere for the grace time
+    disconnect: bool  # expire when the client has listened nowhere for the grace time
     ends_at: float  # Unix time in seconds; 0.0: no such time
 
 
@@ -156,8 +156,8 @@ VOID: Final = (1 << 64) - 1
 """The journal's floor for a slot whose messages the journal does not have completely."""
 
 EPOCHS_MAX: Final = 64
-"""Maximum number of earlier runs of the cluster that a journal records. A client with a position from an older run gets
-a gap."""
+"""Maximum number of earlier runs of the cluster that a journal records. A client whose position is from an older run
+gets a notice of a gap."""
 
 ENDED_MAX: Final = 1_000
 """The store remembers this many ended subscriptions of one client."""
@@ -187,7 +187,7 @@ class StoreError(Exception):
 
     def __init__(self, *words: object) -> None:
         super().__init__(*words)
-        self.is_logged = False  # not in the class body, where compiled exceptions do not get attributes
+        self.is_logged = False  # set here, because a compiled exception gets no attributes from the class body
 
 
 class StoreUnavailable(StoreError):

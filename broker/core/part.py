@@ -1,6 +1,6 @@
 """A part of the core: one capability of an endpoint, with its own state.
 
-Owns: the list of events that a part can handle. Must never: handle one itself.
+Owns: the list of events that a part can handle. Must never: handle an event itself.
 
 The module ``layers`` lists all parts. When a router is created, it asks each part once for its commands, requests and
 hooks, and stores them in tables. So it need not search for a handler when a message arrives, and it calls ``tick`` and
@@ -120,7 +120,7 @@ class Part(Asker):
         """Handle the end of this endpoint's lease: other endpoints can now act as homes of its slots."""
 
     def informed(self) -> None:
-        """Handle the store's answer to how far the journal goes. This endpoint must know it before it can act as a
+        """Handle the store's report of the journal's greatest stamp, which this endpoint needs before it can act as a
         home."""
 
     def linked(self) -> None:

@@ -228,7 +228,7 @@ class Router(Turns):
         self.mesh.frame(incarnation, data)
 
     def dial_failed(self, incarnation: str, now: float) -> None:
-        """Note that the attempt to connect of a ``Dial`` has failed."""
+        """Note that the connection attempt of a ``Dial`` has failed."""
         self._at(now)
         self.mesh.dial_failed(incarnation)
 

@@ -1,7 +1,7 @@
 """The commands by which clients set their bounds and confirm the notifications that they have processed. SPEC section
 2.8.
 
-Owns: when rules and windows take effect. Must never: hold a message (``holding`` does).
+Owns: the moments at which rules and windows take effect. Must never: hold a message (``holding`` does).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Bounding(Part):
     def bounds(self, connection: Connection, command: Command) -> None:
         """Handle a client's ``bounds``: replace the client's rules."""
         if command.client not in connection.clients:
-            info = "The client does not listen on this connection; have it listen first"
+            info = "The client does not listen on this connection; send its listen first"
             self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
             return
         fields = self._holding.say(connection, command.client, command.bounds)
@@ -88,7 +88,7 @@ class Bounding(Part):
         """Handle a client's ``credit``, which gets a reply only if it is refused."""
         receiver = self._holding.receivers.get(connection)
         if receiver is None or not receiver.window:
-            info = "This connection has no window; send one with its first listen"
+            info = "This connection has no window; send a window with its first listen"
             self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
             return
         if command.processed > receiver.sent:

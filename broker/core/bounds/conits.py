@@ -29,7 +29,7 @@ class Held:
 
     def __init__(self, message: Message, named: bool, since: float) -> None:
         self.message = message
-        self.named = named  # its client recovers, so the notification has the message's `mid`
+        self.named = named  # its client recovers, so the notification has the message's `mid`.
         self.since = since  # when the oldest of these messages came, in monotonic seconds
         self.skipped = 0
         self.weight = message.about.weight if message.about is not None else 1.0

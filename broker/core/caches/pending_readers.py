@@ -43,7 +43,8 @@ class PendingReaders(Policy):
             self._ranks.change(entry, self._worth(entry))
 
     def victim(self) -> Entry:
-        """Evict the entry with the fewest pending readers relative to its size. Entries without any go first."""
+        """Evict the entry with the fewest pending readers relative to its size. Entries without pending readers go
+        first."""
         entry = self._ranks.least()
         if self._ages and entry.worth > self._inflation:
             self._inflation = entry.worth

@@ -1,4 +1,4 @@
-"""The assembly of the clients' layer: commands on their way in, and the places where clients listen.
+"""The assembly of the clients' layer: incoming commands, and the places where clients listen.
 
 Owns: the choice of parts, and what each one gets. Must never: do more than make them.
 """
@@ -23,7 +23,7 @@ class Clients:
     """One endpoint's clients layer.
 
     Args:
-        base: the desk and the bounds.
+        base: the desk and the limits.
         cluster: the layer of the cluster, below this one.
         outgoing: the layer of outgoing frames, below this one.
         topics: the layer of topics, below this one.

@@ -26,7 +26,7 @@ from .stale_locations import PER_QUESTION
 
 
 class LapsedLease(Part):
-    """One endpoint's part. ``members``: the source of the grace time. ``homes``: tell whether this endpoint acts as a
+    """One endpoint's part. ``members``: the source of the grace time. ``homes``: tells whether this endpoint acts as a
     home."""
 
     def __init__(self, desk: Desk, homes: Homes, members: Membership, hub: Hub, sending: Sending) -> None:
@@ -35,8 +35,8 @@ class LapsedLease(Part):
         self._hub = hub
         self._sending = sending
         self._members = members
-        # the grace time that applied while the others considered this endpoint alive; without this endpoint, theirs is
-        # no shorter
+        # the grace time that applied while the others considered this endpoint alive; the others use no shorter grace
+        # time without this endpoint
         self._grace_s = members.grace_s
         self._acted_at = desk.now  # until this time at least, the others considered this endpoint alive
 

@@ -43,7 +43,7 @@ LISTENS_PER_BATCH: Final = 500
 
 
 class Listening(Part):
-    """One endpoint's clients, and the announcements about them. ``homes``: tell whether this endpoint has joined."""
+    """One endpoint's clients, and the announcements about them. ``homes``: tells whether this endpoint has joined."""
 
     def __init__(
         self,
@@ -158,16 +158,16 @@ class Listening(Part):
 
     def _learn_gone(self, client: str, location: Location) -> None:
         """Note in the cache of locations that a client has left this endpoint. If the cache has no location for the
-        client, leave it so, and the store will be read when needed. The client may have listened elsewhere while the
-        others did not tell this endpoint."""
+        client, add none, so that the store is read when needed. The client may have listened elsewhere while the others
+        did not tell this endpoint."""
         if self._locations.get(client) is not None:
             self._locations.learn_offline(client, location)
 
     def _learn_absent(self, client: str, location: Location) -> None:
         """Note a ``listen`` that took effect only after its connection had gone. If the client was at another endpoint
         before, it can still be there. In this case that endpoint announces it again, and until then homes look for it
-        there. If the cache has no location for the client, leave it so, and the store will be read when needed: this
-        news may be late, and the cache may have forgotten a newer location."""
+        there. If the cache has no location for the client, add none, so that the store is read when needed. This news
+        may be late, and the cache may have forgotten a newer location."""
         known = self._locations.get(client)
         if known is not None and (not known.online or known.incarnation == location.incarnation):
             self._locations.learn_offline(client, location)
@@ -302,7 +302,7 @@ class Listening(Part):
         self._close(call.context)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Fail the listens: a peer that is alive did not answer, so its cache may be wrong."""
+        """Fail the listens, because a peer that is alive did not answer, and its cache may be wrong."""
         call.context.error = ProtocolError(code, info)
         self._close(call.context)
 

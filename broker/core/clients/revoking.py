@@ -5,11 +5,12 @@ Owns: the revocations that this endpoint knows, and the revokes in progress. Mus
 has the revocation and every peer that serves clients knows it; or serve clients with tokens while it may have missed a
 revocation that already applies at other endpoints.
 
-The store has a revocation before any peer learns it. Every endpoint in the view learns it, unless the endpoint is dead,
-and an endpoint's lease has lapsed before others consider it dead. After its lease has lapsed, an endpoint begins no
-commands and sends no messages for clients with tokens, until all others have accepted it again and it has then read the
-revocations from the store. So even an endpoint that the others could not tell knows the revocation before it serves
-clients again. An endpoint that starts also accepts no client with a token before that.
+This part keeps these rules as follows. The store has a revocation before any peer learns it. Every endpoint in the view
+learns it, unless the endpoint is dead, and an endpoint's lease has lapsed before others consider it dead. After its
+lease has lapsed, an endpoint begins no commands and sends no messages for clients with tokens, until all others have
+accepted it again and it has then read the revocations from the store. So even an endpoint that the others could not
+tell knows the revocation before it serves clients again. An endpoint that starts accepts no client with a token either,
+until it has read the revocations.
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ class Revoking(Part):
         self._close(call.context)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Fail the revokes: a peer that is alive may lack the revocations."""
+        """Fail the revokes, because a peer that is alive may lack the revocations."""
         call.context.error = ProtocolError(code, info)
         self._close(call.context)
 

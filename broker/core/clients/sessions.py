@@ -1,5 +1,5 @@
-"""Incoming commands: begins each connection's commands in order and within its rate. No command begins before the
-commands that it must wait for have ended.
+"""Incoming commands: begins each connection's commands in order and within its rate. If a command must wait for others,
+it begins only when these have ended.
 
 Owns: the connections, their waiting frames, and the choice of connections to read from. Must never: carry out a
 command, or hold more frames of a connection than the limits allow.
@@ -48,8 +48,8 @@ OVERTAKING_BYTES: Final = 1024
 
 #: When a connection has closed or is being closed, the endpoint still begins its waiting commands for this many
 #: seconds, if they allow it (``CommandSpec.after_close``), because a client may send its commands and close at once.
-#: Later such a command could undo what the client has done elsewhere since. A `listen` does not allow it: it would take
-#: the client away from its present connection.
+#: Later such a command could undo what the client has done elsewhere since. A `listen` does not allow this, because a
+#: late `listen` would take the client away from its present connection.
 AFTER_CLOSE_S: Final = 1.0
 
 #: For the rate limit, this many bytes of a frame count as one command. Reading them takes at most as long as a short

@@ -1,6 +1,6 @@
-"""Finds clients that the store has here although they do not listen here. It asks the store about a client if the store
-did not clear its location, if its `listen` failed and may have been written late, or if a home looked for it here in
-vain.
+"""Finds clients that do not listen here, although the store's record says that they do. It asks the store about a
+client if the store did not clear its location, if its `listen` failed and may have been written late, or if a home
+looked for it here in vain.
 
 Owns: the times at which to ask the store about these clients. Must never: decide where a client is (``listening`` does,
 from the store's answers).
@@ -50,7 +50,7 @@ class StaleLocations:
         self._clear_at = desk.now
 
     def look(self, clients: list[str]) -> None:
-        """Ask the store whether it has these clients at this endpoint."""
+        """Ask the store whether its record says that these clients listen here."""
         new = [client for client in dict.fromkeys(clients) if client not in self._asked]
         if new:
             self._asked.update(new)

@@ -1,5 +1,5 @@
-"""Incoming slots: this endpoint receives their state from another home, and uses it when it becomes their home. ADR 21,
-23.
+"""Incoming slots: receives the state of slots from another home, and uses this state when this endpoint becomes their
+home. ADR 21, 23.
 
 Owns: the incoming replicas, and the set of slots that the states treat as ours. Must never: treat a partial replica as
 whole.
@@ -142,7 +142,7 @@ class IncomingReplicas(Part):
         elif request.lapsed and not self._held.slots.isdisjoint(slots):
             self._let_go(self._held.slots & slots)
             self._desk.decline(
-                peer, number, "internal", "both endpoints acted for these slots, and it is unknown which did last"
+                peer, number, "internal", "both endpoints acted for these slots, and it is unknown which acted last"
             )
             return
         else:

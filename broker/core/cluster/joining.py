@@ -101,7 +101,7 @@ class Joining(Part):
         self._asked: dict[str, int] = {}  # peer -> the round in which we asked it for a welcome
         self._preparing_round = 0
         self._prepare_until = desk.now
-        self._preparing: dict[str, float] = {}  # peers asked to prepare -> when they answered (inf: not yet)
+        self._preparing: dict[str, float] = {}  # peers asked to prepare -> when they answered (inf: not yet).
         self._prepared_peers: set[str] = set()  # in this round
         self._joined = False
         self._told: set[str] = set()  # peers that have been told that we leave
@@ -369,7 +369,7 @@ class Joining(Part):
             self._prepared_peers.discard(call.context[0])
         elif isinstance(call.request, JoinRequest):
             self._asked.pop(call.target, None)
-            self._observers.peer_missed(call.target, None)  # an answer that says so may have been lost
+            self._observers.peer_missed(call.target, None)  # a lost answer may have said that we missed something
 
     def lost(self, call: Call) -> str | None:
         """Note that the peer is gone. It gets no more requests."""
@@ -391,9 +391,9 @@ class Joining(Part):
         self._departing = True
 
     def go_on_leaving(self) -> None:
-        """Announce that we leave when our writes have ended. Leave the registry when our clients are gone."""
+        """When our writes have ended, announce that we leave. When our clients are gone, leave the registry."""
         # Our writes end first, because the next home must not read a set of subscribers that our writes have yet to
-        # change. Then the slots are transferred, and each new home learns that we leave when it has its replicas.
+        # change. Then the slots are transferred, and each new home gets our announcement when it has its replicas.
         # During the first ``TOGETHER_S`` seconds we wait for all replicas, because a peer that is leaving as well
         # declines its replica, and another peer gets that replica.
         if not self._writes and (not self._transfers or self._desk.now >= self._leaving_since + TOGETHER_S):

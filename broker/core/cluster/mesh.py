@@ -45,7 +45,7 @@ class Dialling:
 
     def __init__(self, not_before: float) -> None:
         self.not_before = not_before
-        self.wait_s = REDIAL_FIRST_S  # from the next attempt to the one after it
+        self.wait_s = REDIAL_FIRST_S  # the wait between the next attempt and the one after it
         self.under_way = False
 
 

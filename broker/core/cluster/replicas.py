@@ -5,7 +5,7 @@ never: know a replica's content (``slots``), or its purpose (``slot_transfer`` u
 ``replication`` makes some in case this endpoint crashes).
 
 A replica begins with a snapshot, which is sent in slices while this endpoint is still the slots' home. The changes
-since then follow. A key that changes ten times before it is sent is sent once.
+since then follow. If a key changes ten times before it is sent, it is sent only once.
 
 A link also carries all other traffic. So at most ``UNANSWERED_BYTES`` of a replica are in flight on the link, and items
 behind them wait only for some milliseconds.
@@ -137,7 +137,7 @@ class Replica:
         self.job: Iterator[bool] | None = None  # the job that sends the snapshot
         self.parked = False  # the job waits for an answer
         self.sent_all = False  # the whole snapshot has been sent, and only changes are left
-        self.asked = False  # the target is checking its count of keys
+        self.asked = False  # the target is checking its count of keys.
         self.whole = False  # the target confirmed all keys
         self.stands = False  # the target itself knows that the replica is whole
         self.final = False  # its slots have moved
@@ -229,7 +229,7 @@ class Replicas(Part):
     def at_once(self, replica: Replica, change: AtOnce) -> None:
         """Send this item in the present turn, or as soon as the other end has answered some of the items under way.
 
-        The owner's ``confirmed`` follows once the other end has it."""
+        When the other end has the item, the owner's ``confirmed`` is called."""
         replica.at_once.append(change)
         self._due[replica] = None
         if len(replica.at_once) > ROW_MAX:

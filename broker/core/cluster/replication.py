@@ -1,5 +1,5 @@
 """Replication: the endpoint that would take over a slot keeps a replica of the state that must survive a crash of this
-one. ADR 23.
+endpoint. ADR 23.
 
 Owns: the replicas of this endpoint's slots, whether each is whole, and which changes wait for it. Must never: know a
 replica's content (``slots``), or choose the next home (``homes`` does, by the same hashing without this endpoint).
@@ -140,7 +140,7 @@ class SlotReplication(ReplicaOwner):
         self._try_at = math.inf
         for replica in list(self._made):
             if replica.over:
-                continue  # an earlier end in this loop ended it
+                continue  # an earlier step of this loop has ended it
             slots = replica.slots & wanted.get(replica.target, frozenset())
             if not slots or (slots != replica.slots and not replica.whole):
                 self._replicas.end(replica)

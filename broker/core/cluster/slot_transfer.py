@@ -58,7 +58,7 @@ class SlotTransfer(ReplicaOwner):
         self._held = held
         self._transfers = transfers
         self._observers = observers
-        self._planned: dict[str, Replica] = {}  # replicas of slots that have not moved yet, by target
+        self._planned: dict[str, Replica] = {}  # replicas of slots that have not moved yet, by target.
         self._newcomers: dict[str, float] = {}  # peers that want their future slots prepared, and when each last asked
         self._going: dict[int, Replica] = {}  # slots that moved, until the next home has their whole state
         self._passing: dict[int, Replica] = {}  # slots given to this endpoint that it passes on
@@ -226,7 +226,7 @@ class SlotTransfer(ReplicaOwner):
             self._replicas.send(replica)
 
     def pass_on(self, moves: Mapping[tuple[str, str], Iterable[int]]) -> None:
-        """Send slots that other endpoints gave to us on to their homes.
+        """Send slots, which other endpoints have given to us, to their homes.
 
         A target may also have received the slots from another endpoint, and act for them by now. So the slots do not
         come back to us if the target dies.

@@ -9,8 +9,8 @@ from collections.abc import Callable, Hashable
 
 
 class UnderWay:
-    """Tracks work that begins and ends. A callback waits only for work that had begun when it was added, not for later
-    work."""
+    """Tracks work that begins and ends. A callback waits only for work that had begun when the callback was added, not
+    for later work."""
 
     def __init__(self) -> None:
         self._things: dict[Hashable, str] = {}  # piece of work -> the peer that must wait for it; empty: all peers
@@ -38,8 +38,8 @@ class UnderWay:
             then()
 
     def after(self, then: Callable[[], None], whom: str | None = "") -> None:
-        """Call ``then`` when all present work has ended that ``whom`` must wait for, or at once if there is none. If
-        ``whom`` is ``None``, wait for all present work."""
+        """When all present work that ``whom`` must wait for has ended, call ``then``. If there is no such work, call it
+        at once. If ``whom`` is ``None``, wait for all present work."""
         things = self._for(whom)
         if things:
             self._waiting.append((things, then))

@@ -33,8 +33,8 @@ KEY_BYTES: Final = 18
 _PARTS: Final = 64
 _PART_MASK: Final = _PARTS - 1
 
-#: Number of generations that begin in one time-to-live, and in a full table. With more, each new payload costs more
-#: lookups. With fewer, expired keys take up room for longer.
+#: Number of generations that begin in one time-to-live, and number of generations in a full table. With more, each new
+#: payload costs more lookups. With fewer, expired keys take up room for longer.
 _GENERATIONS: Final = 3
 _GENERATIONS_FULL: Final = 4
 

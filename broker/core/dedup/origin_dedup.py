@@ -4,9 +4,8 @@ Owns: the known payloads, and the sightings to report to their homes. Must never
 has confirmed it.
 
 When many clients publish the same payload at once, each origin sends only the first message to the topic's home. Every
-duplicate must extend the payload's time-to-live (SPEC section 7), which is kept at the home. So the origin reports the
-payloads of the messages that it has dropped in batches, long before the first of these payloads could expire at the
-home.
+duplicate must extend the payload's time-to-live (SPEC section 7), which is kept at the home. So the origin reports in
+batches which payloads it has dropped, long before the first of these could expire at the home.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from ..limits import SIZES, Sizes
 from .dedup import Dedup
 from .own_keys import is_own
 
-#: Seconds after its last sighting for which a payload counts as known at this origin. If half the time-to-live is
-#: shorter, that applies instead.
+#: A payload counts as known at an origin for this many seconds after its last sighting there, or for half the
+#: time-to-live if that is shorter.
 KNOWN_S: Final = 10.0
 
 #: Number of reports to the homes within that time.

@@ -25,7 +25,7 @@ mypyc would create a new object of 32 bytes each time that it stores an ``int``,
 
 
 def with_number(held: Held, number: Any) -> Held:
-    """Return the set with this number, which it does not have yet. A bitmap changes in place."""
+    """Return the set with this number, which the set must not have yet. A bitmap changes in place."""
     if held is None:
         return number
     if type(held) is tuple:
@@ -39,7 +39,7 @@ def with_number(held: Held, number: Any) -> Held:
 
 
 def without_number(held: Held, number: Any) -> Held:
-    """Return the set without this number, which it has."""
+    """Return the set without this number, which the set must have."""
     if type(held) is tuple:
         left = tuple([each for each in held if each != number])
         return left if len(left) > 1 else left[0]

@@ -16,16 +16,17 @@ import orjson
 
 from ingeborg.protocol.filters import DEPTH_MAX, ELEMENTS_MAX
 
-#: Kinds of conditions, with the type of their value.
-EQUALS: Final = 0  # a scalar key
-PREFIX: Final = 1  # str
-SUFFIX: Final = 2  # str
-NUMBER: Final = 3  # Range
-NOT_IN: Final = 4  # frozenset of scalar keys
-NOT_PREFIX: Final = 5  # str
-NOT_SUFFIX: Final = 6  # str
-EXISTS: Final = 7  # None
-ABSENT: Final = 8  # None
+#: Kinds of conditions. The value of a condition is a scalar key (``EQUALS``), a str (prefixes and suffixes), a
+#: ``Range`` (``NUMBER``), a frozenset of scalar keys (``NOT_IN``) or None (``EXISTS`` and ``ABSENT``).
+EQUALS: Final = 0
+PREFIX: Final = 1
+SUFFIX: Final = 2
+NUMBER: Final = 3
+NOT_IN: Final = 4
+NOT_PREFIX: Final = 5
+NOT_SUFFIX: Final = 6
+EXISTS: Final = 7
+ABSENT: Final = 8
 
 
 class Range(NamedTuple):

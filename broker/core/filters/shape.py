@@ -64,7 +64,7 @@ class Shape:
             self.bytes += _key_bytes(key)
 
     def remove(self, key: Any, rest: Conjunction, number: Any) -> None:
-        """Remove the conjunction with just these values and conditions."""
+        """Remove the conjunction that has exactly these values and conditions."""
         buckets = self._buckets
         held = buckets.get(key)
         before = buckets.bytes + _bytes_of(held)
