@@ -87,12 +87,13 @@ class Sizes:
     #: Number of a closed connection's clients to remove in one slice, which takes some 2 ms. With 0, a job removes them
     #: one at a time.
     closed_per_slice: int = 500
-    #: Maximum number of clients to remember as moved away. More are needed only if old connections stay open after
-    #: their clients have reconnected elsewhere.
+    #: Maximum number of clients to remember as moved away. More would be needed only if old connections stayed open
+    #: after their clients had reconnected elsewhere.
     moved_max: int = 10_000
     #: Number of connections to check for revoked tokens in one slice. This takes some 1 ms, or 4 ms if all are revoked.
     looked_at_per_slice: int = 500
-    #: Number of connections with revoked tokens to close in one slice. This takes some 3 ms, mostly in the shell.
+    #: Number of connections to close in one slice because their tokens are revoked. This takes some 3 ms, mostly in the
+    #: shell.
     revoked_per_slice: int = 50
     #: Number of subscribers to sort in one slice when an operator lists them. This takes some 2 ms.
     sort_slice: int = 5_000

@@ -1,7 +1,7 @@
 """The messages of one topic that an endpoint holds for one client.
 
-Owns: their order, their weight and their age, and which ones newer messages replace. Must never: send a
-message, or read a clock.
+Owns: the order, the weight and the age of these messages, and the rule by which newer messages replace older ones. Must
+never: send a message, or read a clock.
 
 In TACT (Yu and Vahdat, 2000), a *conit* is the unit to which bounds on inconsistency apply.
 """

@@ -18,7 +18,7 @@ PACE_S: Final = 0.01
 #: The longest staleness, in seconds. It applies to rules that set no staleness.
 STALENESS_S_MAX: Final = STALENESS_MS_MAX / 1000
 
-#: Each unit of priority makes a bound slow down this many levels later.
+#: Bounds with a higher priority begin to slow down at a higher level: this many levels for each unit of priority.
 LEVELS_BY_PRIORITY: Final = 3.0
 
 #: The bands of priority by which metrics are reported.

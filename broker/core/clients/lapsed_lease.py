@@ -4,9 +4,9 @@ subscriptions have ended because of that.
 Owns: the time at which the others last considered this endpoint alive. Must never: end a subscription.
 
 The other endpoints assume that the clients of a dead endpoint listen nowhere. If that lasts for the grace time, the
-clients' subscriptions until disconnect end, although the clients have been connected all the time. When this endpoint
-joins again, it closes the connections of these clients. The reply to a client's next ``listen`` says which of its
-subscriptions have ended.
+clients lose their subscriptions that end at disconnect, although they have been connected all the time. When this
+endpoint joins again, it closes the connections of these clients. The reply to a client's next ``listen`` says which of
+its subscriptions have ended.
 """
 
 from __future__ import annotations

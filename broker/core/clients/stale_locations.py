@@ -5,8 +5,8 @@ looked for it here in vain.
 Owns: the times at which to ask the store about these clients. Must never: decide where a client is (``listening`` does,
 from the store's answers).
 
-The search is necessary because subscriptions until disconnect stay as long as their client seems to listen. For other
-subscriptions it would be enough that the next message for the client reveals the stale location.
+The search is necessary because a subscription that ends at disconnect stays as long as its client seems to listen. For
+other subscriptions it would be enough that the next message for the client reveals the stale location.
 """
 
 from __future__ import annotations

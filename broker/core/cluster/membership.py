@@ -48,7 +48,7 @@ class Membership(Homes):
         me: This endpoint.
         now: The time, in monotonic seconds.
         patience: The lease, and the silence after which a peer counts as dead.
-        grace_s: This endpoint's own grace period of subscriptions until disconnect, in seconds.
+        grace_s: This endpoint's own grace period for subscriptions that end at disconnect, in seconds.
         settings: The cluster settings that this endpoint follows.
     """
 
@@ -263,8 +263,8 @@ class Membership(Homes):
 
     @property
     def grace_s(self) -> float:
-        """How long subscriptions until disconnect outlast their client, in seconds. This is the shortest grace period
-        in the view.
+        """How long subscriptions that end at disconnect stay after their client has disconnected, in seconds. This is
+        the shortest grace period in the view.
 
         So all homes of a topic use the same time, and a crash never shortens it."""
         return min([self.introduction.grace_s, *(peer.grace_s for peer in self.peers.values() if peer.in_view)])
@@ -386,8 +386,8 @@ class Membership(Homes):
             self._changed()
 
     def _awaits(self) -> bool:
-        """Return whether a peer is currently passing on slots to this endpoint. No other endpoint acts for these
-        slots."""
+        """Return whether a peer is currently passing on slots to this endpoint. No other endpoint acts for these slots
+        meanwhile."""
         return any(until > self._ticked_at and self.in_view(peer) for (peer, _), until in self.awaited.items())
 
     def _changed(self) -> None:

@@ -131,7 +131,7 @@ class Replica:
         self.keys = 0  # sent
         self.unanswered = 0  # bytes
         self.under_way = 0  # chunks
-        self.changes: dict[SlotState, dict[Any, int]] = {}  # keys to be sent, and their slots; no empty entries
+        self.changes: dict[SlotState, dict[Any, int]] = {}  # each state's keys to be sent, with their slots
         self.at_once: deque[AtOnce] = deque()  # to be sent before the changes
         self.unconfirmed: deque[tuple[float, list[Any]]] = deque()  # when changes were sent, and their waiters
         self.job: Iterator[bool] | None = None  # the job that sends the snapshot

@@ -107,8 +107,8 @@ class SlotState:
         """
 
     def dropped(self, slots: Sequence[int]) -> None:
-        """Drop the absorbed state of these slots, because this endpoint will not become their home, or will not be the
-        next one.
+        """Drop the absorbed state of these slots, because this endpoint will not become their home, or another endpoint
+        will be their home before it.
 
         Args:
             slots: The slots, ascending.

@@ -20,7 +20,8 @@ _TIME_BYTES = 4
 
 
 def packed(keys: Sequence[int], times: Sequence[float], *more: dict[int, Any]) -> bytes:
-    """Pack keys. ``times``: each key's remaining seconds. ``more``: further values by the positions of some keys."""
+    """Pack keys. ``times``: each key's remaining seconds. ``more``: further values for some keys, by the keys'
+    positions."""
     rows = [b"".join([key.to_bytes(KEY_BYTES) for key in keys]), struct.pack(f"<{len(times)}f", *times), *more]
     return ormsgpack.packb(rows, option=ormsgpack.OPT_NON_STR_KEYS)
 

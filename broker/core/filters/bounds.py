@@ -6,8 +6,8 @@ Each bound belongs to the number of a conjunction. The bounds form sorted blocks
 groups, all in ascending order. Each group stores the union of its own numbers and the numbers of all groups before it,
 as a bitmap. So an answer consists of one such union, the bitmaps of at most ``GROUP`` blocks, and a part of one block.
 A new bound goes into its block, and into the unions of its group and of all later groups. With a million bounds, these
-are some forty unions. An upper bound ``high`` is stored as a lower bound, since ``x <= high`` means the same as ``-high
-<= -x``.
+are some forty unions. Upper bounds are stored as lower bounds of the negative number: instead of ``x <= high``, a bound
+is ``-high <= -x``.
 """
 
 from __future__ import annotations
