@@ -1,4 +1,4 @@
-"""The wire, and the client library. Its import name is ``ingeborg.protocol``."""
+"""The wire format and the client library. Import this package as ``ingeborg.protocol``."""
 
-if __name__ != "ingeborg.protocol":  # a second copy of every class, unequal to the first
+if __name__ != "ingeborg.protocol":  # another name would load a second copy of every class
     raise ImportError(f"{__name__}: import it as ingeborg.protocol")

@@ -1,7 +1,7 @@
 """Renews one client's ended subscriptions, or reports them to the program. SPEC section 9.
 
 Owns: the task that subscribes again, and when it begins and ends. Must never: know a connection, or have two requests
-under way at a time: after a crash many clients do this in the same seconds.
+under way at a time, because after a crash many clients renew in the same seconds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Renewals:
     """Renews the subscriptions of one client. It runs a task only while a subscription is due.
 
     Args:
-        subscribe: tries once. ``None``: it may work later; ``ProtocolError``: the endpoint refuses it for good.
-        listen: listens once more. ``None``: no reply arrived.
-        delay_s: returns how long to wait, in seconds, after that number of failures in a row.
-        on_ended: gets the subscriptions that this does not renew, and their number.
-        on_refused: gets the reason if an endpoint refuses.
+        subscribe: sends the command once. Returns ``None`` if a later attempt may work, and raises ``ProtocolError`` if
+            the endpoint refuses for good.
+        listen: sends another ``listen``. Returns ``None`` if no reply arrived.
+        delay_s: returns the seconds to wait after a given number of failures in a row.
+        on_ended: gets the subscriptions that this object does not renew, and their number.
+        on_refused: gets the error if an endpoint refuses a subscription.
         on_failure: gets the exception that one of these callbacks raised.
     """
 
@@ -69,7 +70,7 @@ class Renewals:
             topics: the topics subscribed to.
             filter: canonical text of their filter, or ``None``.
             fields: the command's ``until`` and ``ttl_s``.
-            replies: one for each command.
+            replies: the endpoint's replies, one for each command.
             began: when the client sent the first command.
         """
         if "until" not in fields:
@@ -88,13 +89,13 @@ class Renewals:
         self._kept.out((topic, filter) for topic in topics)
 
     def left(self, *, is_over: bool = False) -> None:
-        """Record that the client no longer listens anywhere. ``is_over``: endpoints had already ended its grace
-        time."""
+        """Record that the client no longer listens anywhere. ``is_over`` says that its grace time had already expired
+        at the endpoints."""
         self._kept.left(_now(), is_over=is_over)
 
     def listened(self, reply: Reply, *, is_last: bool = False, since: str | None = None) -> None:
-        """Record that the client listens, with the position ``since``. Renews the subscriptions that the reply names
-        as ended, or reports them to the program."""
+        """Record the reply to a ``listen`` that the client sent with the position ``since``. Renews the subscriptions
+        that the reply names as ended, or reports them to the program."""
         ended = self._kept.listened(reply, _now(), is_last=is_last, since=since)
         self._begin()
         if ended is not None:
@@ -116,13 +117,14 @@ class Renewals:
             await asyncio.wait((self._task,))
 
     async def _renew(self) -> None:
-        """Try until nothing is due."""
+        """Renew subscriptions until none is due."""
         try:
             while True:
                 await self._take_all()
                 if not self._kept.is_unsure:
                     return
-                # The reply can name the remaining ones now, since the client's own are no longer among them.
+                # The earlier reply had no room for all ended subscriptions. The next one can name the rest, since the
+                # client has renewed those that it keeps.
                 reply = await self._listen()
                 if reply is not None:
                     self.listened(reply, is_last=True)
@@ -142,7 +144,8 @@ class Renewals:
                 attempt += 1
 
     async def _is_taken(self, again: Again) -> bool:
-        """Return False if a later attempt may work. After a final refusal the client stops asking."""
+        """Subscribe once. Returns False if a later attempt may work. After a final refusal the client reports the
+        subscriptions and does not try again."""
         try:
             replies = await self._subscribe(again)
         except ProtocolError as error:
@@ -156,7 +159,7 @@ class Renewals:
         return True
 
     def _take_grace(self, replies: Iterable[Reply]) -> None:
-        """Read the grace time from each reply. The endpoint may change it between replies."""
+        """Take the grace time from the latest reply, since it may change from one reply to the next."""
         for reply in replies:
             grace_s = reply.get("grace_s")
             if type(grace_s) is float or type(grace_s) is int:

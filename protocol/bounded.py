@@ -1,7 +1,7 @@
-"""A map with a limit: the entry that was added longest ago makes room for a new one.
+"""A map with a maximum size. When it is full, a new entry evicts the one that was added longest ago.
 
-Owns: the order of the entries, and their maximum. Must never: decide what an entry is worth, or read a clock: a caller
-that keeps expiries in it checks them.
+Owns: the order of the entries, and their maximum. Must never: judge the value of an entry, or read a clock. Callers
+that store expiry times check these themselves.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ V = TypeVar("V")
 
 
 class BoundedMap(Generic[K, V]):
-    """At most ``entries_max`` entries; each operation takes constant time."""
+    """A map of at most ``entries_max`` entries. Each operation takes constant time."""
 
     def __init__(self, entries_max: int) -> None:
         if entries_max < 1:
             raise ValueError(f"a map of at most {entries_max} entries holds nothing")
         self._entries_max = entries_max
-        # Not a plain dict: after removals from its front it searches longer and longer for its first entry.
+        # A plain dict would take longer and longer to find its first entry after removals from its front.
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def __len__(self) -> int:
@@ -34,7 +34,8 @@ class BoundedMap(Generic[K, V]):
         return self._entries.get(key)
 
     def put(self, key: K, value: V) -> bool:
-        """Put the value in as the newest entry. Returns whether the oldest had to go, for the caller to count."""
+        """Store the value as the newest entry. Returns whether that evicted the oldest entry, so that the caller can
+        count it."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         if len(self._entries) <= self._entries_max:

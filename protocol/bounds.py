@@ -1,6 +1,7 @@
-"""The rules by which a client bounds how stale and how incomplete its picture may be. SPEC section 2.8.
+"""The rules with which a client limits how stale and how incomplete its view of topics may be. SPEC section 2.8.
 
-Owns: the check of rules, their presets and limits, and their one text. Must never: hold a message, or read a clock.
+Owns: the check of rules, the presets, the limits, and the text form of a list of rules. Must never: hold a message, or
+read a clock.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from .errors import ProtocolError
 from .topics import TOPIC_BYTES_MAX, check_topic
 from .wire import decode, encode
 
-#: Rules of one client.
+#: Maximum number of rules of one client.
 RULES_MAX: Final = 32
 
-#: The longest staleness and interval, in milliseconds, and the least staleness.
+#: The largest staleness and interval, and the smallest staleness, in milliseconds.
 STALENESS_MS_MAX: Final = 40_960
 STALENESS_MS_MIN: Final = 10
 
-#: Notifications that a window may leave unconfirmed.
+#: The largest window: the number of notifications that a client may leave unconfirmed.
 WINDOW_MAX: Final = 100_000
 
 #: The longest `item` of a publish, in bytes of UTF-8.
@@ -42,16 +43,16 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
 
 
 class Rule(NamedTuple):
-    """Bounds for the topics that it matches.
+    """One rule: the bounds of the topics that it matches.
 
     Attributes:
-        topic: The only topic that it matches; ``None``: ``prefix`` says which.
-        prefix: The beginning of the topics that it matches; ``""``: every topic.
-        staleness_ms: The greatest age of a held message, in milliseconds; ``None``: not bounded.
-        numerical: The greatest weight of held messages; ``None``: not bounded.
-        interval_ms: The least time between two releases of a topic, in milliseconds.
-        latest: Only the newest message of each item is delivered.
-        priority: From -1 to 1; greater is more urgent.
+        topic: The only topic that the rule matches, or ``None`` if ``prefix`` decides.
+        prefix: The beginning of the topics that the rule matches. ``""`` matches every topic.
+        staleness_ms: The greatest age of a held message, in milliseconds, or ``None`` for no limit.
+        numerical: The greatest total weight of a topic's held messages, or ``None`` for no limit.
+        interval_ms: The shortest time between two deliveries of a topic, in milliseconds.
+        latest: Whether only the newest message of each item is delivered.
+        priority: The urgency, from -1 to 1. Greater is more urgent.
     """
 
     topic: str | None
@@ -71,13 +72,13 @@ def check_bounds(value: object) -> str:
     """Check the value of ``bounds``.
 
     Args:
-        value: A preset's name, or a list of rules as SPEC section 2.8 has them.
+        value: A preset's name, or a list of rules as SPEC section 2.8 defines them.
 
     Returns:
-        The rules' one text: a JSON list in which each rule has every field.
+        The rules as text: a JSON list in which each rule has every field.
 
     Raises:
-        ProtocolError: ``bad_state``, with the rule and the field that are wrong.
+        ProtocolError: ``bad_state``. The text names the wrong rule and field.
     """
     if type(value) is str:
         if value not in PRESETS:
@@ -108,7 +109,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 def check_window(value: object) -> int:
-    """Check the value of ``window``: how many notifications a client leaves unconfirmed. Raises ``ProtocolError``."""
+    """Check the value of ``window``: the number of notifications that may be unconfirmed. Raises ``ProtocolError``."""
     if type(value) is not int or not 1 <= value <= WINDOW_MAX:
         raise ProtocolError("bad_state", f"Key 'window' has to be an integer from 1 to {WINDOW_MAX}, of notifications")
     return value
@@ -125,21 +126,21 @@ def check_item(value: object) -> str:
 
 
 def check_weight(value: object) -> float:
-    """Check the value of ``weight``: how much a message adds to what a reader lacks. Raises ``ProtocolError``."""
+    """Check the value of ``weight``: how much a reader misses without the message. Raises ``ProtocolError``."""
     if type(value) not in (int, float) or not 0 <= value <= WEIGHT_MAX:  # type: ignore[operator]
         raise ProtocolError("bad_state", f"Key 'weight' has to be a number from 0 to {WEIGHT_MAX}")
     return float(value)  # type: ignore[arg-type]
 
 
 def about_fields(item: str | None, weight: float | None) -> dict[str, Any]:
-    """Return the fields of a publish that say what it is about; empty: it says nothing.
+    """Return the fields ``item`` and ``weight`` of a publish, without those that are ``None``.
 
     Args:
-        item: the part of its topic's state that it is about, 1 to 128 bytes, or ``None``.
-        weight: how much it adds to what a reader lacks, 0 to 1,000,000, or ``None``.
+        item: the part of the topic's state that the message is about, 1 to 128 bytes, or ``None``.
+        weight: how much a reader misses without the message, 0 to 1,000,000, or ``None``.
 
     Raises:
-        ProtocolError: ``bad_state``; one is wrong.
+        ProtocolError: ``bad_state``; a value is wrong.
     """
     fields: dict[str, Any] = {}
     if item is not None:
@@ -154,7 +155,7 @@ def _bad(text: str) -> ProtocolError:
 
 
 def _checked(number: int, rule: object) -> dict[str, Any]:
-    """The rule with every field."""
+    """Check a rule, and return it with every field."""
     if type(rule) is not dict:
         raise _bad(f"rule {number} has to be an object")
     unknown = sorted(set(rule) - _FIELDS)

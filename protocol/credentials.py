@@ -15,18 +15,18 @@ from websockets.uri import parse_uri
 
 from .redaction import redacted
 
-#: The variable that holds a program's token unless it gets another one.
+#: The environment variable that holds a program's token, unless a file does.
 TOKEN_VARIABLE = "INGEBORG_TOKEN"
 
-#: Characters that a header and, percent-encoded, a query can hold. Every JWT has only these.
+#: The characters that a header can hold, and a query with percent-encoding. A JWT has no others.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 def check_token(token: object) -> str:
-    """Return the token itself.
+    """Check the token, and return it unchanged.
 
     Raises:
-        ValueError: a header cannot hold it. The text does not contain the token.
+        ValueError: a header cannot hold the token. The error's text does not contain the token.
     """
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         kind = "" if isinstance(token, str) else f", not {type(token).__name__}"
@@ -37,8 +37,8 @@ def check_token(token: object) -> str:
 def read_token(file: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
     """Read the program's token from a file or, without one, from the variable ``INGEBORG_TOKEN``.
 
-    Strips blanks, line ends and a byte order mark around the token: shells, editors and secrets made from files leave
-    them there.
+    Strips blanks, line ends and a byte order mark around the token, because shells and editors add them, and so do
+    secrets that are made from files.
 
     Args:
         file: path of a file that holds one token, or ``None``.
@@ -57,9 +57,9 @@ def read_token(file: str | None, environment: Mapping[str, str] = os.environ) ->
         try:
             text = Path(file).read_text(encoding="utf-8")
         except OSError as error:
-            raise ValueError(f"{file}: {error.strerror}; it holds one token") from None
+            raise ValueError(f"{file}: {error.strerror}; the file has to hold one token") from None
         except UnicodeDecodeError:
-            raise ValueError(f"{file}: it is not UTF-8; it holds one token") from None
+            raise ValueError(f"{file}: it is not UTF-8; the file has to hold one token") from None
     text = text.strip("\ufeff \t\r\n")
     if not text and file is None:
         return None
@@ -70,7 +70,7 @@ def read_token(file: str | None, environment: Mapping[str, str] = os.environ) ->
 
 
 def check_url(url: str) -> str:
-    """Return the WebSocket URL itself.
+    """Check the WebSocket URL, and return it unchanged.
 
     Raises:
         ValueError: it is not a WebSocket URL, or it has a password or a token, which errors and logs would show.
@@ -79,11 +79,11 @@ def check_url(url: str) -> str:
         raise ValueError("a URL may have no name, no password and no access_token: pass the token separately")
     try:
         parse_uri(url)
-    except (InvalidURI, ValueError):  # the error leaves it out, since a misplaced part may be a password
+    except (InvalidURI, ValueError):  # the message omits the URL, since a misplaced part may be a password
         raise ValueError("not a ws:// or wss:// URL, such as ws://127.0.0.1:9000") from None
     return url
 
 
 def shown(url: str) -> str:
-    """Return the URL as errors and logs may show it: without its query, which may have a token under any name."""
+    """Return the URL without its query, which may have a token under any name, so that errors and logs can show it."""
     return redacted(re.split("[?#]", url, maxsplit=1)[0])

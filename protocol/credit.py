@@ -1,6 +1,6 @@
 """A client's credit: how many notifications of a connection its application has processed. SPEC sections 2.8 and 9.
 
-Owns: the count, and when it is to be confirmed. Must never: send anything, or know what a notification says.
+Owns: the count, and the decision when to confirm it. Must never: send anything, or read a notification.
 """
 
 from __future__ import annotations
@@ -9,28 +9,29 @@ from __future__ import annotations
 class Credit:
     """The credit of one client with a window.
 
-    Half a window is confirmed at a time. The other half stays open meanwhile, so no timer has to confirm a rest.
+    The client confirms half a window at a time. The other half stays open meanwhile, so no timer has to confirm a
+    smaller number.
 
     Args:
-        window: the notifications that may be unconfirmed, at least 1.
+        window: the number of notifications that may be unconfirmed, at least 1.
     """
 
     def __init__(self, window: int) -> None:
         self._step = max(window // 2, 1)
-        self._processed = 0  # below 0: those of former connections come first
+        self._processed = 0  # negative while the application processes notifications of former connections
         self._confirmed = 0
 
     def begins(self, waiting: int) -> None:
         """Begin to count for a new connection.
 
         Args:
-            waiting: the notifications of former connections that the application has not processed yet.
+            waiting: the number of notifications of former connections that the application has not processed yet.
         """
         self._processed = -waiting
         self._confirmed = 0
 
     def processed(self) -> int | None:
-        """Count a processed notification. Returns the count to confirm; ``None``: none is due."""
+        """Count a processed notification. Returns the count to confirm, or ``None`` if it is too early."""
         self._processed += 1
         if self._processed - self._confirmed < self._step:
             return None

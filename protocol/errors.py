@@ -1,6 +1,7 @@
 """All refusals of the broker: error codes of replies, and close codes of connections. SPEC sections 5 and 6.
 
-Owns: the two tables, and the exception that carries a code. Must never: format for a transport, or know who raises.
+Owns: the two tables, and the exception that carries a code. Must never: format an error for a transport, or know the
+code that raises it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class Next(Enum):
 
 
 class ErrorCode(NamedTuple):
-    """A row of the table: ``message`` is for people and goes into the reply."""
+    """A row of the table of errors. ``message`` is for people, and is part of the reply."""
 
     code: str
     message: str
@@ -47,12 +48,13 @@ ERRORS: Final[dict[str, ErrorCode]] = {row.code: row for row in _ROWS}
 
 
 class ProtocolError(Exception):
-    """An endpoint refuses a command with an error reply. The command changes nothing.
+    """The error of a command, which an endpoint sends in an error reply. SPEC section 5 says which errors change
+    nothing.
 
-    Codes to *fix* come from decoding and checking, the others from the broker.
+    Decoding and checking a command raises only codes to *fix*. The broker raises all codes.
 
     - ``code``: a code of SPEC section 5, such as ``bad_topic``.
-    - ``info``: names the field and gives the reason, for people.
+    - ``info``: a text for people that names the field and gives the reason.
     - ``extra``: further fields of the reply.
     """
 
@@ -73,14 +75,14 @@ class ProtocolError(Exception):
 
 
 class CloseCode(NamedTuple):
-    """A row of the close table. ``reconnect``: whether the client may connect again, and should."""
+    """A row of the table of close codes. ``reconnect`` says whether the client should connect again."""
 
     code: int
     reason: str
     reconnect: bool
 
 
-#: The code that a client closes with.
+#: The code with which a client closes a connection.
 NORMAL: Final = CloseCode(1000, "", True)
 GOING_AWAY: Final = CloseCode(1001, "the endpoint is shutting down; connect to another", True)
 PROTOCOL_VIOLATION: Final = CloseCode(1002, "WebSocket protocol violation", True)

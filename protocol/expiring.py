@@ -1,9 +1,9 @@
-"""Subscriptions that expire, as a client sees them: those it has made, and those it has to renew.
+"""A client's record of its expiring subscriptions: those that it has made, and those that it has to renew.
 
-Owns: the list of subscriptions until the client disconnects, and the choice of subscriptions to renew. Must never: send
-anything, or read a clock: both clocks come in as arguments. SPEC sections 2.2 and 9.
+Owns: the list of the client's subscriptions with ``until="disconnect"``, and the choice of those to renew. Must never:
+send anything, or read a clock. The caller passes the time by both clocks. SPEC sections 2.2 and 9.
 
-The list is as long as the program makes it. A program without such subscriptions has an empty one.
+The list has no size limit. It has an entry for each such subscription of the program.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from .messages import TTL_S_MAX
 from .requests import neighbours
 from .wire import canonical
 
-#: Topics that one command renews. After a crash many clients renew in the same seconds, so each client sends one
-#: command at a time, and none is long.
+#: Maximum number of topics that one command renews. After a crash many clients renew in the same seconds, so each
+#: client sends short commands, one at a time.
 AGAIN_TOPICS_MAX: Final = 1_000
 
-#: Share of the grace time. A client that was away for longer may be too late, by the endpoints' clocks.
+#: A share of the grace time. If a client was away for longer, its subscriptions may have ended by the endpoints'
+#: clocks.
 _SURE: Final = 0.5
 
 Key = tuple[str, str | None]
-"""One subscription of a client: its topic, and the canonical text of its filter."""
+"""One subscription of a client: its topic, and the canonical text of its filter or ``None``."""
 
 
 def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
@@ -37,18 +38,18 @@ def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
 
     Args:
         until: ``"disconnect"``, or ``None``.
-        ttl_s: seconds from 1 to 30 days, or ``None``.
+        ttl_s: number of seconds, from 1 to 2,592,000 (30 days), or ``None``.
 
     Returns:
-        The fields; empty if the subscription stays.
+        The fields. There are none if the subscription does not end on its own.
 
     Raises:
-        ProtocolError: ``bad_state``; a value is not a term.
+        ProtocolError: ``bad_state``; a value is not valid.
     """
     fields: dict[str, Any] = {}
     if until is not None:
         if until != "disconnect":
-            raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; leave it out for what stays")
+            raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; omit it if the subscription stays")
         fields["until"] = until
     if ttl_s is not None:
         if type(ttl_s) is not int or not 1 <= ttl_s <= TTL_S_MAX:
@@ -65,14 +66,14 @@ class Now(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Subscriptions that have ended, the latest 1,000 at most, and the number of all."""
+    """Subscriptions that have ended: a list of the latest 1,000 at most, and the total number."""
 
     subscriptions: list[Subscription]
     total: int
 
 
 class Again(NamedTuple):
-    """Topics to subscribe to in one command with this filter, and its other fields."""
+    """One command that renews subscriptions: its topics, their filter, and the command's other fields."""
 
     topics: list[str]
     filter: str | None
@@ -80,25 +81,25 @@ class Again(NamedTuple):
 
     @property
     def subscriptions(self) -> list[Subscription]:
-        """Return the subscriptions that it makes."""
+        """Return the subscriptions that the command renews."""
         return [_subscription((topic, self.filter)) for topic in self.topics]
 
 
 class Kept:
-    """One client's subscriptions until it disconnects."""
+    """One client's list of subscriptions with ``until="disconnect"``."""
 
     def __init__(self) -> None:
-        self.grace_s = inf  # from the latest reply
-        self.is_unsure = False  # more had ended than the reply named; the client knows the rest after renewing these
-        self._ends_s: dict[Key, float] = {}  # its expiry by `all_s`, or infinity
-        self._filters: dict[str, set[str]] = {}  # their filters, by topic
-        self._timed_max = 1_000  # entries, before the next search for those whose time is up
+        self.grace_s = inf  # in seconds, from the latest reply
+        self.is_unsure = False  # the reply named only some ended subscriptions; the next one names the rest
+        self._ends_s: dict[Key, float] = {}  # when each expires, by `all_s`; or infinity
+        self._filters: dict[str, set[str]] = {}  # the filters of these subscriptions, by topic
+        self._timed_max = 1_000  # with more entries than this, the list is searched for expired ones
         self._due: deque[Key] = deque()
-        #: The position that the client listened with when a reply named the first due ones; None: it had none.
+        #: The position that the client sent with the `listen` whose reply named the first due subscriptions, or None.
         self._since: str | None = None
-        self._all_taken = True  # none is due, or being renewed
-        self._listens: Now | None = None  # the time since which it listens; None: it does not
-        self._left_s = 0.0  # the time since which it does not listen
+        self._all_taken = True  # no subscription is due or being renewed
+        self._listens: Now | None = None  # when the client began to listen; None if it does not listen
+        self._left_s = 0.0  # when the client stopped listening, by `all_s`
 
     def __len__(self) -> int:
         return len(self._ends_s)
@@ -114,23 +115,24 @@ class Kept:
     def subscribed(
         self, topics: Sequence[str], filter: str | None, ttl_s: int | None, now: Now, began: Now | None = None
     ) -> None:
-        """Record topics that an endpoint has accepted with this filter. ``began``: when the client sent the first of
-        several commands."""
+        """Record topics that an endpoint has accepted with this filter. ``began`` is the time when the client sent the
+        first of several commands."""
         first = began or now
         if not self._ends_s and self._listens is None:
-            self._left_s = first.all_s  # SPEC 2.2: for a client that has never listened, from the subscribe on
+            self._left_s = first.all_s  # SPEC 2.2: the grace time begins with the subscribe
         ends_s = inf if ttl_s is None else now.all_s + ttl_s
         keys = [(topic, filter) for topic in topics]
         self._ends_s |= dict.fromkeys(keys, ends_s)
         self._index(keys)
         if ttl_s is not None and len(self._ends_s) > self._timed_max:
-            # A program may keep subscribing to new topics that expire: the list may double before the next search.
+            # A program may keep subscribing to new topics that expire. The list may double in size before the next
+            # search.
             self._ends_s = {key: at_s for key, at_s in self._ends_s.items() if at_s > now.all_s}
             self._timed_max = max(2 * len(self._ends_s), 1_000)
             self._filters = {}
             self._index(self._ends_s)
         if self._listens is not None and self._listens.all_s > first.all_s:
-            # It was away in between: subscriptions of the first commands may have ended before the last command.
+            # The client was away between the commands, so subscriptions of the first ones may have ended already.
             self._due.extend(keys)
 
     def _index(self, keys: Iterable[Key]) -> None:
@@ -145,7 +147,7 @@ class Kept:
                 self.out((topic, filter) for filter in (None, *self._filters.get(topic, ())))
 
     def out(self, keys: Iterable[Key]) -> None:
-        """Remove these from the list, since the client has unsubscribed or they have another term now."""
+        """Remove these subscriptions from the list. The client has unsubscribed, or they have another term now."""
         for topic, filter in keys:
             self._ends_s.pop((topic, filter), None)
             filters = None if filter is None else self._filters.get(topic)
@@ -155,8 +157,9 @@ class Kept:
                     del self._filters[topic]
 
     def left(self, now: Now, *, is_over: bool = False) -> None:
-        """Record that the client no longer listens anywhere. Time that the machine slept before counts, since endpoints
-        did not sleep. ``is_over``: they had already ended its grace time (close code 4007)."""
+        """Record that the client no longer listens anywhere. If the machine slept before, that time counts as time
+        away, because endpoints heard nothing from the client. ``is_over`` says that the grace time had already expired
+        at the endpoints (close code 4007)."""
         if is_over:
             self._left_s, self._listens = -inf, None
         elif self._listens is not None:
@@ -167,17 +170,18 @@ class Kept:
     def listened(
         self, reply: Mapping[str, Any], now: Now, *, is_last: bool = False, since: str | None = None
     ) -> Ended | None:
-        """Process the reply to ``listen``, which shows the due subscriptions.
+        """Process the reply to ``listen``, and find out which subscriptions are due for renewal.
 
         Args:
             reply: the reply's fields.
             now: the present moment.
-            is_last: the reply no longer names subscriptions of the list, since the client has renewed them.
-            since: the position that the client sent. It renews due subscriptions from there, because that ``listen``
-                recovers no messages of ended subscriptions.
+            is_last: whether the client has renewed all due subscriptions, so that the reply names no more of them.
+            since: the position that the client sent with the ``listen``. The client renews due subscriptions from this
+                position, because the ``listen`` recovers no messages of ended subscriptions.
 
         Returns:
-            The ended subscriptions that are not in the list, or ``None``.
+            The ended subscriptions that are not in the list. ``None`` if there are none, or if a later reply will name
+            them.
         """
         self.left(now)
         away_s = now.all_s - self._left_s
@@ -193,7 +197,7 @@ class Kept:
             mine = set(ended).difference(others)
             due = [*self._due, *(key for key in ended if key in mine)]
         self._due = deque(_ordered(dict.fromkeys(due)))
-        if self._all_taken:  # otherwise keep the older one: other subscriptions have been due since then
+        if self._all_taken:  # otherwise keep the older position, from which other subscriptions are still due
             self._since = since
         self._all_taken = self._all_taken and not self._due
         self.out(others)
@@ -201,14 +205,14 @@ class Kept:
         return Ended(list(map(_subscription, others)), left) if left and not self.is_unsure else None
 
     def take(self, now: Now) -> Again | None:
-        """Remove and return the next due subscriptions, with their remaining time. ``None``: none is left, and the
-        client has renewed those taken before, or given them up."""
+        """Remove and return the next due subscriptions, with their remaining time. Returns ``None`` if none is left.
+        The client calls this only after it has renewed or given up the former ones."""
         topics: list[str] = []
         of_these: tuple[str | None, int | None] = None, None  # their filter, and the remaining seconds
         while self._due and len(topics) < AGAIN_TOPICS_MAX:
             topic, filter = key = self._due[0]
             left_s = self._ends_s.get(key, 0.0) - now.all_s
-            if left_s <= 0:  # its time is up, or it was unsubscribed from meanwhile
+            if left_s <= 0:  # it has expired, or the client has unsubscribed meanwhile
                 self._due.popleft()
                 self.out((key,))
                 continue
@@ -226,12 +230,12 @@ class Kept:
         return Again(topics, filter, term_fields("disconnect", ttl_s) | since)
 
     def put_back(self, again: Again) -> None:
-        """Put these back after a failed attempt: they are still due."""
+        """Put these subscriptions back after a failed attempt, since they are still due."""
         self._due.extendleft((topic, again.filter) for topic in reversed(again.topics))
 
 
 def _named(ended: object) -> list[Key]:
-    """Return the subscriptions that a reply names. Skips rows of another form."""
+    """Return the subscriptions that a reply names. Skips malformed rows."""
     return [
         (each["topic"], canonical(each["filter"]).decode() if "filter" in each else None)
         for each in (ended if type(ended) is list else ())
@@ -245,7 +249,7 @@ def _subscription(key: Key) -> Subscription:
 
 
 def _ordered(keys: Iterable[Key]) -> list[Key]:
-    """Group them by filter. In a group that needs several commands, topics of one slot stay together."""
+    """Group the subscriptions by filter. In a group that needs several commands, topics of one slot stay together."""
     by_filter: dict[str | None, list[str]] = {}
     for topic, filter in keys:
         by_filter.setdefault(filter, []).append(topic)

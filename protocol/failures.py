@@ -7,28 +7,28 @@ from __future__ import annotations
 
 
 class ClientError(Exception):
-    """A failure on this side, not in an error reply (that is ``ProtocolError``)."""
+    """A failure on the client's side. For an error reply the client raises ``ProtocolError`` instead."""
 
 
 class ConnectFailed(ClientError):
-    """The client could not connect to any endpoint of the list; the text has each one's reason."""
+    """The client could not connect to any endpoint of its list. The text gives the reason for each."""
 
 
 class PositionError(ClientError):
-    """The client cannot use the file for its position; the text says why, and what to do."""
+    """The client cannot use the file that stores its position. The text says why, and what to do."""
 
 
 class ConnectionLost(ClientError):
-    """The connection broke before the reply arrived: whether the command took effect is unknown."""
+    """The connection broke before the reply arrived, so it is unknown whether the command took effect."""
 
 
 class CommandTimeout(ClientError, TimeoutError):
-    """No reply came in time, or no connection to send on: whether the command took effect is unknown."""
+    """No reply arrived in time, or there was no connection. It is unknown whether the command took effect."""
 
 
 class ClosedForGood(ClientError):
-    """The endpoint closed with a code that forbids reconnecting (SPEC section 6), or the program called ``close``
-    (1000)."""
+    """The endpoint closed the connection with a code that forbids reconnecting (SPEC section 6), or the program called
+    ``close`` (1000)."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"connection closed, code {code}: {reason}")

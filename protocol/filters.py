@@ -1,17 +1,18 @@
 """The syntax of filters, and the canonical text that all spellings of one filter share. SPEC section 2.6.
 
-Owns: the check of a filter, its limits, and its canonical text. Must never: look at a payload, or know who subscribes.
+Owns: the check of a filter, its limits, and its canonical text. Must never: read a payload, or know a subscriber.
 
 The language is a subset of EventBridge's. A filter that both accept matches the same payloads, with these exceptions:
 
-- A filter does not enter an object in an array, or an array in an array: their members are not attributes. EventBridge
-  enters them.
+- The members of an object or array that is itself in an array are not attributes. In EventBridge they are.
 - A key with a dot is one key. In EventBridge it is a path of two.
 - Numbers compare by value: 2^60 and the double 2^60 are the same. ``numeric`` compares doubles. EventBridge documents
   numbers from -5e9 to 5e9, with six decimals.
-- ``anything-but`` may have true, false and null, may mix kinds, and its prefix or suffix may be empty.
-- An attribute may have an operator's name within ``$or``. An attribute may not be both in ``$or`` and next to it;
-  EventBridge silently ignores the latter. ``$or`` is always the operator; in EventBridge it can be an attribute.
+- ``anything-but`` accepts true, false and null, and values of different types in one list. A prefix or suffix in it may
+  be empty.
+- Within ``$or``, an attribute may have an operator's name. No attribute may be both in ``$or`` and next to it;
+  EventBridge silently ignores the one next to it. ``$or`` is always the operator; in EventBridge it can be an
+  attribute.
 - EventBridge has further operators: ``equals-ignore-case``, ``wildcard``, ``cidr``, and lists of prefixes.
 """
 
@@ -25,27 +26,29 @@ from typing import Any, Final, NamedTuple
 from .errors import ProtocolError
 from .wire import canonical
 
-#: Bytes of the canonical text. An endpoint keeps it in memory once, the store once for each subscription.
+#: Maximum number of bytes of the canonical text. An endpoint keeps a filter's text in memory once, and the store keeps
+#: it once for each subscription.
 FILTER_BYTES_MAX: Final = 4096
 
-#: Different attributes in one filter: a publish takes as many comparisons.
+#: Maximum number of different attributes in one filter. A publish takes a comparison for each.
 PATHS_MAX: Final = 8
 
-#: Keys that lead to an attribute.
+#: Maximum number of keys in the path to an attribute.
 DEPTH_MAX: Final = 5
 
-#: Maximum number of elements, counted from the first, that a home compares in an array of a payload. Each may match
-#: other filters. If filters name exact values of several attributes, arrays there multiply the work, up to the number
-#: of these filters.
+#: A home compares at most this many elements of an array in a payload, beginning with the first. Each element may match
+#: different filters. If filters name exact values of several attributes, and a payload has arrays for these attributes,
+#: the array sizes multiply the work, up to the number of these filters.
 ELEMENTS_MAX: Final = 64
 
-#: Members of all lists of a filter together; each value of an ``anything-but`` counts.
+#: Maximum number of members of all lists of a filter together. Each value of an ``anything-but`` counts as one.
 VALUES_MAX: Final = 64
 
-#: Rows that an index keeps for a filter: the index multiplies out its ``$or`` and its lists of literals.
+#: Maximum number of rows that an index keeps for one filter. The index has a row for each combination of the filter's
+#: ``$or`` alternatives and its literal values.
 COMBINATIONS_MAX: Final = 64
 
-#: The operators of a list's members, in the order of the canonical text.
+#: The operators that a member of a list may have, in the order of the canonical text.
 OPERATORS: Final = ("anything-but", "exists", "numeric", "prefix", "suffix")
 
 _OR: Final = "$or"
@@ -55,10 +58,10 @@ _UPPER: Final = ("<", "<=")
 
 _INTEGER_MIN: Final = -(2**63)
 _INTEGER_MAX: Final = 2**64 - 1
-_DOUBLE_MIN: Final = -(2.0**63)  # the doubles with such integer values
+_DOUBLE_MIN: Final = -(2.0**63)  # the same range for doubles
 _DOUBLE_END: Final = 2.0**64
 
-#: Keys that a path shows as they are; it shows any other key as JSON.
+#: Keys that an error shows unchanged. It shows any other key as JSON.
 _PLAIN: Final = re.compile(r"[\w$-]{1,64}\Z")
 
 Place = tuple[str | int, ...]
@@ -70,7 +73,7 @@ _SPLIT: Final = "subscribe with several filters instead"
 
 
 class _Checked(NamedTuple):
-    """A checked pattern: its canonical value, the combinations that it makes, and the attributes that it names."""
+    """A checked pattern: its canonical value, the number of its combinations, and the attributes that it names."""
 
     value: dict[str, Any]
     combinations: int
@@ -80,8 +83,9 @@ class _Checked(NamedTuple):
 def canonical_filter(value: object) -> str:
     """Return the canonical text of a decoded filter.
 
-    The text is compact JSON with sorted keys. Its lists are sorted and have no member twice, and each number has one
-    spelling. So equal filters have equal texts, and the canonical text of such a text is the text itself.
+    The text is compact JSON with sorted keys. Its lists are sorted and have no duplicates, and each number has one
+    spelling. Equal filters therefore have equal texts, and a canonical text does not change when it is made canonical
+    again.
 
     Args:
         value: the decoded JSON value.
@@ -107,14 +111,15 @@ def canonical_filter(value: object) -> str:
 
 
 class _Check:
-    """Counts the parts of one filter during its check, which ends where the filter exceeds a limit."""
+    """Checks one filter and counts its parts. The check stops as soon as the filter exceeds a limit."""
 
     def __init__(self) -> None:
         self._values = 0
         self._paths: set[Path] = set()
 
     def pattern(self, value: dict[str, Any], place: Place, path: Path, level: int) -> _Checked:
-        """Check an object of attributes. ``path``: the object's own path; ``level``: how many ``$or`` enclose it."""
+        """Check an object of attributes. ``path`` is the object's own path, and ``level`` the number of ``$or`` around
+        it."""
         if not value:
             raise _bad(
                 place, "is empty: name an attribute" if place else "is empty: name an attribute, or leave it out"
@@ -159,7 +164,7 @@ class _Check:
         """Check the value of ``$or``."""
         if type(value) is not list or len(value) < 2:
             raise _bad(place, "has to be a list of two or more patterns, which are objects of attributes")
-        if len(value) > VALUES_MAX or level > VALUES_MAX:  # each has a value, so the filter has too many
+        if len(value) > VALUES_MAX or level > VALUES_MAX:  # each alternative has a value, so the filter has too many
             raise _too_many_values(place)
         by_text: dict[bytes, dict[str, Any]] = {}
         combinations = 0
@@ -216,7 +221,7 @@ class _Check:
             return _scalar(given, place)
         if not given:
             raise _bad(place, 'is an empty list, which excludes nothing: name values, or use {"exists": true}')
-        self._count(len(given) - 1, place)  # the caller has counted it as one
+        self._count(len(given) - 1, place)  # the caller has counted the list as one value
         values = _sorted([_scalar(value, (*place, index)) for index, value in enumerate(given)])
         return values if len(values) > 1 else values[0]
 
@@ -227,7 +232,8 @@ class _Check:
 
 
 def _sorted(members: list[Any]) -> list[Any]:
-    """Sort the members, each once: null, false, true, numbers by value, strings by code points, operators by text."""
+    """Return the members sorted and without duplicates: null, false, true, numbers by value, strings by code points,
+    then operators by text."""
     by_text = {canonical(member): member for member in members}
     ranked: list[tuple[int, Any, Any]] = []
     for text, member in by_text.items():
@@ -258,14 +264,14 @@ def _scalar(value: object, place: Place) -> Any:
 
 
 def _number(value: object, place: Place) -> int | float:
-    """Return the number in its one spelling: an integer if it is one of 64 bits."""
+    """Return the number in its canonical spelling: as an integer if its value is an integer of 64 bits."""
     if type(value) is int and _INTEGER_MIN <= value <= _INTEGER_MAX:
         return value
     if type(value) is float and isfinite(value):
         if value.is_integer() and _DOUBLE_MIN <= value < _DOUBLE_END:
             return int(value)
         return value
-    raise _bad(place, "has to be a finite number, and an integer one of 64 bits")
+    raise _bad(place, "has to be a finite number, and an integer has to fit in 64 bits")
 
 
 def _bound(value: object, place: Place) -> int | float:
@@ -299,7 +305,7 @@ def _string(value: object, place: Place) -> str:
 
 
 def _check_text(text: str, place: Place) -> str:
-    """Return the text itself if JSON can hold it and it is no longer than a filter may be."""
+    """Return the text unchanged if JSON can hold it, and if it is not longer than a whole filter may be."""
     if len(text) > FILTER_BYTES_MAX:
         raise _bad(place, f"is too long: a filter has at most {FILTER_BYTES_MAX} bytes")
     try:

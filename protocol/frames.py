@@ -1,7 +1,7 @@
-"""WebSocket frames (RFC 6455 section 5.2): bytes in, whole messages and a rest out; and outgoing frames.
+"""Splits incoming bytes into the messages of WebSocket frames (RFC 6455 section 5.2), and encodes outgoing frames.
 
-Owns: the fast path of nearly every frame, a whole uncompressed message. Must never: hold a connection, or judge: it
-leaves every other frame to the protocol (``sockets``), which knows the rules.
+Owns: the fast path for whole uncompressed messages, which nearly all frames are. Must never: hold a connection, or
+handle any other frame. The protocol (``sockets``) handles these, since it knows the rules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ try:
 except ImportError:  # the library has no compiled part for this platform
     from websockets.utils import apply_mask
 
-#: First bytes of a whole message: FIN and the opcode, without extension bits.
+#: The first byte of an unfragmented frame: FIN and the opcode, without extension bits.
 TEXT: Final = 0x81
 BINARY: Final = 0x82
 PING: Final = 0x89
@@ -22,19 +22,20 @@ PONG: Final = 0x8A
 #: A bit for each defined opcode: 0, 1, 2, 8, 9, 10.
 _OPCODES: Final = 0x707
 
-#: The reasons why a ``Run`` ends. The chunk ends, perhaps within a frame, which needs ``needed`` bytes;
+#: The constants from here to ``NOT_TEXT`` say why a ``Run`` ends. The chunk ends, perhaps within a frame, which needs
+#: ``needed`` bytes.
 ENDS: Final = 0
-#: the run has reached the byte ``enough``, and the chunk has more;
+#: The run has reached the byte ``enough``, and the chunk has more.
 ENOUGH: Final = 1
-#: messages of the other kind follow;
+#: The next message is of the other kind: binary after text, or text after binary.
 OTHERS: Final = 2
-#: the next frame is a large message;
+#: The next frame is a large message.
 LARGE: Final = 3
-#: this module does not read the next frame;
+#: The next frame is one that this module does not read.
 STRANGE: Final = 4
-#: the next frame breaks the rules, wherever it ends;
+#: The header of the next frame breaks the rules.
 BROKEN: Final = 5
-#: the last text was not UTF-8.
+#: The last text message was not UTF-8.
 NOT_TEXT: Final = 6
 
 
@@ -54,13 +55,13 @@ class Run:
 
 
 def whole_messages(data: bytes, at: int, enough: int, masked: bool, whole: bool, most: int, large: int) -> Run:
-    """Read the whole messages of a chunk, up to the first other frame, or to the end of the frame that reaches
+    """Read whole messages from a chunk, up to the first frame of another kind, or to the end of the frame that reaches
     ``enough``.
 
     Args:
         data: the chunk.
         at: the index of its first byte to read.
-        enough: the index at which the run ends.
+        enough: an index in the chunk. The run ends after the frame that reaches it.
         masked: whether frames have to be masked.
         whole: whether no fragmented message is under way.
         most: maximum number of bytes of a message.
@@ -143,7 +144,8 @@ def binary_frame(data: bytes) -> bytes:
 
 
 def text_head(size: int) -> bytes:
-    """Return the header of such a text frame for a payload of this size, which the caller sends after it."""
+    """Return the header of an unmasked, unfragmented text frame. The caller sends a payload of ``size`` bytes after
+    it."""
     if size < 126:
         return b"%c%c" % (TEXT, size)
     if size < 65536:
@@ -187,14 +189,15 @@ def empty_frame(first: int, masked: bool) -> bytes:
 # Large messages
 
 
-#: Bytes of a block that holds a part of a large message while it arrives. The system allocates a block this large
-#: separately, and gets it back (``machine.return_large_memory``). Pieces in the sizes in which they arrive would leave
-#: holes into which the next ones do not fit.
+#: The size in bytes of the blocks that hold a large message while it arrives. The C library maps a block of this size
+#: separately, and returns its memory to the system (``machine.return_large_memory``). Pieces in the sizes in which they
+#: arrive would leave holes in the heap that are too small for later pieces.
 _BLOCK_BYTES: Final = 1 << 20
 
 
 class LargeMessage:
-    """A large message of one frame while it arrives: unmasked chunk by chunk, never copied in one piece."""
+    """A large message that arrives in one frame. Each chunk is unmasked when it arrives, and the whole message is never
+    copied."""
 
     __slots__ = ("_filled", "_mask", "blocks", "held", "is_text", "left", "size")
 

@@ -1,7 +1,7 @@
 """The two hashes that several processes have to agree on: a topic's slot, and a 128-bit digest.
 
-Owns: the choice of these functions, and the number of slots. Must never: know what a hash is used for, or change:
-stores hold keys made by them, and every endpoint of a network computes the same slots.
+Owns: the choice of these functions, and the number of slots. Must never: know the purpose of a hash, or change. Stores
+hold keys made by these functions, and all endpoints of a network have to compute the same slots.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final
 from zlib import crc32
 
 SLOTS: Final = 4096
-"""Slots that a topic can hash into: enough that 100 endpoints share them evenly, few enough that a table costs nothing.
-Clients know the number, too (SPEC section 9): they put topics of one slot into one command."""
+"""The number of slots. There are enough for 100 endpoints to share them evenly, and few enough that a table of all
+slots is small. Clients also know the number (SPEC section 9), and put topics of one slot into one command."""
 
 HASH_BYTES: Final = 16
-"""Bytes of a ``digest``: among 10^9 texts the chance that any two share one is 10^-21."""
+"""The number of bytes of a ``digest``. Among 10^9 texts, the chance that any two have the same digest is 10^-21."""
 
 
 def slot_of(topic: str) -> int:

@@ -1,7 +1,7 @@
 """Several commands or notifications in one text frame, one JSON object a line (SPEC section 1.6).
 
-Owns: splitting a message into lines, some bytes at a time, and joining messages into one. Must never: look into a line,
-or know a frame's header.
+Owns: splitting a message into lines, some bytes at a time, and joining messages into one. Must never: parse a line, or
+know a frame's header.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Final
 #: The WebSocket subprotocol.
 LINES: Final = "ingeborg.lines"
 
-#: A longer frame is one command, or one notification, for the sender and for the receiver.
+#: A frame of more bytes is never split: both sides treat it as one command or one notification.
 LINES_BYTES_MAX: Final = 1 << 20
 
-#: Maximum number of lines that an endpoint takes at once, however short they are, since refusing one takes as long as
-#: carrying one out. No command is shorter than 32 bytes.
+#: Maximum number of lines that an endpoint handles at once, even if they are very short: refusing a bad line takes as
+#: long as executing a command. No command is shorter than 32 bytes.
 LINES_AT_ONCE: Final = 128
 
 _FEED: Final = b"\n"
 
 
 def is_short(message: bytes, enough: int) -> bool:
-    """Return whether the receiver may take all lines of this frame at once, if it takes ``enough`` bytes at once."""
+    """Return whether a receiver that handles ``enough`` bytes at once may handle all lines of this frame at once."""
     return len(message) <= enough and message.count(_FEED) < LINES_AT_ONCE
 
 
 def lines_of(message: bytes) -> list[bytes]:
-    """Return all lines of a frame. A line feed may end the last one."""
+    """Return all lines of a frame. The last line may end with a line feed."""
     if _FEED not in message:
         return [message]
     lines = message.split(_FEED)
@@ -39,20 +39,20 @@ def lines_of(message: bytes) -> list[bytes]:
 
 
 class Lined:
-    """Splits frames in their order, some lines at a time. A frame stays one object until its turn."""
+    """Splits frames into lines in their order, some lines at a time. A frame is not split before its turn."""
 
     __slots__ = ("_at", "_messages", "size")
 
     def __init__(self) -> None:
         self._messages: deque[bytes] = deque()
-        self._at = 0  # where the next line of the first one begins
+        self._at = 0  # where the next line of the first frame begins
         self.size = 0  # remaining bytes of all frames
 
     def __len__(self) -> int:
         return len(self._messages)
 
     def push(self, message: bytes) -> None:
-        """Append a frame. A frame of more than ``LINES_BYTES_MAX`` is one line, with any content."""
+        """Append a frame. A frame of more than ``LINES_BYTES_MAX`` counts as one line, regardless of its content."""
         self._messages.append(message)
         self.size += len(message)
 
@@ -87,11 +87,11 @@ class Lined:
 
 
 def together(messages: Sequence[bytes], most: int = LINES_BYTES_MAX) -> list[bytes]:
-    """Join these messages as lines of as few messages as possible.
+    """Join the messages as lines into as few messages as possible.
 
     Args:
         messages: messages without a line feed.
-        most: maximum number of bytes of a joined message. A longer message stays alone, as the same object.
+        most: maximum number of bytes of a joined message. A longer message is returned unchanged.
 
     Returns:
         The joined messages, in the same order.

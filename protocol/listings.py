@@ -1,7 +1,7 @@
 """Listings that a client reads page by page: its subscriptions, a topic's subscribers. SPEC sections 2.2 to 2.4.
 
-Owns: requesting one page after the other, and the meaning of their rows. Must never: know a connection: the caller
-passes the function that sends a command. It holds at most one page.
+Owns: requesting one page after the other, and the meaning of a page's rows. Must never: know a connection (the caller
+passes the function that sends a command), or hold more than one page.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from .topics import check_topic
 #: Sends a command with this name and these fields, and returns the reply.
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
-#: The subscription at a topic for which a page has no fields: neither a filter nor a term.
+#: The subscription at a topic for which a page lists nothing: it has neither a filter nor a term.
 _PLAIN: Final[tuple[dict[str, Any], ...]] = ({},)
 
 
 class Subscription(NamedTuple):
-    """One subscription of a client. It stays if ``until`` and ``ends_at`` are both ``None``.
+    """One subscription of a client. It has no end if ``until`` and ``ends_at`` are both ``None``.
 
     - ``topic``: the topic.
-    - ``filter``: a JSON value; ``None``: all messages.
+    - ``filter``: a JSON value, or ``None`` if the subscription is for all messages.
     - ``until``: ``"disconnect"``, or ``None``.
     - ``ends_at``: Unix time in seconds, or ``None``.
     """
@@ -51,7 +51,7 @@ async def subscriptions(ask: Ask, limit: int) -> AsyncIterator[Subscription]:
 
     Args:
         ask: sends a command and returns its reply.
-        limit: topics of a page, from 1 to 10,000.
+        limit: maximum number of topics in a page, from 1 to 10,000.
 
     Raises:
         ProtocolError: the endpoint refuses the command.
@@ -69,10 +69,10 @@ async def subscribers(ask: Ask, topic: str, limit: int) -> AsyncIterator[Subscri
     Args:
         ask: sends a command and returns its reply.
         topic: the topic.
-        limit: subscribers of a page, from 1 to 10,000.
+        limit: maximum number of subscribers in a page, from 1 to 10,000.
 
     Raises:
-        ProtocolError: the endpoint refuses the command, or ``bad_topic``.
+        ProtocolError: the endpoint refuses the command, or the topic is not valid (``bad_topic``).
     """
     async for page in _pages(ask, "subscribers", {"topic": check_topic(topic), "limit": limit}):
         for row in page["subscribers"]:

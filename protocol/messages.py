@@ -1,6 +1,7 @@
 """The commands that clients send and the messages that endpoints send. SPEC sections 2, 3 and 5.
 
-Owns: the fields of each, their checks, and the bytes of every reply. Must never: decide what a command does.
+Owns: the fields of each command and message, the checks of these fields, and the bytes of every reply. Must never:
+decide what a command does.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from .wire import canonical, encode
 
 CLIENT_ID_BYTES_MAX: Final = 128
 
-#: Bytes of a command's `id`: an endpoint keeps it until the reply has left.
+#: Maximum number of bytes of a command's `id`, which an endpoint keeps until it has sent the reply.
 ID_BYTES_MAX: Final = 1024
 
-#: Bytes of a publisher's own deduplication key.
+#: Maximum number of bytes of a publisher's own deduplication key.
 DEDUP_KEY_BYTES_MAX: Final = 128
 
-#: Strings that are no such key: a client that sends one means something else, and would use one key for all messages.
+#: Strings that are not accepted as keys. A client that sends one means something else, and all its messages would get
+#: the same key.
 DEDUP_NO_KEYS: Final = frozenset(("true", "false", "retry"))
 
 BAD_DEDUP: Final = (
@@ -36,41 +38,41 @@ TTL_S_MAX: Final = 30 * 24 * 3600
 #: The longest `keep_s` of a message, in seconds: a day.
 KEEP_S_MAX: Final = 24 * 3600
 
-#: Bytes of a position that an endpoint has sent.
+#: Maximum number of bytes of a position.
 POSITION_BYTES_MAX: Final = 128
 
-#: Bytes of a message's `mid`.
+#: Maximum number of bytes of a message's `mid`.
 MID_BYTES_MAX: Final = 128
 
-#: Digits of the number in it, which is below 2^63.
+#: Maximum number of digits of the number in a `mid`, which is below 2^63.
 MID_DIGITS_MAX: Final = 18
 
-#: Kept messages of one topic that a `subscribe` may request, and messages in one reply to `history`.
+#: Maximum number of kept messages of one topic that a `subscribe` may request, and of messages in a reply to `history`.
 LAST_MAX: Final = 1_000
 HISTORY_LIMIT_DEFAULT: Final = 100
 
-#: Topics of one `subscribe` that asks for kept messages.
+#: Maximum number of topics in a `subscribe` that requests kept messages.
 SINCE_TOPICS_MAX: Final = 1_000
 
 #: Topics in one page of `subscriptions`: the default of `limit`, and its maximum.
 PAGE_LIMIT_DEFAULT: Final = 1_000
 PAGE_LIMIT_MAX: Final = 10_000
 
-#: Maximum number of bytes of a token's `jti`: endpoints accept no token with a longer id, since a `revoke` could not
-#: name.
+#: Maximum number of bytes of a token's `jti`. Endpoints accept no token with a longer one, since no `revoke` could name
+#: it.
 JTI_BYTES_MAX: Final = 128
 
-#: Bytes of the `sub` in a `revoke`: no client id is longer, nor is a prefix of client ids, with `*`.
+#: Maximum number of bytes of the `sub` in a `revoke`: the longest client id or prefix of client ids, and a `*`.
 SUBJECT_BYTES_MAX: Final = CLIENT_ID_BYTES_MAX + 1
 
-#: Larger Unix times are not in seconds (the year 9999).
+#: Unix times in seconds are smaller than this (the year 9999). A larger number is in another unit.
 UNIX_TIME_MAX_S: Final = 253_402_300_800
 
 Id = str | int | None
 
 
 class About(NamedTuple):
-    """The part of a topic's state that a message concerns (``None``: the whole state), and the message's weight."""
+    """A publish's item (the part of the topic's state that the message is about, or ``None``) and weight."""
 
     item: str | None = None
     weight: float = 1.0
@@ -82,28 +84,30 @@ class Command(NamedTuple):
     name: str
     client: str
     id: Id = None
-    topics: Sequence[str] = ()  # or as a large frame has them, packed (``broker.core.connections.large.Topics``)
+    topics: Sequence[str] = ()  # for a large frame: ``broker.core.connections.large.Topics``
     payload: bytes = b""  # canonical JSON
     ack: bool = False
     dedup: bool | str = True  # a string: the publisher's own key
     cursor: str | None = None
     limit: int = PAGE_LIMIT_DEFAULT
-    #: The end of a subscription: whether at disconnect, and after how many seconds (0: not by time).
+    #: The term of a subscription: whether it ends at disconnect, and after how many seconds (0 if time does not end
+    #: it).
     term: tuple[bool, int] | None = None
-    jti: str | None = None  # in a `revoke`: either this one or the next has a string
+    jti: str | None = None  # a `revoke` has either ``jti`` or ``subject``
     subject: str | None = None
     expires_at: float | None = None  # Unix time in seconds
     filter: str | None = None  # canonical text (``filters``)
-    replace: bool = False  # it replaces everything that the client has at these topics
-    keep_s: int = 0  # seconds that the message is kept; 0: its publisher does not ask for it
-    #: In a `listen`: the position since which its client has missed messages (``""``: it has none yet, and gets one).
+    replace: bool = False  # whether it replaces everything that the client has at these topics
+    keep_s: int = 0  # seconds for which the broker keeps the message; 0 if the publisher gives none
+    #: In a `listen`: the position from which the client recovers messages, or ``""`` if it has none yet and requests
+    #: one.
     recover: str | None = None
     last: int = 0  # number of the latest kept messages of each topic
     since: str | None = None  # a position; in `history`, the `mid` of a message
-    bounds: str | None = None  # the rules' text (``bounds``), in a `listen` or `bounds`
-    window: int = 0  # the most unconfirmed notifications of the connection, in a `listen`; 0: it has no window
+    bounds: str | None = None  # in a `listen` or `bounds`: the text of the rules (``bounds``)
+    window: int = 0  # in a `listen`: maximum number of unconfirmed notifications; 0 for no window
     processed: int = 0  # the number of notifications that a `credit` confirms
-    about: About | None = None  # a publish's item and weight; None: it has neither
+    about: About | None = None  # a publish's item and weight, or None
 
 
 def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
@@ -117,7 +121,7 @@ def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
         The command.
 
     Raises:
-        ProtocolError: the command is bad. ``reply_fields`` then returns what the reply echoes.
+        ProtocolError: the command is bad. ``reply_fields`` then returns the fields that the reply echoes.
     """
     name = value.get("command")
     if type(name) is not str:
@@ -148,7 +152,7 @@ def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
 def reply_fields(value: dict[str, Any]) -> tuple[Id, str | None]:
     """Return the id that the reply echoes, and the command's name if the reply has it. SPEC section 5.
 
-    The command may be bad.
+    This works for bad commands, too.
     """
     number = value.get("id")
     if type(number) is str:
@@ -168,7 +172,7 @@ def _flag(value: dict[str, Any], key: str, default: bool) -> bool:
 
 
 def check_dedup(given: object) -> bool | str:
-    """Return the value of key ``dedup``.
+    """Check the value of key ``dedup``, and return it.
 
     Raises:
         ProtocolError: ``bad_state``; it is neither a boolean nor a key of 1 to ``DEDUP_KEY_BYTES_MAX`` bytes.
@@ -222,7 +226,7 @@ def check_revoke(value: Mapping[str, Any]) -> tuple[str | None, str | None, floa
     """Return `jti`, `sub` and `expires_at` (Unix seconds) of a `revoke`.
 
     Raises:
-        ProtocolError: ``bad_state``; one is wrong, or the command has both or none of the first two.
+        ProtocolError: ``bad_state``; a value is wrong, or the command has both `jti` and `sub`, or neither.
     """
     jti, subject, expires_at = value.get("jti"), value.get("sub"), value.get("expires_at")
     if (jti is None) is (subject is None):
@@ -316,7 +320,7 @@ def _with_topics(name: str, client: str, number: Id, value: dict[str, Any], payl
 def _subscribe(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     command = _with_topics(name, client, number, value, payload_bytes_max)
     if len(value) == 3 + ("id" in value):
-        return command  # the command, the client id and the topic are all it has
+        return command  # it has only the command's name, the client id and the topic
     if "last" in value or "since" in value:
         command = _with_kept(command, value)
     term = _term(value) if "until" in value or "ttl_s" in value else None
@@ -348,7 +352,7 @@ def _unsubscribe(name: str, client: str, number: Id, value: dict[str, Any], payl
 def _term(value: dict[str, Any]) -> tuple[bool, int]:
     disconnect = "until" in value
     if disconnect and value["until"] != "disconnect":
-        raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; leave it out for what stays")
+        raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; omit it if the subscription stays")
     ttl_s = value.get("ttl_s", 0)
     if type(ttl_s) is not int or ("ttl_s" in value and not 1 <= ttl_s <= TTL_S_MAX):
         raise ProtocolError("bad_state", f"Key 'ttl_s' has to be an integer from 1 to {TTL_S_MAX}, of seconds")
@@ -417,7 +421,7 @@ _SUCCESS: Final = encode({"result": "success"})
 
 
 def success(number: Id, **fields: Any) -> bytes:
-    """Encode a success reply: listing 4.5, with the command's id if it had one, and the fields of some commands."""
+    """Encode a success reply (listing 4.5) with the command's id, if any, and with these further fields."""
     if number is None and not fields:
         return _SUCCESS
     reply = {"result": "success", **fields}
@@ -447,14 +451,14 @@ def notification(topic: str, payload: bytes) -> bytes:
     """Encode a notification: listing 4.7.
 
     Args:
-        topic: the key; ``""``: a broadcast, whose key is null.
+        topic: the notification's key. ``""`` stands for a broadcast, whose key is null.
         payload: canonical JSON, which goes into the notification unchanged.
     """
     return b'{"key":%b,"broadcast":%b}' % (encode(topic or None), payload)
 
 
 def skipping(notification: bytes, skipped: int) -> bytes:
-    """Return the notification as one that stands for ``skipped`` others as well."""
+    """Return the notification with a field that says for how many skipped messages it also stands."""
     return b'%b,"skipped":%d}' % (notification[:-1], skipped)
 
 
@@ -462,9 +466,9 @@ def named_notification(topic: str, payload: bytes, mid: str, kept: bool = False)
     """Encode a notification for a client that recovers.
 
     Args:
-        topic: the key; ``""``: a broadcast, whose key is null.
+        topic: the notification's key. ``""`` stands for a broadcast, whose key is null.
         payload: canonical JSON, which goes into the notification unchanged.
-        mid: the message's name.
+        mid: the permanent name of the message.
         kept: whether it is a kept message.
     """
     end = b',"kept":true}' if kept else b"}"
@@ -477,7 +481,7 @@ def mid_of(origin: str, number: int) -> str:
 
 
 def parse_mid(mid: str) -> tuple[str, int] | None:
-    """Split a ``mid`` into incarnation and number. ``None``: it is no ``mid``."""
+    """Split a ``mid`` into incarnation and number. Returns ``None`` if the text is not a ``mid``."""
     origin, _, number = mid.rpartition(".")
     if not origin or not number.isascii() or not number.isdigit() or len(number) > MID_DIGITS_MAX:
         return None

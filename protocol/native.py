@@ -1,4 +1,5 @@
-"""Hints on classes for the compiler, in sources that also run interpreted. This module is not compiled itself.
+"""A decorator that gives the compiler mypyc hints about a class. It also works in interpreted sources, and this module
+itself is never compiled.
 
 Owns: mypyc's decorator, and its substitute at run time, since an endpoint's environment has no mypyc. Must never:
 change a class.
@@ -15,5 +16,5 @@ else:
     Kind = TypeVar("Kind")
 
     def mypyc_attr(**_: object) -> Callable[[Kind], Kind]:
-        """Leave the class unchanged."""
+        """Return a decorator that leaves the class unchanged."""
         return lambda kind: kind

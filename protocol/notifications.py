@@ -1,6 +1,7 @@
-"""Messages that an endpoint sends without a request, or from those it keeps: notifications, gaps, positions. SPEC 2, 3.
+"""Notifications, gaps and positions, which an endpoint sends unrequested or from kept messages. SPEC 2 and 3.
 
-Owns: these values, and how a client reads them. Must never: know a connection, or decide how the client reacts.
+Owns: the classes of these messages, and their parsing by a client. Must never: know a connection, or decide how the
+client reacts.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from .messages import MID_BYTES_MAX, POSITION_BYTES_MAX, is_text_of
 class Notification(NamedTuple):
     """A message for this client (listing 4.7). It is a pair of ``key`` and ``broadcast``.
 
-    - ``key``: the topic; ``None``: the message comes from the ``broadcast`` command.
+    - ``key``: the topic, or ``None`` if the message comes from the ``broadcast`` command.
     - ``broadcast``: the payload, a JSON value.
     - ``mid``: the permanent name of the message. An endpoint sends it to a client that recovers, and with the kept
       messages of ``subscribe`` and ``history``; else it is ``None``.
     - ``kept``: whether it is a kept message; ``False`` if ``mid`` is ``None``.
-    - ``skipped``: how many other messages of the topic it stands for: the client's bounds left these out.
+    - ``skipped``: the number of other messages of the topic that the client's bounds left out, and for which this one
+      stands.
     """
 
     key: str | None
@@ -43,8 +45,8 @@ class Notification(NamedTuple):
 
 
 class Named(Notification):
-    """A notification with a name, or one that stands for others. As a pair it equals a plain one. (Most are plain, and
-    need no memory for these fields.)"""
+    """A notification that has a ``mid`` or stands for others. As a pair it equals a plain ``Notification``. (Most
+    notifications are plain, and so need no memory for these fields.)"""
 
     _mid: str | None = None
     _kept: bool = False
@@ -74,13 +76,13 @@ class Named(Notification):
 
 
 class Gap(NamedTuple):
-    """Kept messages may be lacking here. The application has to read the current state from its own sources.
+    """A place where kept messages may be missing. The application has to read the current state from its own sources.
 
-    ``concerns`` is exact in each case.
+    ``concerns`` says for any topic whether its messages may be missing.
 
-    - ``topics``: the topics concerned. ``None``: any topic of the client, since the position is of no use (``slots``
-      empty), or any topic in these ``slots``. The library names the topics in the slots if it knows all topics of the
-      client, which it does once it has read ``subscriptions`` to the end.
+    - ``topics``: the topics concerned. If it is ``None``, all topics in ``slots`` are concerned; or, without ``slots``,
+      all topics of the client, because the position is of no use. The library names the topics in the slots if it knows
+      all topics of the client. It knows them after it has read ``subscriptions`` to the end.
     - ``slots``: numbers of slots (a topic's CRC-32 modulo 4,096).
     """
 
@@ -88,7 +90,7 @@ class Gap(NamedTuple):
     slots: frozenset[int] = frozenset()
 
     def concerns(self, topic: str) -> bool:
-        """Return whether messages of this topic may be lacking."""
+        """Return whether messages of this topic may be missing."""
         if self.topics is not None and topic in self.topics:
             return True
         return slot_of(topic) in self.slots if self.slots else self.topics is None
@@ -98,9 +100,10 @@ class History(NamedTuple):
     """The result of ``history``.
 
     - ``publications``: the messages, the oldest first.
-    - ``mid``: the name of the latest, from which the next ``history`` continues; ``None``: no message arrived.
-    - ``more``: whether further messages did not fit.
-    - ``recovered``: whether the home knows the message of ``since``, and has forgotten none after it.
+    - ``mid``: the name of the latest message examined, from which the next ``history`` continues. ``None`` if there was
+      no message.
+    - ``more``: whether the topic has further messages, which did not fit.
+    - ``recovered``: whether the home still has the message that ``since`` names, and all messages after it.
     """
 
     publications: list[Notification]
@@ -110,10 +113,10 @@ class History(NamedTuple):
 
 
 def read_position(value: object) -> str:
-    """Return the position itself.
+    """Check a position, and return it unchanged.
 
     Raises:
-        ValueError: it is no string of 1 to 128 bytes.
+        ValueError: it is not a string of 1 to 128 bytes.
     """
     if type(value) is str and is_text_of(value, POSITION_BYTES_MAX):
         return value
@@ -124,13 +127,13 @@ def read_named(message: Mapping[str, Any]) -> Named:
     """Read a notification that has a ``mid``, or ``skipped``, or both.
 
     Raises:
-        ValueError: its ``mid`` is no string of 1 to 128 bytes, or ``skipped`` no integer from 0.
+        ValueError: its ``mid`` is not a string of 1 to 128 bytes, or ``skipped`` is not an integer of at least 0.
     """
     mid, skipped = message.get("mid"), message.get("skipped", 0)
     if "mid" in message and not is_text_of(mid, MID_BYTES_MAX):
         raise ValueError(f"a mid that is no string of 1 to {MID_BYTES_MAX} bytes")
     if type(skipped) is not int or skipped < 0:
-        raise ValueError("a number of skipped messages that is no integer from 0")
+        raise ValueError("a number of skipped messages that is not an integer of at least 0")
     return Named.of(message.get("key"), message["broadcast"], mid, message.get("kept") is True, skipped)
 
 
@@ -139,7 +142,7 @@ def read_gap(value: object, in_slots: Callable[[frozenset[int]], Iterable[str] |
 
     Args:
         value: the decoded JSON value.
-        in_slots: returns the client's topics in these slots; ``None``: it does not know them all.
+        in_slots: returns the client's topics in given slots, or ``None`` if not all topics are known.
 
     Returns:
         The gap.
@@ -157,11 +160,11 @@ def read_gap(value: object, in_slots: Callable[[frozenset[int]], Iterable[str] |
     if type(slots) is not list or not all(type(slot) is int and 0 <= slot < SLOTS for slot in slots):
         raise ValueError(f"a gap whose slots are no list of numbers below {SLOTS}")
     if not slots:
-        return Gap(list(dict.fromkeys(topics)) if topics else None)  # a gap without a name may be anywhere
+        return Gap(list(dict.fromkeys(topics)) if topics else None)  # a gap that names nothing may concern any topic
     found = in_slots(frozenset(slots))
     if found is not None:
         return Gap(list(dict.fromkeys([*topics, *found])), frozenset(slots))
-    return Gap(None, frozenset([*slots, *map(slot_of, topics)]))  # a little wider, so that both are in one field
+    return Gap(None, frozenset([*slots, *map(slot_of, topics)]))  # a little wider than the reported gap
 
 
 def read_history(topic: str, reply: Mapping[str, Any]) -> History:
@@ -172,10 +175,10 @@ def read_history(topic: str, reply: Mapping[str, Any]) -> History:
         reply: the reply's fields.
 
     Returns:
-        The messages and their state.
+        The messages, and how to continue.
 
     Raises:
-        ValueError: the reply has another form.
+        ValueError: the reply is malformed.
     """
     rows, mid = reply.get("publications"), reply.get("mid")
     if type(rows) is not list or not all(type(row) is dict and {"broadcast", "mid"} <= row.keys() for row in rows):

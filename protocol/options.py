@@ -1,10 +1,9 @@
-"""A command's options as one table: a dataclass whose fields have their purpose and their bounds.
+"""A command's options as one table: a dataclass whose fields have help texts and limits.
 
 Owns: the content of a row, its form on a command line, and the conversion of text or a TOML value to its type. Must
 never: read a file or the environment, or know a command.
 
-The modules that hold a table have ``from __future__ import annotations``, since ``converted`` reads a row's type as
-text.
+Modules that define a table need ``from __future__ import annotations``, since ``converted`` reads a row's type as text.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 _WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text"}
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
-#: Characters of a wrong value that an error shows.
+#: Maximum number of characters of a wrong value that an error shows.
 _SHOWN_CHARS_MAX = 200
 
 
@@ -36,12 +35,12 @@ def option(
     Args:
         default: the field's default.
         help: the option's help text.
-        metavar: the name of its value on the command line. Without it the command line does not have the option (nor
-            fields that are no ``option``).
-        flag: the command line has the option, without a value.
-        least: the least number.
-        most: the greatest number.
-        above: the number has to be above ``least``.
+        metavar: the name of the option's value on the command line. A row without ``metavar`` and ``flag`` is not on
+            the command line; nor is a field that was not made by ``option``.
+        flag: whether the option is on the command line without a value.
+        least: the smallest number allowed.
+        most: the greatest number allowed.
+        above: whether ``least`` itself is not allowed.
     """
     metadata = {"help": help, "metavar": metavar, "flag": flag, "least": least, "most": most, "above": above}
     return dataclasses.field(default=default, metadata=metadata)
@@ -55,7 +54,8 @@ def spelling(name: str) -> str:
 def add_options(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, table: type[Any], *, prefix: str = "", told: str = "({})"
 ) -> None:
-    """Add an option for each row with a ``metavar`` or ``flag``. Values stay text; an absent option has no attribute.
+    """Add an option for each row with a ``metavar`` or ``flag``. Values stay text. An option that the user omits has no
+    attribute in the namespace.
 
     Args:
         parser: gets the options.
@@ -77,10 +77,7 @@ def add_options(
 
 
 def given(parsed: argparse.Namespace, table: type[Any], *, prefix: str = "") -> dict[str, Any]:
-    """Return the options on the command line: a row's name -> its text, or ``True``.
-
-    Absent options have no entry.
-    """
+    """Return the options that the user gave: a dictionary from a row's name to its text, or to ``True``."""
     found = vars(parsed)
     return {row.name: found[prefix + row.name] for row in dataclasses.fields(table) if prefix + row.name in found}
 
@@ -93,7 +90,7 @@ def converted(row: dataclasses.Field[Any], value: Any) -> Any:
         value: text, or a TOML value. A TOML boolean is not a number, and a TOML float is not an ``int``.
 
     Raises:
-        ValueError: "has to be …, not …".
+        ValueError: the value cannot be converted. The text is "has to be …, not …".
     """
     kind = str(row.type).removesuffix(" | None")
     try:
@@ -118,7 +115,7 @@ def wrong_kind(kind: str, value: Any) -> ValueError:
 
 
 def out_of_bounds(row: dataclasses.Field[Any], value: Any) -> str | None:
-    """Return the row's bounds as text if the number is outside, or not finite; else ``None``."""
+    """Return a text with the row's limits if the number exceeds them or is not finite, else ``None``."""
     if not isinstance(value, int | float):
         return None
     least, most, above = (row.metadata[limit] for limit in ("least", "most", "above"))

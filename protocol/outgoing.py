@@ -1,4 +1,4 @@
-"""The connecting side of a WebSocket: its handshake, its masked frames, its keepalive, its end.
+"""The client's side of a WebSocket connection: its handshake, masked frames, keepalive and close.
 
 Owns: one connection from its start to its end. Must never: know what a message means, or connect again.
 """
@@ -23,11 +23,11 @@ from .frames import masked_text_frame
 from .lines import LINES, Lined, together
 from .sockets import Socket, library_log, next_mask
 
-#: Keepalive: the client checks at this interval, in seconds, whether anything has arrived, and probes the connection if
-#: not: an endpoint pings every 25 s. The endpoint disconnects a program that does not consume: with a full queue the
-#: client reads nothing, so it sends no pong either.
+#: Keepalive: an endpoint pings every 25 s. At this interval, in seconds, the client checks whether anything has
+#: arrived, and probes the connection if not. The endpoint disconnects a program that does not consume its messages:
+#: with a full queue the client stops reading, and then sends no pongs either.
 _LOOK_S = 25.0
-#: An endpoint has this long, in seconds, to answer a probe. So a silent connection is cut within a minute.
+#: Seconds that an endpoint has to answer a probe. A silent connection is therefore cut within a minute.
 _PROBE_S = 10.0
 _CLOSE_TIMEOUT_S = 2.0
 
@@ -38,7 +38,7 @@ class OutgoingSocket(Socket):
     Args:
         ws: the library's protocol.
         url: the server's URL, for error messages.
-        on_message: gets the connection and each message as it arrives. It gets none after the connection was cut.
+        on_message: gets the connection and each message as it arrives. It is not called after the connection was cut.
         token: the token for the request's ``Authorization``, or ``None``.
     """
 
@@ -55,11 +55,11 @@ class OutgoingSocket(Socket):
         self.on_message = on_message
         self._url = url
         loop = asyncio.get_running_loop()
-        #: Set once the handshake is done; its exception says why it failed.
+        #: Completes when the handshake is done. If the handshake fails, the exception says why.
         self.opened: asyncio.Future[None] = loop.create_future()
-        #: Set at the end: the peer's close code, if it sent one, and the reason in words.
+        #: Completes when the connection ends, with the peer's close code, if it sent one, and the reason in words.
         self.over: asyncio.Future[tuple[int | None, str]] = loop.create_future()
-        self._why = ""  # our reason for ending it
+        self._why = ""  # the reason why this side ended the connection
         self._paused = False
         self._opened_s = 0.0  # by the loop's clock
         self._cut = False
@@ -76,17 +76,17 @@ class OutgoingSocket(Socket):
 
     @property
     def takes_more(self) -> bool:
-        """Return whether it is open, and its write buffer has room."""
+        """Return whether the connection is open and its write buffer has room."""
         return self.is_writable and self.is_open
 
     def write(self, *messages: bytes) -> None:
-        """Send text messages in one write. If both sides speak in lines, messages share frames and have no line
-        feed."""
+        """Send text messages in one write. If both sides have agreed on lines (SPEC section 1.6), messages share
+        frames, and none may contain a line feed."""
         frames = messages if self.lined is None else together(messages)
         self.transport.write(b"".join([masked_text_frame(frame, next_mask()) for frame in frames]))
 
     def drained(self) -> asyncio.Future[None]:
-        """Return a future that completes when the connection takes more."""
+        """Return a future that completes when the connection accepts more data."""
         if self._drained is None:
             self._drained = asyncio.get_running_loop().create_future()
         return self._drained
@@ -111,7 +111,7 @@ class OutgoingSocket(Socket):
         return asyncio.get_running_loop().time() - self._opened_s
 
     def probe(self) -> None:
-        """Ping the peer, and cut the connection if nothing comes within ``_PROBE_S``."""
+        """Ping the peer, and cut the connection if nothing arrives within ``_PROBE_S``."""
         if self._probing is None and not self._paused and self.ws.state is OPEN:
             self.heard = False
             self.ping()
@@ -144,7 +144,7 @@ class OutgoingSocket(Socket):
     # Called by the transport and the protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the upgrade."""
+        """Send the upgrade request."""
         super().connection_made(transport)
         self.settled()  # the caller that waits for ``opened`` has a time-out
         assert isinstance(self.ws, ClientProtocol)
@@ -155,7 +155,7 @@ class OutgoingSocket(Socket):
         self.send_protocol()
 
     def handshake(self, event: Request | Response) -> None:
-        """Take the peer's answer."""
+        """Handle the peer's response to the upgrade request."""
         if self.ws.state is OPEN and not self.opened.done():
             if self.ws.subprotocol == LINES:
                 self.lined = Lined()
@@ -164,13 +164,14 @@ class OutgoingSocket(Socket):
             self._look()
 
     def chunk_ends(self) -> None:
-        """Fail ``opened`` if the protocol rejects the answer; it then does not call ``handshake``."""
+        """Fail ``opened`` if the protocol rejects the response, since it does not call ``handshake`` then."""
         if self.ws.handshake_exc is not None and not self.opened.done():
             self.opened.set_exception(self.ws.handshake_exc)
-            self.opened.exception()  # retrieved, since nobody may be waiting any more
+            self.opened.exception()  # mark it as retrieved, since nobody may be waiting any more
 
     def rest_waits(self) -> None:
-        """Take all lines, though they exceed a quantum: no other connection waits here."""
+        """Handle all lines at once, even if they exceed a quantum, because a client has no other connections to
+        serve."""
         while self.waits:
             self.next_quantum()
 
@@ -180,14 +181,14 @@ class OutgoingSocket(Socket):
             self.on_message(self, data)
 
     def writable(self) -> None:
-        """The transport takes data again."""
+        """Wake the caller of ``drained``, since the transport accepts data again."""
         if self._drained is not None:
             if not self._drained.done():
                 self._drained.set_result(None)
             self._drained = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the protocol, which then knows the reason, that the connection is gone."""
+        """Report the end of the connection to the protocol, which then knows the reason."""
         self.ws.receive_eof()
         super().connection_lost(exc)
 
@@ -213,7 +214,7 @@ class OutgoingSocket(Socket):
 
 
 def _ending(ws: Protocol) -> str:
-    """Return a text that says how a connection ended. The side that closes first gives the reason."""
+    """Return a text that says how a connection ended. The reason is that of the side that closed it first."""
     by, said = "the endpoint", ws.close_rcvd
     if ws.close_sent is not None and not ws.close_rcvd_then_sent:
         by, said = "this client", ws.close_sent
@@ -230,14 +231,15 @@ async def connect(
     token: str | None = None,
     lines: bool = False,
 ) -> OutgoingSocket:
-    """Connect, and complete the handshake. It has no time-out. Verifies ``wss`` against the system's certificates.
+    """Connect, and complete the handshake, without a time-out. A ``wss`` server has to have a certificate that the
+    system trusts.
 
     Args:
         url: a ws:// or wss:// URL.
         on_message: gets the connection and each message.
         message_bytes_max: maximum number of bytes of a message; ``None``: no limit.
         token: the token for the request's ``Authorization``, or ``None``.
-        lines: speak in lines if the peer does (SPEC section 1.6).
+        lines: whether to send and receive several messages per frame if the peer supports it (SPEC section 1.6).
 
     Returns:
         The open connection.
@@ -275,7 +277,7 @@ def explained(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return f"the host is not known ({error.strerror}): is the name right?"
     if isinstance(error, ConnectionResetError):
-        return "it hung up: does it speak what the URL begins with, TLS (wss://) or not (ws://)?"
+        return "the server closed the connection: does it use TLS (wss://) or not (ws://), as the URL says?"
     return error.strerror or str(error) or type(error).__name__
 
 
@@ -293,7 +295,7 @@ def is_revoked(error: BaseException | None) -> bool:
 
 
 def refusal(error: InvalidStatus) -> str:
-    """Return the endpoint's answer instead of an upgrade, as text for people."""
+    """Return the HTTP response that refused the upgrade, as text for people."""
     response = error.response
     said = (response.body or b"").decode(errors="replace").strip()[:500]
     return f"HTTP {response.status_code}{': ' if said else ''}{said}"

@@ -1,6 +1,7 @@
-"""The commands of a large subscribe, and the number under way at once.
+"""Sends the commands of a large subscribe, and adapts the number that are under way at once.
 
-Owns: that number, and ending all of these commands with the subscribe. Must never: know what they say, or repeat one.
+Owns: that number, and the cancellation of these commands when the subscribe ends. Must never: read a command, or repeat
+one.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-#: The client starts with one command at a time. Each command that takes less than the first time adds one; each that
-#: takes longer than the second halves the number. At the maximum, they fill the queue of an endpoint with an embedded
-#: store. A slow endpoint writes one of these commands within a time-out.
+#: Maximum number of commands under way. The client starts with one command at a time. Each command that takes less than
+#: ``_S_SHORT`` seconds raises the number by one, and each that takes longer than ``_S_LONG`` halves it. The maximum is
+#: enough to fill the queue of an endpoint with an embedded store. A slow endpoint gets one command at a time, and can
+#: write it within a time-out.
 AT_ONCE_MAX = 32
 _S_SHORT, _S_LONG = 1.5, 3.0
 

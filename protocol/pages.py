@@ -1,6 +1,7 @@
-"""The plain HTTP pages of an endpoint: fetching, and reading ``/metrics``. SPEC section 1.2.
+"""Fetches the plain HTTP pages of an endpoint, and parses ``/metrics``. SPEC section 1.2.
 
-Owns: one bounded GET, and the sample lines of Prometheus's text format. Must never: know what a metric means.
+Owns: a GET with limits on size and time, and the parsing of the sample lines of Prometheus's text format. Must never:
+know what a metric means.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from urllib.parse import urlsplit
 from .outgoing import explained
 from .redaction import redacted
 
-#: A page of metrics is a few kilobytes; a larger page is not one of our pages.
+#: Maximum size of a page in bytes. A page of metrics has a few kilobytes, so a larger page does not come from an
+#: endpoint.
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 _HEAD_BYTES_MAX = 64 * 1024
 
@@ -33,7 +35,7 @@ class Page(NamedTuple):
     """A page.
 
     Attributes:
-        status: the HTTP status; 503 is an answer, too.
+        status: the HTTP status. It may be an error, such as 503.
         text: the body.
         date: the ``Date`` header, or ``""``.
     """
@@ -44,7 +46,7 @@ class Page(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One line of a metrics page. ``series``: name and labels exactly as written there."""
+    """One line of a metrics page. ``series`` is the name with the labels, exactly as the page has them."""
 
     name: str
     labels: dict[str, str]
@@ -59,7 +61,7 @@ async def fetch(url: str, path: str, *, timeout_s: float = 5.0, tls: ssl.SSLCont
         url: the endpoint's WebSocket URL, or its http URL.
         path: the page's path, such as ``/metrics``.
         timeout_s: seconds for the whole request.
-        tls: verifies the endpoint's certificate; by default the system's certificates do.
+        tls: the context that verifies the endpoint's certificate. By default it has to be one that the system trusts.
 
     Returns:
         The page, with any status.
@@ -125,7 +127,7 @@ def samples(text: str) -> Iterator[Sample]:
     """Yield the samples of a page in Prometheus's text format, without comments.
 
     Raises:
-        ValueError: names a bad line.
+        ValueError: a line is malformed. The text shows the line.
     """
     for line in text.splitlines():
         line = line.strip()

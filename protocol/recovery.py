@@ -1,11 +1,12 @@
 """A client's recovery of missed messages: its position, repeats, and requests for kept messages. SPEC 2 and 9.
 
-Owns: the position that the client listens with, the one that its application has processed, and the names of messages
-that have arrived already. Must never: send anything, write a file, or call the application.
+Owns: the position with which the client listens, the position up to which its application has processed messages, and
+the names of messages that have arrived already. Must never: send anything, write a file, or call the application.
 
-A client has two positions. Everything up to the *received* position has arrived, though it may wait for the
-application. The client listens with this position after a lost connection. The application's position is behind it by
-the waiting messages. Only this one may be saved, since the waiting messages are lost with the program.
+A client has two positions. All messages up to the *received* position have arrived, but some may still wait for the
+application. After a lost connection the client listens with the received position. The application's position comes
+before the waiting messages. Only the application's position may be saved, since the waiting messages are lost when the
+program ends.
 """
 
 from __future__ import annotations
@@ -29,29 +30,30 @@ from .messages import (
 from .notifications import Gap, read_position
 from .requests import filter_fields, filter_text
 
-#: Names of the latest messages, by which the client drops repeats: the messages of some seconds, the interval of
-#: positions.
+#: Maximum number of names that the client keeps of the latest messages, in order to drop repeats. It covers the
+#: messages of some seconds, which is the interval of positions.
 MIDS_MAX: Final = 10_000
 
 
 class Position(NamedTuple):
-    """A received position, after the notifications that it covers."""
+    """A received position. The client's queue has it after the notifications that it covers."""
 
     text: str
 
 
 class Recovery:
-    """One client's recovery. ``position``: the one that its application has processed; ``None``: it has none yet."""
+    """The recovery of one client. ``position`` is the position up to which its application has processed messages, or
+    ``None``."""
 
     def __init__(self, position: str | None = None) -> None:
         self.position = position
         self.repeats = 0  # dropped messages that had arrived before
         self._received = position
         self._mids: BoundedMap[str, None] = BoundedMap(MIDS_MAX)
-        self._done: deque[str] = deque(maxlen=MIDS_MAX)  # processed since the position
+        self._done: deque[str] = deque(maxlen=MIDS_MAX)  # names of the messages processed after the position
         self._has_listened = False
         self._left = False  # it had listened, and no longer does
-        self._topics: set[str] | None = None  # None: the program has not read its subscriptions
+        self._topics: set[str] | None = None  # None until the program reads its subscriptions
         self._knows_all = False
 
     # -- positions
@@ -102,16 +104,16 @@ class Recovery:
     # -- a file's content: the position, and the names of the messages processed after it
 
     def text(self) -> bytes | None:
-        """Return the file's content; ``None``: there is no position to save."""
+        """Return the file's content, or ``None`` if there is no position to save."""
         if self.position is None:
             return None
         return orjson.dumps({"position": self.position, "mids": list(self._done)}, option=orjson.OPT_APPEND_NEWLINE)
 
     def restore(self, text: bytes) -> None:
-        """Restore the state from a former ``text``.
+        """Restore the state from a former result of ``text``.
 
         Raises:
-            ValueError: ``text`` did not make it.
+            ValueError: the content does not come from ``text``.
         """
         saved = orjson.loads(text)
         if type(saved) is not dict:
@@ -125,11 +127,11 @@ class Recovery:
             self._mids.put(mid, None)
             self._done.append(mid)
 
-    # -- the client's topics, which name the topics of a slot
+    # -- the client's topics, which turn the slots of a gap into names of topics
 
     def begins_reading(self) -> None:
-        """Begin to record topics: the client reads all its topics, also those of earlier programs. Each goes to
-        ``subscribed``."""
+        """Begin to record topics. The client is about to read all its topics, including those of earlier programs, and
+        passes each to ``subscribed``."""
         if self._topics is None:
             self._topics = set()
 
@@ -148,21 +150,22 @@ class Recovery:
             self._topics.difference_update(topics)
 
     def in_slots(self, slots: frozenset[int]) -> list[str] | None:
-        """Return the client's topics in these slots, sorted; ``None``: it may have others that this does not know."""
+        """Return the client's topics in these slots, sorted. ``None`` if the client may have topics that are not
+        recorded here."""
         if self._topics is None or not self._knows_all:
             return None
         return sorted(topic for topic in self._topics if slot_of(topic) in slots)
 
 
 def kept_fields(last: int | None, since: str | None) -> dict[str, Any]:
-    """Return the fields of a subscribe that asks for kept messages; empty: it does not.
+    """Return the fields with which a subscribe requests kept messages, or no fields if it requests none.
 
     Args:
         last: number of messages, 1 to 1,000, or ``None``.
         since: a position, or ``None``.
 
     Raises:
-        ProtocolError: ``bad_state``; one is wrong, or both are given.
+        ProtocolError: ``bad_state``; a value is wrong, or both are given.
     """
     fields = _last(last, since)
     if since is not None:
@@ -208,10 +211,10 @@ def _last(last: int | None, since: str | None) -> dict[str, Any]:
 
 
 def keep_fields(keep_s: int | None) -> dict[str, Any]:
-    """Return the field of a publish whose message the broker keeps; empty: it does not.
+    """Return the field with which a publish asks the broker to keep its message, or no field for ``None``.
 
     Args:
-        keep_s: seconds, 1 to a day, or ``None``.
+        keep_s: number of seconds, from 1 to 86,400 (a day), or ``None``.
 
     Raises:
         ProtocolError: ``bad_state``; the number is wrong.

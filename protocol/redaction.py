@@ -1,14 +1,15 @@
-"""Texts as programs may show them: without the secrets that they seem to have.
+"""Removes text that looks like a secret, so that programs can show the rest.
 
-Owns: the form of tokens and passwords in a text. Must never: serve as a reason to print a secret. Programs import it
-before anything else of theirs.
+Owns: the patterns of tokens and passwords in a text. Must never: serve as a reason to print a secret. Programs import
+this module before their other modules.
 """
 
 from __future__ import annotations
 
 import re
 
-#: Each with its replacement: a JWT; the token or password in a query; a user and a password before a host.
+#: Each pattern with its replacement: a JWT, a token or password in a query, and a user with a password before a host
+#: (two patterns).
 _SECRETS = (
     (re.compile(r"\beyJ[\w-]*\.[\w-]+\.[\w-]*"), "…"),
     (re.compile(r"(?i)\b((?:access(?:_|%5f))?token|password|passwd|secret)=[^&;#\s]+"), r"\1=…"),
@@ -19,7 +20,7 @@ _SECRETS = (
 
 def redacted(text: str) -> str:
     """Return the text with ``…`` in place of its tokens, and without names and passwords before hosts. Text that only
-    looks like these goes, too."""
+    looks like a secret is removed, too."""
     if "@" not in text and "=" not in text and "eyJ" not in text:
         return text
     for secret, place in _SECRETS:

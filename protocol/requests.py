@@ -26,7 +26,7 @@ _ENVELOPE_BYTES = 1024
 
 
 def check_client_id(client_id: str | int) -> str | int:
-    """Return the id itself.
+    """Check a client's id, and return it unchanged.
 
     Raises:
         ValueError: it is neither an integer nor a string of 1 to 128 bytes.
@@ -39,21 +39,21 @@ def check_client_id(client_id: str | int) -> str | int:
 
 
 def keys_of(beginning: str) -> Iterator[str]:
-    """Yield different keys for ``dedup``."""
+    """Yield distinct keys for ``dedup`` that start with ``beginning``."""
     return (f"{beginning}-{number}" for number in count(1))
 
 
 def filter_text(filter: object) -> str | None:
-    """Return the filter's canonical text; ``None`` stays ``None``.
+    """Return the filter's canonical text, or ``None`` for ``None``.
 
     Raises:
-        ProtocolError: ``bad_filter``; it is not a filter, and ``info`` says why.
+        ProtocolError: ``bad_filter``; the value is not a filter, and ``info`` says why.
     """
     return None if filter is None else canonical_filter(filter)
 
 
 def filter_fields(text: str | None) -> dict[str, Any]:
-    """Return a command's field for the filter with this canonical text; empty for ``None``."""
+    """Return a command's field for the filter with this canonical text, or no field for ``None``."""
     return {} if text is None else {"filter": orjson.Fragment(text)}
 
 
@@ -90,8 +90,8 @@ def topic_bodies(
 ) -> list[bytes]:
     """Return the bodies of as many commands as the frame limit and ``topics_max`` require.
 
-    Several commands group topics by CRC-32 modulo 4,096: a store may share its objects among these topics (SPEC section
-    9), and write each object once per command.
+    If several commands are necessary, topics with the same CRC-32 modulo 4,096 go into one command. A store may keep
+    these topics in one object (SPEC section 9), and then writes the object once per command.
 
     Args:
         command: the command's name.
@@ -129,7 +129,7 @@ def _parts(topics: Sequence[str], bytes_max: int) -> Iterator[bytes]:
 
 
 def neighbours(topics: Sequence[str]) -> list[str]:
-    """Return the topics in the order of their slots: a store may keep those of one slot together."""
+    """Return the topics in the order of their slots, since a store may keep topics of one slot together."""
     groups: list[list[str]] = [[] for _ in range(SLOTS)]
     for topic in topics:
         groups[slot_of(topic)].append(topic)
@@ -137,7 +137,7 @@ def neighbours(topics: Sequence[str]) -> list[str]:
 
 
 def _cut(topics: Sequence[str], whole_bytes: int, bytes_max: int) -> Iterator[bytes]:
-    """Cut the topics into lists by their mean length, and cut again each list that is too long."""
+    """Cut the topics into lists whose size follows from the mean length. Cut again each list that is too long."""
     size = max(len(topics) * bytes_max // whole_bytes, 1)
     if size == len(topics):
         size -= 1
@@ -157,6 +157,7 @@ def error_of(reply: Mapping[str, Any]) -> ProtocolError:
 
 
 def may_retry(error: ProtocolError) -> bool:
-    """Return whether repeating may help. For an unknown code of a newer endpoint only giving up is safe."""
+    """Return whether repeating the command may help. A newer endpoint may send an unknown code, for which only giving
+    up is safe."""
     row = ERRORS.get(error.code)
     return row is not None and row.next is Next.RETRY

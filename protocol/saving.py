@@ -1,7 +1,7 @@
-"""A small text in a file that is always complete: a client's position. SPEC section 9.
+"""Saves a small text, a client's position, in a file that is complete at every moment. SPEC section 9.
 
-Owns: reading the file, and replacing it with a new one, once a second at most. Must never: know what the text says, or
-make the event loop wait for a disk.
+Owns: reading the file, and replacing it with a new one, once a second at most. Must never: interpret the text, or make
+the event loop wait for a disk.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-#: Seconds between two writes. A crash repeats the messages of that time, and the disk has little to do.
+#: Seconds between two writes. After a crash, the client gets the messages of that time again. The interval is long
+#: enough to spare the disk.
 _INTERVAL_S = 1.0
 
-#: A larger file is not one of ours, which has a position and some 10,000 names of messages.
+#: Maximum size of a file. A file of a client has a position and some 10,000 names of messages, so a larger one is
+#: something else.
 FILE_BYTES_MAX = 8 << 20
 
 
 class SavedFile:
-    """One file. A failed write is tried again, for the last time by ``close``.
+    """One saved file. It retries a failed write; the last attempt is the one in ``close``.
 
     Args:
         path: the file's path.
-        text: returns the content; ``None``: it has none yet.
+        text: returns the content to save, or ``None`` if there is none yet.
         on_failure: gets the error of each failed write.
     """
 
@@ -38,7 +40,7 @@ class SavedFile:
         self._task: asyncio.Task[None] | None = None
 
     def read(self) -> bytes | None:
-        """Return the file's content; ``None``: the file does not exist yet.
+        """Return the file's content, or ``None`` if the file does not exist yet.
 
         Raises:
             OSError: the file or its folder cannot be used.
@@ -47,7 +49,7 @@ class SavedFile:
             with self.path.open("rb") as file:
                 return file.read(FILE_BYTES_MAX)
         except FileNotFoundError:
-            os.stat(self.path.parent)  # this raises now, and not only when the first position is lost
+            os.stat(self.path.parent)  # a bad folder raises now, and not only at the first write
             return None
 
     def changed(self) -> None:
@@ -98,5 +100,5 @@ def _replace(path: Path, text: bytes) -> None:
     with beside.open("wb") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())  # otherwise a crash of the machine can leave the name without the text
+        os.fsync(file.fileno())  # otherwise a crash of the machine can leave an empty file
     os.replace(beside, real)

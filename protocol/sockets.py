@@ -3,9 +3,10 @@
 Owns: the bytes of one connection, from ``data_received`` to ``write``. Must never: know a command or a peer.
 
 The library's own asyncio connections put a queue and several awaits between the socket and the reader of every message.
-Here a chunk of the socket becomes a list of messages in one call, and one write sends the output of a turn of the loop.
-``frames`` reads and writes nearly every frame: a whole uncompressed message, or an empty ping or pong (ADR 7). The
-library does the rest of the protocol: handshake, fragments, compression, closes, and every violation.
+In this module one call turns a chunk of data from the socket into a list of messages, and one write sends all output of
+a turn of the event loop. ``frames`` handles whole uncompressed messages and empty pings and pongs, which nearly all
+frames are (ADR 7). The library does the rest of the protocol: handshake, fragments, compression, closes, and every
+violation.
 """
 
 from __future__ import annotations
@@ -42,22 +43,24 @@ from .lines import LINES_AT_ONCE, Lined, is_short, lines_of
 
 log = logging.getLogger("ingeborg.sockets")
 
-#: The log of ``websockets``. Opening and closing a connection is not worth a line.
+#: The log of ``websockets``, without its lines about each opened and closed connection.
 library_log = logging.getLogger("ingeborg.websockets")
 library_log.setLevel(logging.WARNING)
 
 #: Seconds for a connection to finish its handshake, or to answer a close. After a close, the time restarts with each
 #: piece of pending data that the peer takes.
 PATIENCE_S = 5.0
-#: The total limit, in seconds: enough time for megabytes over a slow line, but not for a peer that only takes an
-#: occasional packet. It is also TLS's ``ssl_shutdown_timeout``, which is one time-out that starts with the close.
+#: The limit on the whole close, in seconds. It is enough time for megabytes over a slow line, but it stops a peer that
+#: takes only an occasional packet. It is also TLS's ``ssl_shutdown_timeout``, which is one time-out that starts with
+#: the close.
 LINGER_S = 60.0
-#: Bytes that the kernel keeps from a peer that continues to send over TLS after the close.
+#: Size of the kernel's receive buffer, in bytes, for a peer that continues to send over TLS after the close.
 _LEFT_BYTES = 32 << 10
-#: Checks of a closing connection within ``PATIENCE_S``.
+#: Number of checks of a closing connection within ``PATIENCE_S``.
 _LOOKS = 5
 
-#: The place of the bytes that the peer's TCP has confirmed: ``tcpi_bytes_acked`` in Linux's ``struct tcp_info``.
+#: The place of ``tcpi_bytes_acked`` in Linux's ``struct tcp_info``: the number of bytes that the peer's TCP has
+#: acknowledged.
 _BYTES_ACKED = slice(120, 128)
 
 #: More bytes than any message has.
@@ -66,10 +69,12 @@ _ANY = 1 << 60
 #: The end of a request's or a response's head.
 _HEAD_ENDS = b"\r\n\r\n"
 
-#: Masking keys, of 4 bytes each, from one system call: a call for each frame would cost more than the frame.
+#: Number of masking keys, of 4 bytes each, that one system call fetches. A call for each frame would cost more than the
+#: frame.
 _MASKS = 1024
 
-#: Pings answered while the peer does not read the pongs, which are 127 bytes at most: more would fill our memory.
+#: Maximum number of pings that this side answers while the peer does not read the pongs. A pong has at most 127 bytes.
+#: Without the limit, unread pongs would fill our memory.
 PONGS_UNREAD_MAX = 1_000
 
 
@@ -98,14 +103,15 @@ _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 class Socket(asyncio.Protocol):
     """One connection. Subclasses override ``handshake``, ``message``, ``closed`` and ``writable``."""
 
-    #: Bytes of a chunk to take at a time, to the end of the frame. The rest waits for a call of ``next_quantum``.
+    #: Number of bytes of a chunk to handle at a time, extended to the end of a frame. The rest waits for a call of
+    #: ``next_quantum``.
     quantum_bytes = _ANY
 
-    #: A message of more bytes is large. ``large_message`` gets one that comes in one frame. The reader of a large text
-    #: has to check that it is UTF-8.
+    #: A message of more bytes is large. If a large message comes in one frame, ``large_message`` gets it. This class
+    #: does not check that a large text is UTF-8; the reader of the text has to.
     large_bytes = _ANY
 
-    #: Set if messages have several lines: ``messages_come`` gets each line as a message (``lines``).
+    #: Set if a message may have several lines (``lines``). ``messages_come`` then gets each line as a message.
     lined: Lined | None = None
 
     ws: Protocol
@@ -117,25 +123,25 @@ class Socket(asyncio.Protocol):
         # The fragments of a message, within the protocol's limit on messages. This is not a list: with fragments of one
         # byte or none, a list would be many times as large as its content.
         self._parts = bytearray()
-        self._checked: codecs.IncrementalDecoder | None = None  # has decoded these fragments; None: they are binary
+        self._checked: codecs.IncrementalDecoder | None = None  # finds text fragments that are not UTF-8
         self._text = False
         self._deaf = False  # we have closed it, and ignore further messages
         self._half_closed = False
         self._pongs_unread = 0
-        self._head: bytes | None = b"" if ws.state is CONNECTING else None  # its latest bytes; None: it is complete
+        self._head: bytes | None = b"" if ws.state is CONNECTING else None  # the end of an incomplete HTTP head
         self._buffer = bytearray()  # an incomplete frame
-        self._needed = 0  # its bytes, as far as known
+        self._needed = 0  # the size of that frame, as far as known
         self._masked = ws.side is SERVER  # incoming frames are masked
         self._ping, self._pong = (empty_frame(first, not self._masked) for first in (PING, PONG))
         self.heard = False  # data has arrived since a caller last cleared this
-        self._rest: tuple[bytes, int] | None = None  # a chunk, from that byte on: its turn comes later
+        self._rest: tuple[bytes, int] | None = None  # a waiting chunk, and the index of its first unhandled byte
         self._eof = False  # the peer has half-closed; the rest still waits
         self._lost = False  # the connection is gone; its rest still waits
         self._passing = 0  # bytes of the present frame that the protocol still needs
         self._passed = 0  # bytes of the same frame that the protocol has
-        self._large: LargeMessage | None = None  # under way
+        self._large: LargeMessage | None = None  # the large message that is arriving
         self._abort: asyncio.TimerHandle | None = None
-        self._ended = False  # we have closed it, and a timer cuts it
+        self._ended = False  # we have closed it, and a timer will cut it
         self._response_pending = False  # the response waits, and so does further data
 
     # For subclasses to override
@@ -159,13 +165,13 @@ class Socket(asyncio.Protocol):
         raise NotImplementedError
 
     def chunk_ends(self) -> None:
-        """Act after all messages of a chunk, or a quantum."""
+        """Act after all messages of a chunk or quantum have been handled."""
 
     def rest_waits(self) -> None:
         """Arrange a call of ``next_quantum``, since the chunk has more. The reader should pause until then."""
 
     def head_comes(self, data: bytes) -> None:
-        """Handle a chunk before the request's or response's head is complete, or ``take_later``."""
+        """Handle a chunk that arrives before the HTTP head is complete. A subclass may call ``take_later`` instead."""
         self._receive_head(data)
 
     def ponged(self) -> None:
@@ -183,7 +189,8 @@ class Socket(asyncio.Protocol):
         """Start using the TCP connection, and give the handshake ``PATIENCE_S``."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's has another class
         if transport.get_extra_info("ssl_object") is not None:
-            # While reading is paused, take nothing more from the kernel: the data taken is decrypted in one go.
+            # While reading is paused, take nothing more from the kernel, because the transport decrypts all data that
+            # it has taken at once.
             cast(Any, transport).set_read_buffer_limits(high=1)
         self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)
 
@@ -208,7 +215,7 @@ class Socket(asyncio.Protocol):
             self.rest_waits()
 
     def take_later(self, data: bytes) -> None:
-        """Leave all of this for ``next_quantum``."""
+        """Leave the whole chunk to ``next_quantum``."""
         self._rest = data, 0
 
     @property
@@ -226,7 +233,7 @@ class Socket(asyncio.Protocol):
         self._passing, self._large = 0, None
         if self.lined is not None:
             self.lined.clear()
-        if self._lost and waits:  # its end has waited for this data
+        if self._lost and waits:  # the end of the connection has waited for this data
             self._over()
 
     @property
@@ -278,8 +285,8 @@ class Socket(asyncio.Protocol):
             self._receive_frames(data[size:])
 
     def _receive_frames(self, data: bytes, at: int = 0) -> None:
-        """Take whole messages directly. Pass to the protocol the frames that it has to know, and all that break the
-        rules, so that it reports them."""
+        """Handle whole messages and empty pings and pongs directly. Pass all other frames to the protocol, which
+        reports those that break the rules."""
         end = len(data)
         enough = at + self.quantum_bytes
         if self.lined and self._take_lines():
@@ -296,7 +303,7 @@ class Socket(asyncio.Protocol):
         if self._large is not None:
             at = self._receive_large(data, at)
         while at < end:
-            ws = self.ws  # a link may replace it meanwhile
+            ws = self.ws  # a link may replace the protocol meanwhile
             if ws.state is not OPEN:
                 if at >= enough:
                     self._rest = data, at
@@ -310,7 +317,7 @@ class Socket(asyncio.Protocol):
             most = _ANY if ws.max_message_size is None else ws.max_message_size
             # A message is whole only while no fragmented one is under way.
             run = whole_messages(data, at, enough, self._masked, ws.current_size is None, most, self.large_bytes)
-            if run.messages:  # else a fragmented message of another kind may be under way
+            if run.messages:  # otherwise a fragmented message may be under way, whose kind stays
                 self._text = run.is_text
                 if self.lined is not None:
                     if self._come_lined(run.messages):
@@ -351,7 +358,7 @@ class Socket(asyncio.Protocol):
             self._buffer += data[at:]
 
     def _come_lined(self, messages: list[bytes]) -> bool:
-        """Take as many lines as allowed at once, from any number of messages. Returns True if more lines wait."""
+        """Handle as many lines as allowed at once, from any number of messages. Returns True if more lines wait."""
         lined = self.lined
         assert lined is not None
         lines: list[bytes] = []
@@ -391,8 +398,8 @@ class Socket(asyncio.Protocol):
         return stop
 
     def _beat(self, first: int) -> bool:
-        """Handle a ping or pong without a payload, the only traffic of an idle connection. Returns False for another
-        frame, or for a ping while the peer does not read."""
+        """Handle a ping or pong without a payload, the only traffic of an idle connection. Returns False, without
+        handling it, for another frame, or for a ping while the peer does not read."""
         if first == PONG:
             self.ponged()
             return True
@@ -433,7 +440,8 @@ class Socket(asyncio.Protocol):
                 self.fail(SLOW_CONSUMER)
 
     def _fragment(self, data: bytes | bytearray | memoryview) -> None:
-        """Take a fragment. A text that is not UTF-8 fails at once, since its last fragment may never come."""
+        """Store a fragment. If a text is not UTF-8, close the connection at once, since its last fragment may never
+        come."""
         if self._deaf:
             return
         self._parts += data
@@ -462,12 +470,12 @@ class Socket(asyncio.Protocol):
             self.message(data)
 
     def eof_received(self) -> None:
-        """End the connection, since the peer has half-closed it: a WebSocket has no use for the other half."""
+        """End the connection, since the peer has half-closed it, and a WebSocket has no use for the other half."""
         while self._rest is not None and not self.lined and not self._response_pending:
             self.next_quantum()
         if self._rest is None:
             self._receive_eof()
-        else:  # many lines may wait, and frames after them: each quantum in its turn
+        else:  # many lines may wait, and frames after them; each quantum waits for its turn
             self._eof = True
 
     def _receive_eof(self) -> None:
@@ -476,7 +484,7 @@ class Socket(asyncio.Protocol):
         self.send_protocol()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the end of the TCP connection. Data that arrived before it still counts, each quantum in its turn."""
+        """Handle the end of the TCP connection. Data that arrived before it is still handled, one quantum at a time."""
         self.settled()
         if self._rest is None:
             self._over()
@@ -486,8 +494,8 @@ class Socket(asyncio.Protocol):
 
     def _over(self) -> None:
         self.closed()
-        # The parser and its protocol refer to each other, and so do an error and its stack frames. Without this, closed
-        # connections wait for the garbage collector, which takes long if it finds many at once.
+        # The parser and its protocol refer to each other, and so do an error and its stack frames. Break these cycles.
+        # Otherwise closed connections wait for the garbage collector, which takes long if it finds many at once.
         ws = self.ws
         ws.parser.close()
         error: BaseException | None
@@ -497,11 +505,11 @@ class Socket(asyncio.Protocol):
                 error = error.__cause__ or error.__context__
 
     def pause_writing(self) -> None:
-        """Note that the transport's buffer is full: later messages wait in the outbox."""
+        """Record that the transport's buffer is full. Later messages wait in the outbox."""
         self.is_writable = False
 
     def resume_writing(self) -> None:
-        """Note that the transport's buffer has room again."""
+        """Record that the transport's buffer has room again."""
         self.is_writable = True
         self._pongs_unread = 0
         self.writable()
@@ -535,7 +543,7 @@ class Socket(asyncio.Protocol):
 
         Args:
             code: the close code and its reason.
-            deaf: ignore messages that the peer sends before it gets the close.
+            deaf: whether to ignore messages that the peer sends before it gets the close.
         """
         self._deaf = deaf
         if self.ws.state is OPEN:
@@ -567,7 +575,8 @@ class Socket(asyncio.Protocol):
 
     def _close_transport(self) -> None:
         if not self.transport.is_closing():  # asyncio's transport treats a second close as the end of the first
-            # Until then it decrypts all incoming data as fast as it arrives, so keep the kernel's buffer small.
+            # Until the stream ends, the transport decrypts all incoming data as fast as it arrives. A small receive
+            # buffer limits that.
             sock = self.transport.get_extra_info("socket")
             if sock is not None:
                 with suppress(OSError):
@@ -582,10 +591,10 @@ class Socket(asyncio.Protocol):
             self._cut_when_due(now + LINGER_S, now + PATIENCE_S, self._taken())
 
     def _cut_when_due(self, end: float, due: float, taken: int) -> None:
-        """Cut the connection at ``due`` unless the peer takes more than ``taken`` bytes by then; at ``end`` in any
-        case."""
+        """Cut the connection at ``due`` unless the peer takes more than ``taken`` bytes before. Cut it at ``end`` in
+        any case."""
         if self.transport.get_protocol() is not self:
-            return  # it is gone, though the loop has not reported it yet; or another protocol has taken it over
+            return  # the connection is gone, or another protocol has taken over its transport
         loop = asyncio.get_running_loop()
         now = loop.time()
         if (taken_now := self._taken()) > taken:
@@ -602,7 +611,7 @@ class Socket(asyncio.Protocol):
         if sock is not None and sys.platform == "linux":
             try:
                 info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
-            except (OSError, ValueError):  # uvloop raises the second for a closed one that the loop has not reported
+            except (OSError, ValueError):  # uvloop raises ValueError for a socket that has just been closed
                 return 0
             if len(info) == _BYTES_ACKED.stop:  # Linux 4.1 or newer
                 return int.from_bytes(info[_BYTES_ACKED], sys.byteorder)

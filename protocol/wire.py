@@ -1,11 +1,12 @@
-"""Bytes to JSON values and back. SPEC sections 2.1 and 3.
+"""Converts bytes to JSON values and back. SPEC sections 2.1 and 3.
 
 Owns: the check of a frame's JSON, and the canonical form of a value. Must never: know a command.
 
-``orjson`` does the work. It accepts some JSON that this protocol does not: duplicate keys, integers beyond 64 bits, and
-values nested deeper than it can write again. Cheap tests, which nearly every frame passes, find these. A suspicious
-frame is judged by its text outside strings: a few passes in C, so that the worst frame costs little more than the best
-one. The standard library's slower parser, whose errors say more, reads only short frames again.
+``orjson`` does the parsing. It accepts some JSON that this protocol does not: duplicate keys, integers beyond 64 bits,
+and values nested deeper than it can write again. Cheap tests find these, and nearly every frame passes the tests. A
+frame that fails them gets a closer check of its text outside strings. This check is a few passes in C, so the worst
+frame costs little more than the best one. If such a frame is short, the standard library's parser reads it again
+instead: it is slower, but its errors say more.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ import orjson
 
 from .errors import ProtocolError
 
-# The deepest nesting ``orjson`` writes again is about 254 levels.
+# ``orjson`` can write about 254 levels of nesting at most.
 _TOO_DEEP: Final = "Nested too deeply: 250 levels are allowed"
 
-# Any integer beyond 64 bits shows at least this many digits in a row.
+# Every integer beyond 64 bits has at least this many digits in a row.
 _MANY_DIGITS: Final = b"0" * 19
 _DIGITS_TO_ZERO: Final = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else ord(" ") for byte in range(256))
 _INTEGER_MIN: Final = -(2**63)
 _INTEGER_MAX: Final = 2**64 - 1
-_INTEGER_CHARS_MAX: Final = 20  # characters of both
+_INTEGER_CHARS_MAX: Final = 20  # the length of both limits as text
 _BEYOND: Final = "An integer is beyond 64 bits"
 
-# An integer that may be beyond them, in a text without strings: no fraction, no exponent, and no part of one.
+# Matches an integer that may be beyond 64 bits, in a text without strings. Numbers with a fraction or an exponent do
+# not match, nor do their parts.
 _LONG_INTEGER: Final = re.compile(rb"(?<![\d.eE+-])(?:-\d{19,}+|\d{20,}+)(?![.eE])")
 
 #: The standard library's parser, which names a duplicate key, reads suspicious frames of up to this many bytes. It
@@ -54,8 +56,9 @@ def decode(frame: bytes) -> dict[str, Any]:
         raise ProtocolError("bad_json", f"Not valid JSON: {error}") from None
     if type(value) is not dict:
         raise ProtocolError("bad_json", "The frame has to be one JSON object")
-    # A duplicate key shows as a colon that is missing when the value is written again, unless escaped colons (\u003a)
-    # take its place. The usual flat command needs no writing: one colon per key and no other.
+    # If a frame has a duplicate key, the value has fewer colons when it is written again, unless escaped colons
+    # (\u003a) make up for that. The usual flat command need not be written again, since it has one colon per key and no
+    # other.
     colons = frame.count(b":")
     suspicious = colons != len(value) and (b"\\u003" in frame or colons != _colons(value))
     if suspicious or _MANY_DIGITS in frame.translate(_DIGITS_TO_ZERO):
@@ -67,17 +70,17 @@ def decode(frame: bytes) -> dict[str, Any]:
 
 
 def outside_strings(text: bytes, part_bytes: int = _PART_BYTES) -> bytes:
-    """Return a JSON text without its strings, in linear time; a quotation mark stands for each.
+    """Return a JSON text with a quotation mark in place of each string, in linear time.
 
     Args:
         text: valid JSON.
-        part_bytes: bytes to process at once. The pieces of a part are objects, together twenty times as large as its
-            text.
+        part_bytes: number of bytes to process at once. The pieces of a part are Python objects, which together take
+            twenty times as much memory as its text.
     """
-    # Backslashes are in strings only, and a run of backslashes begins with an escape: take pairs from the left.
+    # Backslashes occur only in strings, and a run of backslashes begins with an escape, so take pairs from the left.
     unescaped = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     parts = []
-    inside = 0  # a string, at the end of the part
+    inside = 0  # 1 if a string continues after the part, else 0
     for start in range(0, len(unescaped), part_bytes):
         pieces = unescaped[start : start + part_bytes].split(b'"')
         parts.append(b'"'.join(pieces[inside::2]))
@@ -127,8 +130,8 @@ def _integer(text: str) -> int:
 
 
 def _judge(frame: bytes, value: dict[str, Any], keys: bool) -> None:
-    """Check a long frame that ``orjson`` has read: its integers fit 64 bits and, with ``keys``, the value has each key
-    of the text."""
+    """Check a long frame that ``orjson`` has read. Its integers have to fit in 64 bits. With ``keys``, no object may
+    have the same key twice."""
     outside = outside_strings(frame)
     for match in _LONG_INTEGER.finditer(outside):
         _integer(match[0].decode())
