@@ -30,7 +30,7 @@ from .wire import canonical
 #: it once for each subscription.
 FILTER_BYTES_MAX: Final = 4096
 
-#: Maximum number of different attributes in one filter. A publish takes a comparison for each.
+#: Maximum number of different attributes in one filter. Each publish takes one comparison per attribute.
 PATHS_MAX: Final = 8
 
 #: Maximum number of keys in the path to an attribute.

@@ -167,7 +167,7 @@ class OutgoingSocket(Socket):
         """Fail ``opened`` if the protocol rejects the response, since it does not call ``handshake`` then."""
         if self.ws.handshake_exc is not None and not self.opened.done():
             self.opened.set_exception(self.ws.handshake_exc)
-            self.opened.exception()  # mark it as retrieved, since nobody may be waiting any more
+            self.opened.exception()  # mark the exception as retrieved: nobody may be waiting any more
 
     def rest_waits(self) -> None:
         """Handle all lines at once, even if they exceed a quantum, because a client has no other connections to

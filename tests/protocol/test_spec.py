@@ -67,11 +67,11 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "topics of one client; 0 means no limit": (OPTIONS.max_subscriptions, LIMITS.subscriptions),
     "commands of one connection under way": (replies.REPLIES_MAX,),
     "duplicates that wait for the outcome of one message": (SIZES.waiters_max,),
-    "changes of one client's subscriptions that wait for its other changes": (
+    "changes of one client's subscriptions that wait for earlier changes": (
         writing.WRITES_WAITING_MAX,
         SIZES.counting_max,
     ),
-    "grace time of subscriptions until disconnect, s": (OPTIONS.grace,),
+    "grace time of subscriptions with `until`, s": (OPTIONS.grace,),
     "`ttl_s` of a subscribe": (ingeborg.protocol.messages.TTL_S_MAX,),
     "filter of a subscription, bytes of its canonical text": (filters.FILTER_BYTES_MAX,),
     "different attributes that a filter examines": (filters.PATHS_MAX,),
@@ -91,7 +91,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "means that it keeps none": (OPTIONS.history_bytes,),
     "kept messages of one topic": (OPTIONS.history_size, LIMITS.history_size),
     "topics of which a home remembers that all kept messages were lost": (log.HOLES_MAX,),
-    "a position; a `mid`, bytes": (
+    "length of a position or a `mid`, bytes": (
         ingeborg.protocol.messages.POSITION_BYTES_MAX,
         ingeborg.protocol.messages.MID_BYTES_MAX,
     ),
@@ -112,8 +112,8 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "ended subscriptions remembered for a client": (model.ENDED_MAX,),
     "topics and filters of these ended subscriptions, bytes": (model.ENDED_BYTES_MAX,),
     "time for which ended subscriptions are remembered, s": (expiry.KEPT_S,),
-    "revoked tokens and subjects in a store whose `expires_at` has not passed": (revocations.REVOCATIONS_MAX,),
-    "revocations of an endpoint that wait for its other revocations": (revoking.WAITING_MAX,),
+    "revoked tokens and subjects that a store remembers until their `expires_at`": (revocations.REVOCATIONS_MAX,),
+    "revocations of an endpoint that wait for earlier revocations": (revoking.WAITING_MAX,),
 }
 
 
