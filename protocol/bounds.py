@@ -111,7 +111,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 def check_window(value: object) -> int:
     """Check the value of ``window``: the number of notifications that may be unconfirmed. Raises ``ProtocolError``."""
     if type(value) is not int or not 1 <= value <= WINDOW_MAX:
-        raise ProtocolError("bad_state", f"Key 'window' has to be an integer from 1 to {WINDOW_MAX}, of notifications")
+        raise ProtocolError("bad_state", f"Key 'window' has to be an integer from 1 to {WINDOW_MAX} (notifications)")
     return value
 
 
@@ -207,5 +207,5 @@ def _whole(number: int, rule: Mapping[str, Any], field: str, least: int, default
         return None
     if type(value) is not int or not least <= value <= STALENESS_MS_MAX:
         kind = "an integer" if default is not None else "null, or an integer"
-        raise _bad(f"rule {number}: '{field}' has to be {kind} from {least} to {STALENESS_MS_MAX}, of milliseconds")
+        raise _bad(f"rule {number}: '{field}' has to be {kind} from {least} to {STALENESS_MS_MAX} (in milliseconds)")
     return value

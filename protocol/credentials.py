@@ -76,7 +76,7 @@ def check_url(url: str) -> str:
         ValueError: it is not a WebSocket URL, or it has a password or a token, which errors and logs would show.
     """
     if redacted(url) != url or "@" in url:
-        raise ValueError("a URL may have no name, no password and no access_token: pass the token separately")
+        raise ValueError("a URL must not contain a user name, a password or an access_token: pass the token separately")
     try:
         parse_uri(url)
     except (InvalidURI, ValueError):  # the message omits the URL, since a misplaced part may be a password

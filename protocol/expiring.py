@@ -53,7 +53,7 @@ def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
         fields["until"] = until
     if ttl_s is not None:
         if type(ttl_s) is not int or not 1 <= ttl_s <= TTL_S_MAX:
-            raise ProtocolError("bad_state", f"Key 'ttl_s' has to be an integer from 1 to {TTL_S_MAX}, of seconds")
+            raise ProtocolError("bad_state", f"Key 'ttl_s' has to be an integer from 1 to {TTL_S_MAX} (in seconds)")
         fields["ttl_s"] = ttl_s
     return fields
 
@@ -91,7 +91,7 @@ class Kept:
     def __init__(self) -> None:
         self.grace_s = inf  # in seconds, from the latest reply
         self.is_unsure = False  # the reply named only some ended subscriptions; the next one names the rest
-        self._ends_s: dict[Key, float] = {}  # when each expires, by `all_s`; or infinity
+        self._ends_s: dict[Key, float] = {}  # when each subscription expires, by `all_s`, or infinity
         self._filters: dict[str, set[str]] = {}  # the filters of these subscriptions, by topic
         self._timed_max = 1_000  # with more entries than this, the list is searched for expired ones
         self._due: deque[Key] = deque()

@@ -283,7 +283,7 @@ def _credit(name: str, client: str, number: Id, value: dict[str, Any], payload_b
 def _last(value: dict[str, Any]) -> int:
     last = value["last"]
     if type(last) is not int or not 1 <= last <= LAST_MAX:
-        raise ProtocolError("bad_state", f"Key 'last' has to be an integer from 1 to {LAST_MAX}, of messages")
+        raise ProtocolError("bad_state", f"Key 'last' has to be an integer from 1 to {LAST_MAX} (messages)")
     return last
 
 
@@ -355,7 +355,7 @@ def _term(value: dict[str, Any]) -> tuple[bool, int]:
         raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; omit it if the subscription stays")
     ttl_s = value.get("ttl_s", 0)
     if type(ttl_s) is not int or ("ttl_s" in value and not 1 <= ttl_s <= TTL_S_MAX):
-        raise ProtocolError("bad_state", f"Key 'ttl_s' has to be an integer from 1 to {TTL_S_MAX}, of seconds")
+        raise ProtocolError("bad_state", f"Key 'ttl_s' has to be an integer from 1 to {TTL_S_MAX} (in seconds)")
     return disconnect, ttl_s
 
 
@@ -391,7 +391,7 @@ def _about(value: dict[str, Any]) -> About:
 def _keep_s(value: dict[str, Any]) -> int:
     keep_s = value["keep_s"]
     if type(keep_s) is not int or not 1 <= keep_s <= KEEP_S_MAX:
-        raise ProtocolError("bad_state", f"Key 'keep_s' has to be an integer from 1 to {KEEP_S_MAX}, of seconds")
+        raise ProtocolError("bad_state", f"Key 'keep_s' has to be an integer from 1 to {KEEP_S_MAX} (in seconds)")
     return keep_s
 
 

@@ -1,4 +1,4 @@
-"""Notifications, gaps and positions, which an endpoint sends unrequested or from kept messages. SPEC 2 and 3.
+"""Notifications, gaps and positions: messages that an endpoint sends without a request. SPEC sections 2 and 3.
 
 Owns: the classes of these messages, and their parsing by a client. Must never: know a connection, or decide how the
 client reacts.
@@ -21,8 +21,7 @@ class Notification(NamedTuple):
     - ``mid``: the permanent name of the message. An endpoint sends it to a client that recovers, and with the kept
       messages of ``subscribe`` and ``history``; else it is ``None``.
     - ``kept``: whether it is a kept message; ``False`` if ``mid`` is ``None``.
-    - ``skipped``: the number of other messages of the topic that the client's bounds left out, and for which this one
-      stands.
+    - ``skipped``: the number of other messages that this one replaces, because the client's bounds left them out.
     """
 
     key: str | None
@@ -175,7 +174,7 @@ def read_history(topic: str, reply: Mapping[str, Any]) -> History:
         reply: the reply's fields.
 
     Returns:
-        The messages, and how to continue.
+        The parsed reply.
 
     Raises:
         ValueError: the reply is malformed.

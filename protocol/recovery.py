@@ -30,8 +30,8 @@ from .messages import (
 from .notifications import Gap, read_position
 from .requests import filter_fields, filter_text
 
-#: Maximum number of names that the client keeps of the latest messages, in order to drop repeats. It covers the
-#: messages of some seconds, which is the interval of positions.
+#: Maximum number of names that the client keeps of the latest messages, in order to drop repeats. These are the
+#: messages of some seconds; a position comes every few seconds.
 MIDS_MAX: Final = 10_000
 
 
@@ -206,7 +206,7 @@ def _last(last: int | None, since: str | None) -> dict[str, Any]:
     if since is not None:
         raise ProtocolError("bad_state", "Keys 'last' and 'since' exclude each other; leave one out")
     if type(last) is not int or not 1 <= last <= LAST_MAX:
-        raise ProtocolError("bad_state", f"Key 'last' has to be an integer from 1 to {LAST_MAX}, of messages")
+        raise ProtocolError("bad_state", f"Key 'last' has to be an integer from 1 to {LAST_MAX} (messages)")
     return {"last": last}
 
 
@@ -222,5 +222,5 @@ def keep_fields(keep_s: int | None) -> dict[str, Any]:
     if keep_s is None:
         return {}
     if type(keep_s) is not int or not 1 <= keep_s <= KEEP_S_MAX:
-        raise ProtocolError("bad_state", f"Key 'keep_s' has to be an integer from 1 to {KEEP_S_MAX}, of seconds")
+        raise ProtocolError("bad_state", f"Key 'keep_s' has to be an integer from 1 to {KEEP_S_MAX} (in seconds)")
     return {"keep_s": keep_s}

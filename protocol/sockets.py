@@ -475,7 +475,7 @@ class Socket(asyncio.Protocol):
             self.next_quantum()
         if self._rest is None:
             self._receive_eof()
-        else:  # many lines may wait, and frames after them; each quantum waits for its turn
+        else:  # many lines and frames may wait; each quantum is handled in its turn
             self._eof = True
 
     def _receive_eof(self) -> None:

@@ -61,7 +61,7 @@ export function checkBounds(bounds) {
  */
 export function checkWindow(window) {
   if (isWhole(window, 1, WINDOW_MAX)) return window;
-  throw new ProtocolError("bad_state", `Key 'window' has to be an integer from 1 to ${WINDOW_MAX}, of notifications`);
+  throw new ProtocolError("bad_state", `Key 'window' has to be an integer from 1 to ${WINDOW_MAX} (notifications)`);
 }
 
 /**
@@ -173,7 +173,7 @@ function bad(text) {
  * @param {number} least
  */
 function badMs(number, field, kind, least) {
-  return bad(`rule ${number}: '${field}' has to be ${kind} from ${least} to ${STALENESS_MS_MAX}, of milliseconds`);
+  return bad(`rule ${number}: '${field}' has to be ${kind} from ${least} to ${STALENESS_MS_MAX} (in milliseconds)`);
 }
 
 /**

@@ -53,7 +53,7 @@ export function isPosition(text) {
  */
 export function keepFields(keepS) {
   if (keepS === undefined) return {};
-  return { keep_s: whole("keep_s", keepS, KEEP_S_MAX, ", of seconds") };
+  return { keep_s: whole("keep_s", keepS, KEEP_S_MAX, " (in seconds)") };
 }
 
 /**
@@ -106,7 +106,7 @@ export function historyOf({ publications, mid, more, recovered }) {
  * @returns {{ last?: number }}
  */
 function lastFields(last) {
-  return last === undefined ? {} : { last: whole("last", last, LAST_MAX, ", of messages") };
+  return last === undefined ? {} : { last: whole("last", last, LAST_MAX, " (messages)") };
 }
 
 /** @param {unknown} last */

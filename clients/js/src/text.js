@@ -127,7 +127,7 @@ export function termFields(until, ttlS) {
   else if (until !== null) throw new ProtocolError("bad_state", "Key 'until' has to be \"disconnect\", or null here");
   if (typeof ttlS === "number" && Number.isInteger(ttlS) && ttlS >= 1 && ttlS <= TTL_S_MAX) fields.ttl_s = ttlS;
   else if (ttlS !== undefined) {
-    throw new ProtocolError("bad_state", `Key 'ttl_s' has to be an integer from 1 to ${TTL_S_MAX}, of seconds`);
+    throw new ProtocolError("bad_state", `Key 'ttl_s' has to be an integer from 1 to ${TTL_S_MAX} (in seconds)`);
   }
   return fields;
 }

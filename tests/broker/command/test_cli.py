@@ -98,7 +98,7 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
         (["sub", "--client-id", "c", "--url", "http://h/", "t"], "not a ws:// or wss:// URL"),
         (
             ["sub", "--client-id", "c", "--url", "ws://ann:b@h/", "t"],
-            "a URL may have no name, no password and no access",
+            "a URL must not contain a user name, a password or an access",
         ),
     ],
 )

@@ -94,7 +94,7 @@ def test_no_rules_are_no_text(tmp_path: Path, value: str) -> None:
         ('[[bounds]]\ntopic = ""', "bounds table 1: Key 'topic' is empty"),
         (
             '[[bounds]]\nprefix = ""\n[[bounds]]\nprefix = "a"\nstaleness_ms = 5',
-            "bounds table 2: 'staleness_ms' has to be null, or an integer from 10 to 40960, of milliseconds",
+            "bounds table 2: 'staleness_ms' has to be null, or an integer from 10 to 40960 (in milliseconds)",
         ),
         ('[[bounds]]\nprefix = ""\nstaleness-ms = 50', "bounds table 1 has no field 'staleness-ms'; the fields are"),
         ('[[bounds]]\nprefix = ""\npriority = nan', "bounds table 1: 'priority' has to be a number from -1 to 1"),
