@@ -99,7 +99,7 @@ def canonical(value: Any) -> bytes:
     """
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # orjson: the recursion limit
+    except TypeError:  # beyond orjson's recursion limit
         raise ProtocolError("bad_json", _TOO_DEEP) from None
 
 
@@ -109,7 +109,7 @@ encode = orjson.dumps
 def _colons(value: dict[str, Any]) -> int:
     try:
         return encode(value).count(b":")
-    except TypeError:  # orjson: the recursion limit
+    except TypeError:  # beyond orjson's recursion limit
         raise ProtocolError("bad_json", _TOO_DEEP) from None
 
 
@@ -138,7 +138,7 @@ def _judge(frame: bytes, value: dict[str, Any], keys: bool) -> None:
     if keys:
         try:
             written = encode(value)
-        except TypeError:  # orjson: the recursion limit
+        except TypeError:  # beyond orjson's recursion limit
             raise ProtocolError("bad_json", _TOO_DEEP) from None
         if outside.count(b":") != outside_strings(written).count(b":"):
             raise ProtocolError("bad_json", "A key is given twice in one object")
