@@ -77,7 +77,9 @@ def test_a_notification_is_a_pair_with_a_name_or_without() -> None:
 
 @pytest.mark.parametrize("fields", [{"mid": None}, {"mid": ""}, {"skipped": -1}, {"skipped": True}, {"skipped": None}])
 def test_a_notification_of_another_form_is_refused(fields: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"a mid that is no string|a number of skipped messages that is not an integer"):
+    with pytest.raises(
+        ValueError, match=r"a mid that is no string|a number of skipped messages that is not an integer"
+    ):
         read_named({"key": "t", "broadcast": 1, **fields})
 
 
