@@ -1,6 +1,7 @@
-"""The bounds that a workload gives to its clients (SPEC section 2.8): groups, each a share of the clients.
+"""The bounds that a workload gives to its clients (SPEC section 2.8). Each group of clients has its own bounds.
 
-Owns: the text of this setting, its check, and the clients of each group. Must never: send them.
+Owns: parsing and checking the text of the setting ``bounds``, and drawing the clients of each group. Must never: send
+bounds to a server.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from ingeborg.protocol.bounds import PRESETS, STALENESS_MS_MAX, check_bounds, pa
 from ingeborg.protocol.errors import ProtocolError
 
 _FIELDS = ("share", "bounds")
-#: How far a sum of shares may be above 1: decimal fractions are not exact.
+#: The sum of the shares may exceed 1 by this much, because decimal fractions are not exact.
 _SUM_SPARE = 1e-9
-#: Characters of a wrong group that an error shows.
+#: An error message shows at most this many characters of an invalid group.
 _SHOWN_CHARS_MAX = 100
 
 
 class Group(NamedTuple):
-    """``share`` of the clients, above 0 and at most 1; ``bounds``: as ``listen`` takes them."""
+    """Clients with the same bounds. ``share``: their fraction of all clients, above 0 and at most 1; ``bounds``: in the
+    form in which ``listen`` takes them."""
 
     share: float
     bounds: str | list[dict[str, Any]]
@@ -38,11 +40,11 @@ def parse(text: str) -> tuple[Group, ...]:
     """Read the setting.
 
     Args:
-        text: a preset's name, for all clients; or a JSON list of groups, each with ``bounds`` and perhaps ``share``.
-            Empty: no client has bounds.
+        text: the name of a preset, which all clients get, or a JSON list of groups, each with ``bounds`` and optionally
+            ``share``. No client has bounds if the text is empty.
 
     Raises:
-        ValueError: it is neither, rules are wrong, or the shares exceed 1.
+        ValueError: the text is neither of these, a rule is invalid, or the shares add up to more than 1.
     """
     if not text:
         return ()
@@ -64,7 +66,8 @@ def parse(text: str) -> tuple[Group, ...]:
 
 
 def assigned(groups: Sequence[Group], clients: int, seed: int) -> list[Group | None]:
-    """Draw the group of each client, by its number; ``None``: it has no bounds. The same in every process."""
+    """Draw a group for each client. The list is indexed by client number; ``None`` means that the client has no bounds.
+    Every process draws the same list."""
     if not groups:
         return [None] * clients
     found: list[Group | None] = [None] * clients

@@ -1,11 +1,13 @@
-"""The plan of the causal workload: rooms in which clients ask, answer the questions they receive, and comment on these.
+"""The plan of the causal workload: in rooms, clients ask questions, answer those they receive, and comment on answers.
 
-Owns: the members of each room, every message of the run with the one it replies to, and the replies due at a time. Must
-never: know a clock (times are given), or reply to a message that its connection has not received.
+Owns: the members of each room, all messages of the run, which message each of them replies to, and which replies are
+due at a given time. Must never: read a clock (callers pass the times), or let a connection reply to a message that it
+has not received.
 
-Each of a room's speakers has a topic to reply on, and the first one another to ask on. So a topic has one publisher,
-and its sequence numbers are in the order sent. All messages are drawn beforehand: a forest of questions, each reply
-below its parent. The run decides when a reply is sent, and so its number; nobody replies to a lost message.
+Each speaker of a room has its own topic for replies, and the first speaker has a second topic for questions. So each
+topic has only one publisher, and its sequence numbers follow the order of sending. All messages are drawn before the
+run, as trees: each question is a root, and each reply is a child of the message that it replies to. The run decides
+when a reply is sent, and therefore which sequence number it gets. Nobody replies to a lost message.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ _NO_PARENT = -1
 
 
 class Message(NamedTuple):
-    """``delay_ns``: from the run's beginning to the question, or from receiving ``parent`` to the reply."""
+    """A planned message. ``delay_ns``: the time from the run's beginning to the question, or from the receipt of
+    ``parent`` to the reply."""
 
     connection: int
     topic: int
-    parent: int  # its number; -1: it is a question
+    parent: int  # the number of the message it replies to, or -1 for a question
     delay_ns: int
     size: int
 
@@ -37,12 +40,13 @@ class Message(NamedTuple):
 
 
 class CausalPlan:
-    """See ``Plan`` and ``Replying``; one segment. ``messages``: those of the run, by number, which is their content."""
+    """Implements ``Plan`` and ``Replying``, with a single segment. ``messages``: all messages of the run. Their indexes
+    are their numbers, with which their contents begin."""
 
     def __init__(self, settings: Causal) -> None:
         self._settings = settings
         self.connections = settings.clients
-        # In each room the questions, by its first speaker, and then the replies of each speaker.
+        # Each room has a topic for the questions of its first speaker, and then one for the replies of each speaker.
         self._topics_each = 1 + settings.speakers
         self.topics: Sequence[str] = [
             f"causal {room:05d} {f'answers {speaker}' if speaker else 'questions'}"
@@ -58,7 +62,7 @@ class CausalPlan:
         self._sizes, self._draw_size = Random(f"sizes {settings.seed}"), settings.payload_sizes.draw
         self._draw_messages(Random(f"conversations {settings.seed}"))
         self._seqs = [0] * len(self.topics)
-        self._thinking: list[tuple[int, int]] = []  # a heap of intended times and numbers
+        self._thinking: list[tuple[int, int]] = []  # a heap: when each pending reply is due, and its number
         deliveries = sum(self._expected[message.topic] for message in self.messages)
         self.notes: Sequence[str] = [
             f"{settings.questions:,} questions, {len(self.messages) - settings.questions:,} replies, "
@@ -85,7 +89,7 @@ class CausalPlan:
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
     ) -> Iterator[Send]:
-        """See ``Plan``: the questions, evenly spaced."""
+        """See ``Plan``. The segment consists of the questions, evenly spaced."""
         for number, message in enumerate(self.messages):
             if message.is_question:
                 yield self._send(number, message.delay_ns)
@@ -130,12 +134,12 @@ class CausalPlan:
         return Send(at_ns, message.connection, message.topic, seq, at_ns, True, message.size, said, causal)
 
     def _drawn_room(self, room: int, random: Random) -> list[int]:
-        """Return its speakers, after drawing all members' subscriptions."""
+        """Draw the members of a room and their subscriptions; return the speakers."""
         settings = self._settings
         members = random.sample(range(settings.clients), settings.members)
         for position, member in enumerate(members):
             for topic in range(self._topics_each):
-                # Speakers subscribe to all questions: else nobody could answer some.
+                # Speakers always subscribe to the questions. Otherwise some could not answer a question drawn for them.
                 if random.random() >= settings.partial or (topic == 0 and position < settings.speakers):
                     self._receives[member].add(room * self._topics_each + topic)
                     self._expected[room * self._topics_each + topic] += 1
@@ -171,5 +175,5 @@ class CausalPlan:
 
 
 def _others(speakers: list[int], but: int) -> list[int]:
-    """Return all but one; that one if it is alone."""
+    """Return all speakers except ``but``, or ``but`` itself if there is no other."""
     return [speaker for speaker in speakers if speaker != but] or speakers

@@ -1,7 +1,7 @@
-"""A recorded now-playing log, row by row: songs with their station and time.
+"""Reads a recorded now-playing log row by row. Each row has a song, its station and its time.
 
-Owns: which file is such a log, and the refusal of every other one, which names its line. Must never: change a text: it
-is as the station sent it, mangled accents included.
+Owns: the format of such a log, and the errors about other files, which name the offending line. Must never: change a
+text. Texts stay as the station sent them, even with mangled accents.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from ingeborg.protocol.options import shown
 
 from .settings import LOG_S_MAX, WorkloadError
 
-#: Columns that every log has. It ignores others.
+#: Columns that every log must have. The reader ignores other columns.
 COLUMNS: Final = ("station", "offset_s", "artist", "track")
-#: Unpacked. A day of 951 stations has 8 MB; a hundred times that is too much for one process.
+#: The largest unpacked log. One day of 951 stations takes 8 MB; a hundred times as much is too much for one process.
 LOG_BYTES_MAX: Final = 1024 * 1024 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _DELIMITERS: Final = {";": "semicolons", "\t": "tabs", "|": "bars"}
-#: Seconds since 1970 lie far below these; today's time in smaller units lies above.
+#: Present times since 1970 are above these numbers if they are in these units, and far below if they are in seconds.
 _UNITS: Final = ((1e17, "nanoseconds"), (1e14, "microseconds"), (1e11, "milliseconds"))
 
 
 class Entry(NamedTuple):
     """A row of the log.
 
-    ``line``: where the row begins in the file, from 1. ``offset_s``: since the log's beginning. ``duration_s``: 0 if
-    the reader did not ask for it.
+    ``line``: the number of the line in the file where the row begins, from 1. ``offset_s``: seconds since the log's
+    beginning. ``duration_s``: the value of that column, or 0 if the caller of ``entries`` did not request it.
     """
 
     line: int
@@ -44,12 +44,12 @@ class Entry(NamedTuple):
 
     @property
     def song(self) -> str | None:
-        """Artist and track, or the only one that the row has; ``None`` if it has neither."""
+        """Artist and track, or whichever of them the row has, or ``None`` if it has neither."""
         return " - ".join(text for text in (self.artist, self.track) if text.strip()) or None
 
 
 def entries(path: Path, *, durations: bool = False) -> Iterator[Entry]:
-    """Yield all rows of the log, in the file's order. ``durations``: it also has to have the column ``duration_s``.
+    """Yield all rows of the log, in the file's order. With ``durations``, the log also needs the column ``duration_s``.
 
     Raises ``WorkloadError``, which names the file, the line and the reason.
     """
@@ -76,7 +76,7 @@ def entries(path: Path, *, durations: bool = False) -> Iterator[Entry]:
 
 
 def seconds(text: str, where: str) -> float:
-    """Return the seconds in a column. Raises ``WorkloadError``, which begins with ``where``."""
+    """Convert a cell to seconds. Raises ``WorkloadError`` if it is invalid; the text begins with ``where``."""
     try:
         value = float(text)
     except ValueError:
@@ -87,7 +87,7 @@ def seconds(text: str, where: str) -> float:
 
 
 def unit_hint(offset_s: float) -> str:
-    """Return a hint if the offset looks like today's time in another unit; else nothing."""
+    """Return a hint if the offset looks like a present time in another unit, or an empty text."""
     for least, unit in _UNITS:
         if least <= offset_s < least * 1e3:
             return f" (this looks like {unit} since 1970: offset_s is in seconds)"
@@ -103,7 +103,7 @@ def _text(path: Path) -> str:
                 data = packed.read(LOG_BYTES_MAX + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise WorkloadError(f"{path} is damaged or cut short; it does not unpack as gzip: {error}") from None
-    except (OSError, ValueError) as error:  # the latter: not a path
+    except (OSError, ValueError) as error:  # ValueError: not a valid path
         raise WorkloadError(f"{shown(str(path))[1:-1]}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LOG_BYTES_MAX:
         raise WorkloadError(f"{path}: more than {LOG_BYTES_MAX} bytes")
@@ -117,7 +117,7 @@ def _text(path: Path) -> str:
 
 
 def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row and the line where it begins, without the blank ones."""
+    """Yield each row that is not blank, with the number of the line where it begins."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     while True:
         line = reader.line_num + 1
@@ -132,7 +132,7 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _said(error: csv.Error) -> str:
-    """Return the reason in our own words, since the library's do not say what to do."""
+    """Return the reason in our own words, because the library's messages do not say what to do."""
     text = str(error)
     if "unexpected end" in text:
         return "a quote that opens here is never closed"
@@ -160,5 +160,5 @@ def _wrong_header(header: list[str], columns: tuple[str, ...]) -> str | None:
 
 
 def _named(header: list[str], columns: tuple[str, ...]) -> bool:
-    """Whether these are the columns, apart from capitals, blanks and quotes."""
+    """Return whether the header has all columns when capitals, blanks and quotes are ignored."""
     return set(columns) <= {name.strip(' "').lower() for name in header}

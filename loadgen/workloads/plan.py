@@ -1,8 +1,9 @@
 """The messages that a run is going to send, their receivers, and how a message identifies itself.
 
-Owns: the interface between a workload and its driver, and the text of a payload. Must never: know a clock, a system or
-a process. A plan depends only on its seed: every process of the generator draws the whole plan and performs its own
-part, so that they agree on topics, sequence numbers and repetitions without speaking to each other.
+Owns: the interface between a workload and its driver, and the text of a payload. Must never: read a clock, or depend on
+a system or a process. A plan depends only on its settings, which include the seed. Every process of the generator draws
+the whole plan and performs its own part. So the processes agree on topics, sequence numbers and repetitions without
+communicating.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Send(NamedTuple):
-    """One publish. Times in ns from the segment's beginning.
+    """One publish. All times are in ns from the segment's beginning.
 
-    ``topic``, ``seq``: the ``seq``-th message (from 1) of that topic number in this run; ``news_ns``: when any client
-    is meant to send the message for the first time; ``first``: whether this is that publish. ``size``: the payload's
-    least bytes; ``content``: its other text, the same in every publish of the message. ``causal``: it replies to a
-    message that its connection has received, and so has to arrive after that one everywhere. ``item``, ``weight``: as
-    a publish has them (SPEC section 2.8); the same in every publish of the message.
+    ``topic`` and ``seq`` identify the message: it is the ``seq``-th message (from 1) of that topic number in this run.
+    ``news_ns``: the intended time of the message's first publish by any client; ``first``: whether this is the first
+    publish. ``size``: the smallest size of the payload in bytes; ``content``: its text after the heading. ``causal``:
+    whether the message replies to one that its connection has received, and so has to arrive after that one everywhere.
+    ``item``, ``weight``: the fields of a publish (SPEC section 2.8). Size, content, item and weight are the same in
+    every publish of the message.
     """
 
     at_ns: int
@@ -35,57 +37,59 @@ class Send(NamedTuple):
 
 
 class Plan(Protocol):
-    """A workload drawn from its seed. ``topics``: names by number; ``notes``: facts that a person needs beforehand."""
+    """A workload drawn from its seed. ``topics``: names by number; ``notes``: facts to show before the run starts."""
 
     topics: Sequence[str]
     connections: int
     notes: Sequence[str]
 
     def subscriptions(self, connection: int) -> list[str]:
-        """Return all topics that it subscribes to, by name."""
+        """Return the names of all topics that the connection subscribes to."""
 
     def receives(self, connection: int) -> frozenset[int]:
-        """Return the numbers of its topics that are published to."""
+        """Return the numbers of the connection's topics on which messages are published."""
 
     def expected(self, topic: int) -> int:
-        """Return how many connections get a message of that topic."""
+        """Return how many connections receive each message of the topic."""
 
     def publisher(self, topic: int, seq: int, by_ns: int) -> int | None:
-        """Return the only connection that was meant to publish that message until ``by_ns``, in ns from the beginning
-        of the segment drawn last; ``None`` if several were. The plan has to be drawn up to that time. Messages of one
-        publisher and topic have an order."""
+        """Return the only connection that the plan lets publish the message until ``by_ns``, or ``None`` if there are
+        several. Messages of one publisher on one topic have an order. ``by_ns`` counts in ns from the beginning of the
+        segment drawn last, which has to be drawn up to that time."""
 
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
     ) -> Iterator[Send]:
-        """Draw the next segment, by intended time: of every connection, at that total rate. ``None``: the plan's own
-        times. Segments continue each other's sequence numbers, so a run draws all its segments in the same order. It
-        may leave out what connections send that are not of the remainder ``process`` by ``processes``."""
+        """Draw the next segment: the publishes of all connections, ordered by their intended times. ``rate_per_s``:
+        their total rate, or ``None`` if the plan has its own times. Sequence numbers continue from one segment to the
+        next, so every process has to draw all segments in the same order. The plan may leave out publishes of
+        connections whose number modulo ``processes`` is not ``process``."""
 
 
 @runtime_checkable
 class Replying(Protocol):
-    """The other half of a plan whose connections send because of what they receive: a closed loop, which gets its
-    times as arguments. Times in ns from the segment's beginning."""
+    """Further methods of a plan whose connections reply to the messages that they receive (a closed loop). Callers pass
+    the times, in ns from the segment's beginning."""
 
     def heard(self, connection: int, content: str, at_ns: int) -> None:
-        """Take a message with that content, received for the first time. ``ValueError``: no message of this plan."""
+        """Handle the content of a message that the connection has received for the first time. Raises ``ValueError`` if
+        the plan has no such message."""
 
     def due(self, now_ns: int) -> list[Send]:
-        """Return the sends due by now that it did not return before, in the order of the intended times."""
+        """Return the sends that have become due since the last call, in the order of their intended times."""
 
     def next_ns(self) -> int | None:
-        """Return when something will be due; ``None``: not before it hears something."""
+        """Return when the next send is due, or ``None`` if no send is pending."""
 
     def pending(self) -> int:
-        """Return how many sends will be due if it hears nothing more."""
+        """Return how many sends are still to come if no connection receives another message."""
 
     def forget(self) -> list[int]:
-        """Drop all pending sends; return their connections."""
+        """Drop all pending sends; return the connection of each."""
 
 
 class Heading(NamedTuple):
-    """The heading of a received payload. ``intended_ns``: on the generator's clock."""
+    """The heading of a received payload. ``intended_ns``: the intended time, on the generator's clock."""
 
     topic: int
     seq: int
@@ -93,18 +97,18 @@ class Heading(NamedTuple):
 
 
 def payload(tag: str, topic: int, seq: int, intended_ns: int, content: str, size: int) -> str:
-    """Return the text of a message, filled up to ``size`` bytes. Every publish of a message has the same text: that
-    makes it a duplicate. ``tag``: the run's, without spaces."""
+    """Return the text of a message, padded to ``size`` bytes. Every publish of a message has the same text, so all but
+    the first are duplicates. ``tag``: identifies the run, and has no spaces."""
     return f"{tag} {topic} {seq} {intended_ns} {content}".ljust(size, ".")
 
 
 def content(text: str) -> str:
-    """Return the rest of a message whose heading was read, with its filling."""
+    """Return the text of a message after its heading, including the padding."""
     return text.split(" ", 4)[4]
 
 
 def heading(tag: str, text: str) -> Heading | None:
-    """Return the heading of a message of this run; ``None`` for any other text."""
+    """Return the heading of a message of this run, or ``None`` for any other text."""
     parts = text.split(" ", 4)
     if len(parts) != 5 or parts[0] != tag:
         return None

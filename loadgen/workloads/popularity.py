@@ -1,6 +1,6 @@
-"""Unequal shares: Zipf, cut off at a limit. Pure.
+"""Unequal shares by rank: Zipf distributions in which no share exceeds a limit.
 
-Owns: shares and counts by rank. Must never: draw anything.
+Owns: shares and counts by rank. Must never: draw random numbers.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from itertools import accumulate
 
 
 def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
-    """Return how many each rank gets, from the most popular down: in proportion to ``rank ** -exponent``, at most
+    """Return a count for each rank, the most popular first. It is proportional to ``rank ** -exponent``, but at most
     ``most``.
 
-    They add up to ``ranks * mean`` except for the last one's rounding; ``mean`` is at most ``most``, ``exponent`` 2.
+    The counts add up to ``ranks * mean``, apart from rounding. ``mean`` must be at most ``most``, and ``exponent`` at
+    most 2.
     """
     if ranks == 0:
         return []
     weights = [(rank + 1) ** -exponent for rank in range(ranks)]
     low, high = 0.0, most / weights[-1]
-    for _ in range(60):  # halves the interval each time: to less than 1 at a million ranks and a million most
+    # Each step halves the interval. It ends below 1 even for a million ranks and a ``most`` of a million.
+    for _ in range(60):
         scale = (low + high) / 2
         if sum(min(most, scale * weight) for weight in weights) < mean * ranks:
             low = scale
@@ -26,7 +28,7 @@ def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
             high = scale
     made = []
     total, given = 0.0, 0
-    for weight in weights:  # rounded in running totals, so that the sum is kept
+    for weight in weights:  # rounding the running total keeps the sum right
         total += min(most, high * weight)
         made.append(round(total) - given)
         given = round(total)
@@ -34,6 +36,6 @@ def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
 
 
 def cumulative(ranks: int, exponent: float) -> list[float]:
-    """Return cumulative shares by rank, the last one 1: for lookup by a uniform number."""
+    """Return cumulative shares by rank, ending with 1. A uniform random number finds its rank in them."""
     sums = list(accumulate((rank + 1) ** -exponent for rank in range(ranks)))
     return [value / sums[-1] for value in sums[:-1]] + [1.0]

@@ -1,7 +1,8 @@
 """The radio world: stations, songs, listeners and wish lists, drawn from a seed. Thesis 1.3.2.
 
-Owns: who listens where, what is played, who wishes for what. The same seed gives the same world, and each draw has its
-own random stream, so that changing one option does not shuffle the rest. Must never: know a clock or a broker.
+Owns: the stations that each client listens to, the songs that each station plays, and the wish list of each client. The
+same seed gives the same world. Each kind of draw has its own random stream, so that changing one option does not
+reshuffle everything else. Must never: read a clock, or know about the broker.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from .schedule import Change, News, Schedule, schedule
 from .settings import WorkloadError
 from .sizes import Sizes
 
-#: A song lasts ``song_s`` within this share, so that stations do not change in step.
+#: The length of a song differs from ``song_s`` by up to this share, so that stations do not change songs in step.
 _SONG_SPREAD = 0.2
-#: Attempts to draw a wish before giving up because the songs are taken; only tiny catalogues come near.
+#: Attempts per idle wish to draw a song that is neither played nor on the list yet. Only tiny catalogues need them all.
 _DRAWS_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """The listeners. ``wishes``: wish lists that a played song is on, on average; ``wish_exponent``: of Zipf over the
-    played songs, from the most played down (0: each is on equally many); ``idle_wishes``: songs on each wish list that
-    nobody plays in this run (subscriptions that cost, and never fire)."""
+    """The listeners. ``wishes``: the average number of wish lists that a played song is on; ``wish_exponent``: the Zipf
+    exponent of these numbers, with the most played song first (0: all songs are on equally many lists);
+    ``idle_wishes``: songs on each wish list that no station plays in this run. Subscriptions to these have a cost,
+    but never cause a delivery."""
 
     clients: int
     listens: int  # stations that each client listens to
@@ -42,26 +44,27 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A run before it starts. ``wishes``: each client's topic numbers; ``idle``: its other topics, by name."""
+    """Everything drawn for a run before it starts. ``wishes``: for each client, the numbers of its topics that are
+    played; ``idle``: for each client, the names of its other topics."""
 
     schedule: Schedule
     wishes: list[list[int]]
     idle: list[list[str]]
-    subscribers: list[int]  # by topic number: the wish lists that it is on
+    subscribers: list[int]  # by topic number: how many wish lists the topic is on
 
     @property
     def expected(self) -> int:
-        """Deliveries that the whole schedule must cause."""
+        """The number of deliveries that the whole schedule must cause."""
         return sum(self.subscribers[news.topic] for news in self.schedule.news)
 
     @property
     def subscriptions(self) -> int:
-        """Subscriptions that all wish lists make."""
+        """The number of subscriptions on all wish lists together."""
         return sum(map(len, self.wishes)) + sum(map(len, self.idle))
 
 
 class Catalogue(Sequence[str]):
-    """All songs, named by their number and never stored: a million songs cost nothing."""
+    """All songs. Names are made from numbers and never stored, so a million songs take no memory."""
 
     def __init__(self, songs: int) -> None:
         self._songs = songs
@@ -82,7 +85,7 @@ class Catalogue(Sequence[str]):
 
 
 def radio(crowd: Crowd, *, stations: int, songs: int, song_s: float, duration_s: float) -> World:
-    """Made-up radio. A song's chance to be played falls with the root of its rank: rank ≤ r with probability √(r/N)."""
+    """Draw an invented radio world. Among N songs, a played song has rank r or less with probability √(r/N)."""
     for value, name, least in (
         (stations, "stations", 1),
         (songs, "songs", 1),
@@ -98,7 +101,7 @@ def radio(crowd: Crowd, *, stations: int, songs: int, song_s: float, duration_s:
 
 
 def horizon_s(crowd: Crowd, duration_s: float) -> float:
-    """Return the time of the last song changes, so that the last reports still fall into the run."""
+    """Return the time after which no song changes any more, so that the last reports still fall into the run."""
     if crowd.spread_s >= duration_s:
         raise WorkloadError("--spread-ms has to be less than --duration")
     return duration_s - crowd.spread_s
@@ -116,12 +119,11 @@ def _programme(
 
 
 def world(changes: Sequence[Change], stations: Sequence[str], catalogue: Sequence[str], crowd: Crowd) -> World:
-    """Draw listeners and wish lists for given changes. ``catalogue``: songs to wish for in addition to the played
-    ones."""
+    """Draw listeners and wish lists for given changes. ``catalogue``: the songs from which to draw idle wishes."""
     if crowd.clients < 1:
         raise WorkloadError("--clients has to be at least 1")
     if not 0 <= crowd.wishes <= crowd.clients:
-        raise WorkloadError(f"--wishes is per song, one per client at most: 0 to {crowd.clients} here")
+        raise WorkloadError(f"--wishes has to be from 0 to the number of clients, {crowd.clients}")
     if not 1 <= crowd.listens <= len(stations):
         raise WorkloadError(f"--listens has to be from 1 to the number of stations, {len(stations)}")
     if crowd.idle_wishes < 0 or crowd.spread_s < 0:
@@ -162,7 +164,8 @@ def _idle_wishes(catalogue: Sequence[str], played: frozenset[str], crowd: Crowd,
 
 
 class AirPlan:
-    """A world as a ``Plan``: one segment, at its own times. ``size``: bytes of a payload, by message."""
+    """Presents a world as a ``Plan`` with one segment and its own times. ``sizes``: the distribution from which each
+    message's payload size is drawn."""
 
     def __init__(self, world: World, sizes: Sizes, seed: int, notes: Sequence[str] = ()) -> None:
         self._world = world
@@ -174,7 +177,7 @@ class AirPlan:
         self._sizes = [sizes.draw(random) for _ in plan.news]
         self.notes: Sequence[str] = [
             *notes,
-            f"{self.connections:,} clients; {len(plan.news):,} news of {len(plan.topics):,} songs "
+            f"{self.connections:,} clients; {len(plan.news):,} news items about {len(plan.topics):,} songs "
             f"({plan.unheard:,} changes without a listener), {sum(map(len, plan.reports)):,} reports, "
             f"{world.expected:,} deliveries, {world.subscriptions:,} subscriptions",
         ]
@@ -198,7 +201,7 @@ class AirPlan:
 
     @cached_property
     def _by_seq(self) -> dict[tuple[int, int], News]:
-        # Needed only if something has arrived too late.
+        # Made on first use, since only a message that has arrived too late needs it.
         return {(news.topic, news.seq): news for news in self._world.schedule.news}
 
     def sends(

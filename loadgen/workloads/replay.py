@@ -1,8 +1,8 @@
-"""A recorded now-playing log as the radio world's programme.
+"""Uses a recorded now-playing log as the programme of the radio world.
 
-Owns: which rows of the log are changes of songs, and the choice of the part to play. Must never: change a topic's text;
-it is sent as the station sent it, mangled accents included. It leaves out, counts and reports what the protocol does
-not allow as a topic.
+Owns: which rows of the log are changes of songs, and the choice of the part to play. Must never: change a topic's text.
+Topics stay as the station sent them, even with mangled accents. If the protocol does not allow a song as a topic, this
+module leaves its row out, counts it and reports it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .settings import WorkloadError
 
 
 class Row(NamedTuple):
-    """One change as the log has it. ``offset_ms``: since the log's beginning."""
+    """One change of songs in the log. ``offset_ms``: milliseconds since the log's beginning."""
 
     offset_ms: int
     station: str
@@ -31,14 +31,14 @@ class Row(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A log that was read. ``skipped``: rows left out, by reason."""
+    """The contents of a log. ``skipped``: how many rows were left out, by reason."""
 
     rows: list[Row]
     skipped: Counter[str]
 
 
 def read(path: Path) -> Log:
-    """Read a whole log. ``WorkloadError`` names file, line and reason."""
+    """Read a whole log. Raises ``WorkloadError``, which names the file, the line and the reason."""
     skipped: Counter[str] = Counter()
     rows: dict[Row, None] = {}
     for entry in entries(path):
@@ -50,7 +50,7 @@ def read(path: Path) -> Log:
         except ProtocolError as error:
             skipped[error.info] += 1
             continue
-        if row in rows:  # to the broker it would be the same message
+        if row in rows:  # the broker would treat both as the same message
             skipped["The same station, time and song again"] += 1
         rows[row] = None
     if not rows:
@@ -62,7 +62,7 @@ def read(path: Path) -> Log:
 def replay(log: Log, crowd: Crowd, *, stations: int, start_s: float, speed: float, duration_s: float) -> World:
     """Play ``duration_s * speed`` seconds of the log from ``start_s`` on.
 
-    ``stations`` are drawn from those that change in that time (all if there are fewer).
+    Draw ``stations`` stations from those that change songs in that time, or take all if there are fewer.
     """
     if not (speed > 0 and math.isfinite(speed)):
         raise WorkloadError("--speed has to be above 0")

@@ -1,7 +1,7 @@
-"""The intended times of news and of the reports about them.
+"""The intended times of news items and of the reports about them.
 
-Owns: the order of a run before it starts. Must never: look at a clock; a schedule does not know how the run goes, and a
-sender that falls behind does not change it (latency counts from the intended time, so a stall cannot hide itself).
+Owns: which client sends which report when, decided before the run starts. Must never: read a clock. A schedule does not
+adapt to the run, even if a sender falls behind. Latency counts from the intended time, so a stall always shows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ _NS = 1_000_000_000
 
 
 class Change(NamedTuple):
-    """A station changes to another song. ``at_s``: seconds from the run's start; ``start_ms``: as in the payload."""
+    """A station changes to another song. ``at_s``: seconds from the run's start; ``start_ms``: the song's start time in
+    the payload."""
 
     at_s: float
     station: str
@@ -23,20 +24,21 @@ class Change(NamedTuple):
 
 
 class News(NamedTuple):
-    """The ``seq``-th message (from 1) of topic number ``topic``; ``at_ns``: its first report, from the run's start."""
+    """A news item: the ``seq``-th message (from 1) of topic number ``topic``. ``at_ns``: the intended time of its first
+    report, from the run's start."""
 
     at_ns: int
     topic: int
     seq: int
     station: str
     start_ms: int
-    reports: int  # listeners that report it
+    reports: int  # how many listeners report it
     client: int  # the first client to report it
-    others_ns: int | None  # intended time of the next client's report; None: nobody else reports it
+    others_ns: int | None  # intended time of the second client's report, or None if nobody else reports it
 
 
 class Report(NamedTuple):
-    """One client's publish of news number ``news``. ``first``: no earlier report is planned."""
+    """One client's publish of news item ``news``. ``first``: whether it is the earliest planned report of the item."""
 
     at_ns: int
     news: int
@@ -44,21 +46,22 @@ class Report(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """``topics``: by number. ``news``: by intended time. ``reports``: of each client, by intended time."""
+    """``topics``: names by topic number. ``news``: in the order of intended times. ``reports``: for each client, its
+    reports in the order of intended times."""
 
     topics: list[str]
     news: list[News]
     reports: list[list[Report]]
-    unheard: int  # changes of stations without listeners: no news
+    unheard: int  # how many changes had no listener, and so made no news item
 
 
 def schedule(
     changes: Sequence[Change], listeners: Mapping[str, Sequence[int]], clients: int, spread_s: float, random: Random
 ) -> Schedule:
-    """Let every listener of a station report each of its changes, up to ``spread_s`` after it (uniform).
+    """Let every listener of a station report each of its changes, after a uniformly drawn delay of up to ``spread_s``.
 
-    Topics are numbered by their first news. Two changes of one station never share topic and ``start_ms``: they would
-    be one message to the broker.
+    Topics are numbered in the order of their first news items. Two changes of one station must not share both topic and
+    ``start_ms``, because the broker would treat them as one message.
     """
     heard: list[tuple[list[tuple[int, int]], Change]] = []
     unheard = 0

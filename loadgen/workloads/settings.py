@@ -1,7 +1,8 @@
 """The settings of each workload: one table of names, defaults, limits and help for the command line and workload files.
 
 Owns: reading a workload file (TOML), the legal values, and the precedence (option, then file, then default). Must
-never: know a system or a run. Every refusal is a ``WorkloadError`` that names the key and its legal values.
+never: know a system or a run. It rejects every wrong value with a ``WorkloadError``, which names the key and its legal
+values.
 """
 
 from __future__ import annotations
@@ -21,32 +22,32 @@ from . import bounded, sizes
 from .bounded import Group
 from .sizes import Sizes
 
-#: Thesis 6.2, 6.5; benchmarks above that are another workload.
+#: These limits cover thesis 6.2 and 6.5. A benchmark above them would be another workload.
 CONNECTIONS_MAX = 1_000_000
 TOPICS_MAX = 1 << 24
 RATE_MAX = 10_000_000.0
-#: In a causal run: each process keeps all messages from the beginning, some 300 bytes each.
+#: Limits of a causal run, where each process keeps all messages from the beginning. A message takes about 300 bytes.
 MESSAGES_MAX, SUBSCRIPTIONS_MAX = 1_000_000, 1 << 22
-#: Beyond it nearly all wishes are for a handful of songs, and `popularity.counts` would not keep their mean.
+#: With a greater exponent, nearly all wishes are for a handful of songs, and `popularity.counts` would miss the mean.
 WISH_EXPONENT_MAX = 2.0
 DURATION_S_MAX = 24 * 3600.0
-#: Times in a recorded log: up to here a float has exact milliseconds. A log in milliseconds since 1970 is within it.
+#: The greatest time in a recorded log. Up to this value, a float has exact milliseconds. Present times in milliseconds
+#: since 1970 are below it.
 LOG_S_MAX = 9_000_000_000_000
-#: The greatest number unless a row sets another: sums and products of such numbers are still finite.
+#: The greatest value of a setting, unless its row says otherwise. Sums and products of such numbers are still finite.
 _NUMBER_MAX = 1_000_000_000
-#: The greatest integer that JSON and the readers of a log hold.
+#: The greatest integer that JSON and the readers of a log can represent.
 _SEED_MAX = (1 << 63) - 1
 
 
 class WorkloadError(ValueError):
-    """The settings do not make a workload; the text says which one, and why."""
+    """The settings do not make a workload. The text says which setting is wrong, and why."""
 
 
 def _option(
     default: Any, help: str, metavar: str = "N", *, least: float = 0, most: float = _NUMBER_MAX, above: bool = False
 ) -> Any:
-    """Declare a row of a workload's table: a number between bounds, since each number here is multiplied with
-    others."""
+    """Declare a row of a workload's table. Numbers have limits here, because a run multiplies them with each other."""
     return option(default, help, metavar, least=least, most=most, above=above)
 
 
@@ -58,15 +59,15 @@ class _Common:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Paced(_Common):
     drain_s: float = _option(10.0, "the longest wait for messages still under way", "S", most=3600, above=True)
-    # Longer than a living system stalls: an endpoint's peers replace it after 3 s, and a server restarts in as long.
-    # Short enough not to keep measuring a dead system.
+    # A working system stalls for less time than this: the peers of a dead endpoint replace it after 3 s, and a server
+    # restarts about as fast. A longer limit would only measure a dead system.
     stall_s: float = _option(
         10.0, "a system that delivers no due message for this long has failed", "S", most=3600, above=True
     )
     bounds: str = _option(
         "", "bounds of the clients: live, screen, wall, or a list of groups (docs/loadgen.md; ingeborg only)", "SPEC"
     )
-    bounds_window: int = _option(0, "notifications that clients with bounds leave unconfirmed; 0: any", most=WINDOW_MAX)
+    bounds_window: int = _option(0, "unconfirmed notifications of a client with bounds; 0: no limit", most=WINDOW_MAX)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -75,36 +76,37 @@ class _Paced(_Common):
 
     @property
     def about(self) -> bool:
-        """Whether publishes say which item they are about, or what they weigh."""
+        """Whether publishes have an item or a weight."""
         return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic(_Paced):
-    """Thesis 6.2.1: rising rates until latency breaks, then the greatest sustainable rate, and half that rate."""
+    """Thesis 6.2.1: raise the rate until latency breaks. Then measure at the greatest sustainable rate and at half of
+    it."""
 
     workload: ClassVar[str] = "traffic"
 
-    connections: int = _option(20, "clients, each publishing and subscribed", least=1, most=CONNECTIONS_MAX)
+    connections: int = _option(20, "clients, each of which publishes and subscribes", least=1, most=CONNECTIONS_MAX)
     topics: int = _option(1000, "topics", least=1, most=TOPICS_MAX)
     fanout: float = _option(5.0, "subscribers of a topic on average, Zipf(1) over the topics")
     duplicates: float = _option(0.23, "share of publishes that repeat another connection's payload", "SHARE", most=0.99)
-    repeat_within_s: float = _option(1.0, "how soon after its first publish", "S", most=3600, above=True)
+    repeat_within_s: float = _option(1.0, "longest time from first publish to repetition", "S", most=3600, above=True)
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
-    skew: float = _option(0.0, "Zipf exponent of the topics published to (0: each as often)", "X", most=10)
+    skew: float = _option(0.0, "Zipf exponent of the topics of publishes (0: all equally often)", "X", most=10)
     rate: float | None = _option(
         None, "publish at this rate instead of searching for the greatest", "PER_S", most=RATE_MAX, above=True
     )
-    duration_s: float = _option(20.0, "how long, with --rate", "S", most=DURATION_S_MAX, above=True)
-    p99_ms: float = _option(50.0, "latency limit of a sustainable rate", "MS", least=0.001, most=600_000)
+    duration_s: float = _option(20.0, "length of the run, with --rate", "S", most=DURATION_S_MAX, above=True)
+    p99_ms: float = _option(50.0, "limit of the 99th percentile of latency", "MS", least=0.001, most=600_000)
     start_rate: float = _option(500.0, "rate that the search starts at", "PER_S", least=10, most=RATE_MAX)
     most_rate: float = _option(200_000.0, "highest rate that the search tries", "PER_S", most=RATE_MAX, above=True)
     step_s: float = _option(3.0, "length of a step of the search", "S", least=0.5, most=600)
     measure_s: float = _option(15.0, "length of each of the two measured phases", "S", least=1, most=DURATION_S_MAX)
-    precision: float = _option(0.05, "how close the search gets", "SHARE", least=0.01, most=0.1)
-    items: int = _option(0, "items of a topic that publishes are about, drawn; 0: none (ingeborg only)", most=1 << 20)
+    precision: float = _option(0.05, "largest error of the rate found", "SHARE", least=0.01, most=0.1)
+    items: int = _option(0, "items of a topic; each publish draws one; 0: none (ingeborg only)", most=1 << 20)
     weight: float = _option(
-        0.0, "the greatest weight of a publish, drawn from 0 up; 0: none (ingeborg only)", "X", most=WEIGHT_MAX
+        0.0, "the greatest weight of a publish, drawn from 0 up; 0: no weights (ingeborg only)", "X", most=WEIGHT_MAX
     )
 
     def __post_init__(self) -> None:
@@ -132,12 +134,16 @@ class Topics(_Common):
     workload: ClassVar[str] = "topics"
 
     first: int = _option(1, "number of topics to begin with", least=1, most=TOPICS_MAX)
-    last: int = _option(131_072, "number of topics to end with, doubling", least=1, most=TOPICS_MAX)
-    messages: int = _option(20_000, "messages per number of topics; at least one each", least=1, most=1 << 27)
-    window: int = _option(10_000, "messages in flight at most", least=1, most=1 << 20)
+    last: int = _option(131_072, "number of topics to end with, after doubling", least=1, most=TOPICS_MAX)
+    messages: int = _option(20_000, "messages per number of topics, and one per topic at least", least=1, most=1 << 27)
+    window: int = _option(10_000, "the most messages in flight", least=1, most=1 << 20)
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
     subscribe_timeout_s: float = _option(
-        300.0, "a system that takes longer to subscribe has failed at this number", "S", most=DURATION_S_MAX, above=True
+        300.0,
+        "a system that takes longer to subscribe has failed at this number of topics",
+        "S",
+        most=DURATION_S_MAX,
+        above=True,
     )
     stall_s: float = _option(20.0, "a system silent for this long has failed", "S", most=3600, above=True)
 
@@ -153,7 +159,7 @@ class Topics(_Common):
 
     @property
     def numbers(self) -> list[int]:
-        """Return the numbers of topics, in order."""
+        """Return the numbers of topics to run, in order."""
         return [self.first << doubling for doubling in range((self.last // self.first).bit_length())]
 
 
@@ -163,17 +169,17 @@ class _Air(_Paced):
     listens: int = _option(5, "stations each client listens to", least=1)
     duration_s: float = _option(20.0, "seconds of load", "S", least=1, most=DURATION_S_MAX)
     wishes: float | None = _option(
-        None, "wish lists a played song is on, on average (default: 100, or half of the clients if that is less)"
+        None, "average number of wish lists with a played song (default: 100, or half of the clients if that is less)"
     )
     wish_exponent: float = _option(
         0.8,
-        "Zipf exponent of how many wish lists a played song is on, from the most played down (0: each on as many)",
+        "Zipf exponent of the number of wish lists with a played song, the most played first (0: equally many)",
         "X",
         most=WISH_EXPONENT_MAX,
     )
     idle_wishes: int = _option(50, "songs on each wish list that nobody plays")
-    spread_ms: float = _option(200.0, "reports of a change come within this time", "MS")
-    size: str = _option("64", "payload bytes at least: 64, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
+    spread_ms: float = _option(200.0, "clients report a change within this time", "MS")
+    size: str = _option("64", "least payload bytes: 64, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
 
     @property
     def payload_sizes(self) -> Sizes:
@@ -182,7 +188,8 @@ class _Air(_Paced):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Radio(_Air):
-    """Thesis 1.3.2: stations change songs, every listener of a station reports it, wish lists fire."""
+    """Thesis 1.3.2: stations change songs, every listener of a station reports the change, and clients with the song on
+    their wish lists get it."""
 
     workload: ClassVar[str] = "radio"
 
@@ -197,14 +204,15 @@ class Radio(_Air):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay(_Air):
-    """The same, driven by a recorded now-playing log: CSV, gzip or not, columns station, offset_s, artist, track."""
+    """The radio workload with the songs of a recorded now-playing log: CSV, gzipped or plain, with the columns station,
+    offset_s, artist and track."""
 
     workload: ClassVar[str] = "replay"
 
-    log: str = _option("", "the recorded log; relative to the workload file, if that names it", "FILE")
+    log: str = _option("", "the recorded log; a path in a workload file is relative to that file", "FILE")
     stations: int = _option(100, "stations drawn from the log", least=1, most=1 << 20)
     speed: float | None = _option(
-        None, "seconds of the log per second (default: an hour of the log in the run)", "X", above=True
+        None, "seconds of the log to play per second (default: an hour of the log in the run)", "X", above=True
     )
     start_s: float = _option(0.0, "second of the log to begin with", "S", most=LOG_S_MAX)
 
@@ -217,20 +225,22 @@ class Replay(_Air):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Causal(_Paced):
-    """Questions, answers by clients that have received them, comments on these: each on a topic of its speaker."""
+    """Clients ask questions, answer those they receive, and comment on answers. Each message is on a topic of its
+    speaker."""
 
     workload: ClassVar[str] = "causal"
 
     clients: int = _option(32, "clients, each with a connection", least=1, most=CONNECTIONS_MAX)
     rooms: int = _option(16, "rooms to talk in, each with its own topics", least=1)
-    members: int = _option(8, "clients in a room, drawn", least=1)
+    members: int = _option(8, "clients in a room, drawn at random", least=1)
     speakers: int = _option(4, "members of a room who answer; the first one asks", least=1)
     partial: float = _option(0.2, "share of a room's topics that a member does not subscribe to", "SHARE", most=1)
-    rate: float = _option(50.0, "questions", "PER_S", most=RATE_MAX, above=True)
-    answers: int = _option(2, "answers to a question, by one speaker each")
-    chain: int = _option(1, "comments on an answer, each on the one before")
-    # Programs answer this fast. With longer times the question has mostly arrived, even without any promise of order.
-    think_ms: float = _option(5.0, "time from receiving to answering, uniform from 0", "MS", most=60_000)
+    rate: float = _option(50.0, "questions per second", "PER_S", most=RATE_MAX, above=True)
+    answers: int = _option(2, "answers to a question, each by another speaker")
+    chain: int = _option(1, "comments below an answer, each on the previous message")
+    # Programs answer this fast. With longer times, most questions have arrived everywhere before their answers, even if
+    # the system promises no order.
+    think_ms: float = _option(5.0, "the longest time from receiving to answering, uniform from 0", "MS", most=60_000)
     duration_s: float = _option(10.0, "seconds of questions", "S", most=DURATION_S_MAX, above=True)
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
     violations: int | None = _option(
@@ -244,12 +254,13 @@ class Causal(_Paced):
         _sizes(self.size)
         if not self.speakers <= self.members <= self.clients:
             raise WorkloadError(
-                f"speakers are members, and members clients: not {self.speakers} of {self.members} of {self.clients}"
+                f"speakers must not be above members, nor members above clients: not {self.speakers}, {self.members} "
+                f"and {self.clients}"
             )
         if self.answers > (others := max(self.speakers - 1, 1)):  # a lone speaker answers itself
-            raise WorkloadError(f"answers: {others} of a room's speakers can answer, not {self.answers}")
+            raise WorkloadError(f"answers: only {others} of a room's speakers can answer, not {self.answers}")
         if not self.questions:
-            raise WorkloadError("rate x duration_s makes no question: raise one")
+            raise WorkloadError("rate x duration_s makes no question: raise either of them")
         if (messages := self.questions * (1 + self.answers * (1 + self.chain))) > MESSAGES_MAX:
             raise WorkloadError(f"rate, duration_s, answers, chain make {messages:,} messages, above {MESSAGES_MAX:,}")
         if (made := self.rooms * self.members * (1 + self.speakers)) > SUBSCRIPTIONS_MAX:
@@ -271,7 +282,8 @@ KINDS: dict[str, type[Settings]] = {kind.workload: kind for kind in (Traffic, To
 
 
 def settings(kind: type[Kind], file: Path | None, options: Mapping[str, str], **defaults: Any) -> Kind:
-    """Merge options, file and defaults, in this order; ``defaults`` take the place of the table's."""
+    """Return the settings of a workload. Options override the file, and the file overrides ``defaults``, which override
+    the defaults of the table."""
     values: dict[str, Any] = dict(defaults)
     known = {key.name: key for key in dataclasses.fields(kind)}
     if file is not None:
@@ -284,7 +296,7 @@ def settings(kind: type[Kind], file: Path | None, options: Mapping[str, str], **
 def _read(workload: str, file: Path, known: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # the latter: not UTF-8, not TOML, or a number of thousands of digits
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, not TOML, or a number with thousands of digits
         raise WorkloadError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
     named = table.pop("workload", workload)
     if named != workload:
@@ -304,7 +316,7 @@ def _typed(row: dataclasses.Field[Any], value: Any, where: str) -> Any:
     if row.name == "size" and type(value) is int:
         return str(value)  # the simplest spec is a number
     if row.name == "bounds" and type(value) is list:
-        value = json.dumps(value, default=str)  # a table of a file; as an option it is this text
+        value = json.dumps(value, default=str)  # a file has a list; an option has the same as JSON
     try:
         return converted(row, value)
     except ValueError as error:
@@ -326,13 +338,13 @@ def _check_bounds(made: _Paced) -> None:
     except ValueError as error:
         raise WorkloadError(f"bounds: {error}") from None
     if made.bounds_window and not made.groups:
-        raise WorkloadError("bounds_window: only clients with bounds have a window: set bounds")
-    # Otherwise a held message counts as lost, or its endpoint as dead.
+        raise WorkloadError("bounds_window: only clients with bounds have a window; set bounds too")
+    # With shorter limits, the run would count a held message as lost, or take its endpoint for dead.
     for name, limit_s in (("drain_s", made.drain_s), ("stall_s", made.stall_s)):
         if limit_s <= held_s:
             raise WorkloadError(
-                f"bounds: an endpoint may hold a message for {held_s:g} s (staleness_ms, 40960 if it is null), and "
-                f"{name} has to be longer: it is {limit_s:g} s"
+                f"bounds: an endpoint may hold a message for {held_s:g} s (staleness_ms, 40960 if it is null), so "
+                f"{name} has to be longer, not {limit_s:g} s"
             )
 
 

@@ -1,16 +1,16 @@
-"""How long payloads are: a distribution of sizes in bytes, written as a short text.
+"""Distributions of payload sizes in bytes, each written as a short text.
 
-Owns: the texts, their meaning and their bounds. Must never: build a payload, or draw from any other generator of random
-numbers than the given one (the same seed gives the same sizes).
+Owns: the texts, their meaning and their limits. Must never: build a payload, or use any random number generator except
+the one that the caller passes (so that the same seed gives the same sizes).
 
 | text | sizes |
 |---|---|
 | ``200`` | always 200 |
-| ``uniform:100:400`` | each from 100 to 400 equally often |
+| ``uniform:100:400`` | every size from 100 to 400, all equally often |
 | ``lognormal:MEDIAN:SIGMA:MAX`` | log-normal: half below MEDIAN, 68 % within a factor of e^SIGMA; cut off at MAX |
 
-Every size is within ``LEAST`` and ``MOST``; values of the log-normal distribution outside its bounds move to the bound,
-without a second draw: a draw always consumes the same from the generator.
+Every size is between ``LEAST`` and ``MOST``. The nearest limit replaces a value of the log-normal distribution outside
+its limits. There is no second draw, so that each size takes equally many numbers from the generator.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import math
 from random import Random
 from typing import NamedTuple, Protocol
 
-#: A payload carries its header (topic, sequence number, times) in text; a smaller one has no room for that.
+#: A payload carries its header (topic, sequence number, time) as text. A smaller payload would have no room for it.
 LEAST = 64
-#: 64 KiB: news about a song are short, and a generator's memory holds this times the messages under way.
+#: 64 KiB. Messages about a song are short, and the generator needs up to this much memory for each message under way.
 MOST = 65_536
-#: e^4 = 55 times the median for one standard deviation: beyond that nearly all sizes would lie on the bounds.
+#: At this value, one standard deviation is a factor of e^4 = 55. Above it, nearly all sizes would lie on the limits.
 SIGMA_MOST = 4.0
 
 _FORMS = "SIZE, uniform:LEAST:MOST or lognormal:MEDIAN:SIGMA:MAX"
 
 
 class Sizes(Protocol):
-    """A distribution of payload sizes. ``str()`` gives the text that ``parse`` reads as the same."""
+    """A distribution of payload sizes. ``str()`` gives a text from which ``parse`` makes an equal distribution."""
 
     def draw(self, random: Random) -> int:
-        """The size of one payload in bytes, ``LEAST`` to ``MOST``."""
+        """Return the size of one payload in bytes, from ``LEAST`` to ``MOST``."""
 
 
 class Fixed(NamedTuple):
@@ -78,7 +78,7 @@ class Lognormal(NamedTuple):
 
 
 def parse(text: str) -> Sizes:
-    """Return the distribution that ``text`` names, or raise ``ValueError`` with a text for a person."""
+    """Return the distribution that ``text`` names, or raise ``ValueError`` with a message for the user."""
     match text.strip().split(":"):
         case [size]:
             return Fixed(_size(size, "size", text))
@@ -97,8 +97,8 @@ def parse(text: str) -> Sizes:
 
 def _size(word: str, what: str, text: str) -> int:
     if not (word.isascii() and word.isdigit()):
-        raise ValueError(f"payload sizes {text!r}: the {what} {word!r} is no whole number of bytes ({_FORMS})")
-    # As text first: Python refuses to convert thousands of digits, in words of its own.
+        raise ValueError(f"payload sizes {text!r}: the {what} {word!r} is not a whole number of bytes ({_FORMS})")
+    # Check the length first, because Python refuses to convert thousands of digits, with an error of its own.
     size = int(word) if len(word.lstrip("0")) <= len(str(MOST)) else MOST + 1
     if not LEAST <= size <= MOST:
         raise ValueError(f"payload sizes {text!r}: the {what} {word} must be {LEAST} to {MOST} bytes")
@@ -109,7 +109,7 @@ def _sigma(word: str, text: str) -> float:
     try:
         sigma = float(word)
     except ValueError:
-        raise ValueError(f"payload sizes {text!r}: sigma {word!r} is no number") from None
+        raise ValueError(f"payload sizes {text!r}: sigma {word!r} is not a number") from None
     if not 0 <= sigma <= SIGMA_MOST:  # NaN also fails
         raise ValueError(f"payload sizes {text!r}: sigma must be 0 to {SIGMA_MOST:g}, not {word}")
     return sigma

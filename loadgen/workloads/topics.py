@@ -1,7 +1,8 @@
-"""The plan of the topics workload: one subscriber, one publisher, N topics in turn. Thesis 6.5.
+"""The plan of the topics workload: one client publishes to N topics in turn, another subscribes to all. Thesis 6.5.
 
-Owns: names and order. Must never: know how many fit a system. The system stores nothing here, so the subscriber
-subscribes before the publisher publishes (the thesis does it the other way round).
+Owns: the names of the topics and the order of the messages. Must never: know how many topics a system can handle. The
+system does not store messages in this workload, so the subscriber subscribes before the publisher publishes (the thesis
+does it the other way round).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ SUBSCRIBER, PUBLISHER = 0, 1
 
 
 class _Names(Sequence[str]):
-    """Names by number, made on demand: two million names cost nothing."""
+    """Topic names by number, made on demand, so that two million names take no memory."""
 
     def __init__(self, prefix: str, count: int) -> None:
         self._prefix = prefix
@@ -34,7 +35,8 @@ class _Names(Sequence[str]):
 
 
 class TopicsPlan:
-    """See ``Plan``; for one number of topics. Each number has its own names, so that nothing is left from before."""
+    """The ``Plan`` for one number of topics. Each number has its own topic names, so that nothing left from an earlier
+    number affects it."""
 
     notes: Sequence[str] = ()
     connections = 2
@@ -63,7 +65,7 @@ class TopicsPlan:
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
     ) -> Iterator[Send]:
-        """See ``Plan``: all messages, round-robin over the topics. A closed loop has no intended times: all are 0."""
+        """See ``Plan``. Messages go round-robin over the topics. A closed loop has no intended times, so all are 0."""
         random = Random(f"sizes {self._settings.seed}")
         draw_size = self._settings.payload_sizes.draw
         topics = len(self.topics)

@@ -1,7 +1,7 @@
-"""The plan of the traffic workload: thesis 6.2.1, 6.4 and present-day benchmarks.
+"""The plan of the traffic workload, which follows thesis 6.2.1 and 6.4 and present-day benchmarks.
 
-Owns: who subscribes to what, and the topic of each publish or the message that it repeats. Must never: know how a
-system copes with it.
+Owns: the topics to which each connection subscribes, and for each publish its topic or the message that it repeats.
+Must never: know how well a system handles the traffic.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from .plan import Send
 from .settings import Traffic
 
 _NS = 1_000_000_000
-#: Messages that a publish may repeat: this many of the latest, none older than ``repeat_within_s``.
+#: A publish may repeat one of this many latest messages, unless that message is older than ``repeat_within_s``.
 _REPEATABLE_MAX = 4096
-#: Repetitions that it remembers, at least: at 100,000 publishes a second those of the last ten seconds. A run whose
-#: messages are later than that has failed.
+#: The plan remembers at least this many repetitions. At 100,000 publishes a second, these are the repetitions of the
+#: last ten seconds. If messages arrive later than that, the run has failed.
 _REMEMBERED_MIN = 1 << 18
-#: Before any time of a segment.
+#: A time before all times of a segment.
 _LONG_AGO_NS = -(1 << 62)
 
 
 class TrafficPlan:
     """See ``Plan``. Publishes are evenly spaced.
 
-    A topic's messages are all first published by one connection (topic number modulo connections), so that sequence
-    numbers are per publisher and topic, which is where a system can promise an order; repetitions come from the others.
+    One connection (topic number modulo connections) is the first to publish each message of a topic, and only the other
+    connections repeat it. So sequence numbers count per publisher and topic, and a system can promise to keep the order
+    of such messages.
     """
 
     notes: Sequence[str] = ()
@@ -38,13 +39,14 @@ class TrafficPlan:
         self._duplicates = duplicates
         self._seqs = [0] * settings.topics
         self._segment = 0
-        # When another connection was due to repeat a message, by its topic and number: the latest, and those before.
+        # When another connection was due to repeat a message, by its topic and number. The second dict is older.
         self._repeats: dict[tuple[int, int], int] = {}
         self._repeats_before: dict[tuple[int, int], int] = {}
         self.connections = settings.connections
         self.topics: Sequence[str] = [f"traffic topic {number:06d}" for number in range(settings.topics)]
         self._receives: list[set[int]] = [set() for _ in range(settings.connections)]
-        # Popular topics are spread over the numbers, so that skewed publishing does not mean popular with both.
+        # Topics with many subscribers are spread over the topic numbers. Otherwise skewed publishing would send the
+        # most messages to the same topics.
         random = Random(f"subscribers {settings.seed}")
         ranked = random.sample(range(settings.topics), settings.topics)
         self._expected = [0] * settings.topics
@@ -81,14 +83,15 @@ class TrafficPlan:
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
     ) -> Iterator[Send]:
-        """See ``Plan``. ``int(rate_per_s * duration_s)`` publishes."""
+        """See ``Plan``. The segment has ``int(rate_per_s * duration_s)`` publishes."""
         assert rate_per_s is not None
         self._segment += 1
         self._repeats_before, self._repeats = dict.fromkeys(self._repeats, _LONG_AGO_NS), {}
         random = Random(f"traffic {self._settings.seed} segment {self._segment}").random
         sizes = Random(f"sizes {self._settings.seed} segment {self._segment}")
         draw_size = self._settings.payload_sizes.draw
-        # A generator for them alone: with or without them, the same seed draws the same topics, sizes and repetitions.
+        # Items and weights have their own random generator. So with or without them, the same seed draws the same
+        # topics, sizes and repetitions.
         about = Random(f"about {self._settings.seed} segment {self._segment}").random
         items, weight = self._settings.items, self._settings.weight
         connections, topics, seqs = self.connections, len(self.topics), self._seqs

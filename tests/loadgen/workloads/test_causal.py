@@ -113,9 +113,9 @@ def test_a_run_says_all_that_is_planned_but_replies_to_what_was_lost(lost: float
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"speakers": 9}, "speakers are members, and members clients: not 9 of 8 of 32"),
-        ({"members": 33}, "not 4 of 33 of 32"),
-        ({"answers": 2, "speakers": 1}, "answers: 1 of a room's speakers can answer, not 2"),
+        ({"speakers": 9}, "speakers must not be above members, nor members above clients: not 9, 8 and 32"),
+        ({"members": 33}, "not 4, 33 and 32"),
+        ({"answers": 2, "speakers": 1}, "answers: only 1 of a room's speakers can answer, not 2"),
         ({"rate": 0.05}, "rate x duration_s makes no question"),
         ({"rate": 1e6}, "make 50,000,000 messages, above 1,000,000"),
         ({"rooms": 1 << 20}, "make 41,943,040 subscriptions, above 4,194,304"),
