@@ -14,8 +14,9 @@ from .base import Backend, BackendError
 
 
 class System(NamedTuple):
-    """``factory``: ``module:class``, called with ``(urls, run)``. ``packages``: the log records their versions.
-    ``bounds``: its clients can have bounds, and its messages items and weights (a ``BoundingBackend``)."""
+    """A system and its adapter. ``factory``: ``module:class``, called with ``(urls, run)``. ``packages``: the packages
+    whose versions the log records. ``bounds``: whether its clients can have bounds, and its messages items and weights.
+    If so, the adapter is a ``BoundingBackend``."""
 
     factory: str
     schemes: tuple[str, ...]
@@ -37,8 +38,8 @@ SYSTEMS = {
 
 
 def check_urls(system: str, urls: Sequence[str], option: str = "--url") -> None:
-    """Raise ``ValueError`` unless each URL has a host and a scheme of the system. ``option``: their name in the
-    text."""
+    """Raise ``ValueError`` unless each URL has a host and a scheme of the system. ``option``: the command-line option
+    that the error names."""
     schemes = SYSTEMS[system].schemes
     for url in urls:
         try:
@@ -56,14 +57,14 @@ def open_backend(
     """Return the adapter of a system.
 
     Args:
-        system: its name in ``SYSTEMS``.
-        urls: its servers.
-        run: an id ([A-Za-z0-9-]) that keeps what this run creates there apart from other runs.
-        lines: ingeborg only: several messages share a frame.
-        metrics_urls: ingeborg only: where each endpoint's metrics are, if not at ``urls``.
+        system: the name of the system in ``SYSTEMS``.
+        urls: the URLs of its servers.
+        run: an id ([A-Za-z0-9-]) that goes into the names of everything that this run creates on the system.
+        lines: whether several messages share a frame (ingeborg only).
+        metrics_urls: the URLs of the endpoints' metrics, if these are not at ``urls`` (ingeborg only).
 
     Raises:
-        BackendError: its client library is not installed.
+        BackendError: the client library of the system is not installed.
     """
     module, _, name = SYSTEMS[system].factory.partition(":")
     try:

@@ -2,9 +2,9 @@
 
 Owns: the interface and its errors. Must never: know a system.
 
-Topics and payloads are text. Topics are as `protocol/topics.py` allows them: any Unicode except control characters, up
-to 1,024 bytes, including spaces, dots and the wildcards of other systems. Payloads have up to some kilobytes. If a
-system allows less in a topic, its adapter encodes topics one to one.
+Topics and payloads are text. A topic is any text that `protocol/topics.py` allows: Unicode except control characters,
+up to 1,024 bytes, including spaces, dots and the wildcards of other systems. A payload has up to a few kilobytes. If a
+system does not allow some characters in a topic, its adapter encodes topics one to one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-#: ``(topic, payload)``; called in the loop's thread as soon as the message arrives, so it has to be quick.
+#: Called with ``(topic, payload)`` in the event loop's thread as soon as a message arrives, so it has to be quick.
 OnMessage = Callable[[str, str], None]
-#: ``(code)``: a failure that no call waits for (a lost connection, a refused publish).
+#: Called with ``(code)`` on a failure that no call waits for (a lost connection, a refused publish).
 OnError = Callable[[str], None]
 
 
 class BackendError(Exception):
-    """A call failed. The text tells a person what failed and what to do.
+    """A call failed. The text tells the user what failed and what to do.
 
     Args:
-        code: short and stable, for the log: ``timeout``, ``connect``, ``connection_lost``, ``closed``, or one derived
-            from the system's own words.
+        code: short and stable, for the log: ``timeout``, ``connect``, ``connection_lost``, ``closed``, or a code
+            derived from the system's own error.
         text: the message.
     """
 
@@ -33,8 +33,8 @@ class BackendError(Exception):
 
 
 class Counters(NamedTuple):
-    """One server's own counters at one instant. ``at_ns``: monotonic; ``values``: by the server's own names; ``form``:
-    the form of its code, as the server reports it, or empty for a system whose code has only one."""
+    """One server's own counters at one instant. ``at_ns``: monotonic time; ``values``: by the server's own names for
+    them; ``form``: the form of its code that the server reports, or empty for a system with only one form."""
 
     at_ns: int
     source: str
@@ -49,10 +49,10 @@ class Connection(Protocol):
         """Subscribe, in as few round trips as the system's client allows.
 
         Args:
-            topics: distinct, and new to this connection.
+            topics: distinct topics to which this connection is not subscribed.
 
         Returns:
-            When the system has confirmed every topic: the client receives any message published from now on.
+            When the system has confirmed every topic. The client receives every message published after that.
 
         Raises:
             BackendError: the system refused a topic, or the connection ended.
@@ -62,26 +62,26 @@ class Connection(Protocol):
         """Unsubscribe, confirmed as in ``subscribe``.
 
         Args:
-            topics: distinct, and subscribed to.
+            topics: distinct topics to which this connection is subscribed.
 
         Raises:
             BackendError: the call failed, or the connection ended.
         """
 
     async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
-        """Send messages in this order, fire and forget, the way the system's documentation recommends for speed.
+        """Send messages in this order, fire and forget, in the way that the system's documentation recommends for
+        speed.
 
         Args:
             messages: ``(topic, payload)`` pairs.
 
         Returns:
-            When the client library has handed them to the socket, or to its own bounded buffer, which it flushes. A
-            system that accepts no more makes this call wait.
+            When the client library has passed the messages to the socket, or to its own bounded buffer, which it
+            flushes by itself. While the system accepts no more, this call waits.
 
         Raises:
-            BackendError: none of the messages was sent, or an unknown part of them was not. ``on_error`` reports later
-            failures, once
-                per message if the adapter can tell the messages apart.
+            BackendError: none of the messages was sent, or an unknown number of them was not. Later failures go to
+                ``on_error``, one call for each message if the adapter can tell the messages apart.
         """
 
     async def close(self) -> None:
@@ -95,8 +95,7 @@ class Backend(Protocol):
     deduplicates: bool
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
-        """Open a connection. It receives each publish on a topic that it subscribed to once, including its own
-        publishes.
+        """Open a connection. It receives one copy of each publish on its topics, including its own publishes.
 
         Args:
             number: the client's number in the run, from 0.
@@ -107,24 +106,24 @@ class Backend(Protocol):
             The connection, ready for calls.
 
         Raises:
-            BackendError: there is no connection; the text says why.
+            BackendError: the connection could not be made; the text says why.
         """
 
     async def counters(self) -> list[Counters]:
-        """Return the counters of every server that has any; an empty list if none has. Bounded in time; raises
+        """Return the counters of every server that has any, or an empty list if no server does. Bounded in time; raises
         nothing."""
 
     async def close(self) -> None:
-        """Close after all connections: release what they share, and remove what the backend left in the system (queues,
-        exchanges, topics). Idempotent, bounded in time, raises nothing."""
+        """Close the backend after all its connections: release the resources that they share, and remove everything
+        that the backend made in the system (queues, exchanges, topics). Idempotent, bounded in time, raises nothing."""
 
 
 class Bounded(NamedTuple):
     """The bounds of a client, for a system that has them (SPEC section 2.8).
 
-    ``rules``: as ``listen`` takes them. ``window``: notifications that it leaves unconfirmed; ``None``:
-    any number. ``on_message``: gets each message in place of the other one, with the number of others that it stands
-    for.
+    ``rules``: in the form in which ``listen`` takes them. ``window``: the most notifications that the client leaves
+    unconfirmed, or ``None`` for any number. ``on_message``: gets each message, instead of the ``on_message`` of
+    ``connect``. Its third argument is the number of other messages that the message stands for.
     """
 
     rules: str | list[dict[str, Any]]
@@ -133,8 +132,8 @@ class Bounded(NamedTuple):
 
 
 class About(NamedTuple):
-    """A message that says what it is about. ``item``: the part of its topic's state; ``weight``: what a reader lacks
-    without it; ``None``: it does not say."""
+    """A message with an item or a weight. ``item``: the part of its topic's state that it is about; ``weight``: how
+    much a reader misses without the message. Each is ``None`` if the message does not say."""
 
     topic: str
     payload: str
@@ -159,15 +158,15 @@ class BoundingBackend(Backend, Protocol):
 
         Args:
             number: the client's number in the run, from 0.
-            on_message: gets each message, unless it is ``bounded``.
+            on_message: gets each message, unless ``bounded`` is given.
             on_error: gets the code of each failure that no call waits for.
             bounded: the client's bounds, if it has any.
         """
 
 
 class Spread:
-    """The common part of most adapters: clients are spread over ``urls`` round-robin, each with its own connection. The
-    clients share nothing and leave nothing behind."""
+    """The common part of most adapters. It spreads the clients over ``urls`` round-robin, each with its own connection.
+    The clients share nothing and leave nothing behind."""
 
     deduplicates = False
 
@@ -176,7 +175,7 @@ class Spread:
         self._run = run
 
     def place(self, number: int) -> tuple[str, str]:
-        """Return the URL of the server of the client with this number, and the client's name there."""
+        """Return the URL of the server for the client with this number, and the client's name on that server."""
         return self._urls[number % len(self._urls)], f"{self._run}-{number}"
 
     async def close(self) -> None:

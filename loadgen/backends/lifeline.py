@@ -1,7 +1,8 @@
-"""Tells whether a connection of an adapter is still alive, and how its calls wait.
+"""Tracks whether an adapter's connection is still alive, and limits how long its calls wait.
 
-Owns: a connection's only end (lost, timed out or closed), reported once; the time-outs of calls; the message about a
-server that does not answer. Must never: know a system, or reconnect: a run has to see a loss as a loss.
+Owns: the end of a connection (lost, timed out or closed), of which it reports only the first; the time-outs of calls;
+the message about a server that does not answer. Must never: know a system, or reconnect, because a run has to count a
+lost connection.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from .base import BackendError, OnError
 
 
 def no_server(where: str, server: str, rival: str, error: Exception) -> BackendError:
-    """Return the error of a connection that could not be made. ``server``: its kind; ``rival``: its name for `bench
-    rivals`."""
+    """Return the error for a connection that could not be made. ``server``: the kind of server; ``rival``: its name in
+    `bench rivals`."""
     why = str(error) or "it does not answer"
     return BackendError(
-        "connect", f"{where}: no {server} ({why}): start one there (bench rivals up {rival}), or mend --url"
+        "connect", f"{where}: no {server} ({why}): start one there (bench rivals up {rival}), or correct --url"
     )
 
 
 class Call:
-    """A call under way: wrap it in ``async with``. If the client library swallows cancellation, call ``check`` after
-    each step."""
+    """The guard of a call, used with ``async with``. If the client library swallows cancellation, run ``check`` after
+    each step of the call."""
 
     def __init__(self, lifeline: Lifeline, what: str, timeout_s: float) -> None:
         self._lifeline = lifeline
@@ -50,24 +51,24 @@ class Call:
             self.check()
 
     def check(self) -> None:
-        """Raise ``BackendError`` if the connection has ended, or the call has."""
+        """Raise ``BackendError`` if the connection has ended or the call has timed out."""
         self._lifeline.check()
         if self.deadline.expired():
             raise self._late()
 
     def progress(self) -> None:
-        """Restart the time-out: the server has answered. ``BackendError`` as in ``check``."""
+        """Restart the time-out, because the server has answered. Raises ``BackendError`` like ``check``."""
         self.check()
         self.deadline.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
 
     def _late(self) -> BackendError:
-        # This ends the connection, because it is unknown what a late server still does with the call.
+        # This ends the connection, because nobody knows what a late server will still do with the call.
         return self._lifeline.end("timeout", f"{self._what}: no progress within {self._timeout_s:g} s")
 
 
 class Lifeline:
-    """The life of one connection. ``where``: its URL, for messages. ``on_error`` gets a loss once, and nothing after
-    ``close``."""
+    """The life of one connection. ``where``: its URL, for messages. ``on_error`` is called only once for a loss, and
+    never after ``close``."""
 
     def __init__(self, where: str, on_error: OnError) -> None:
         self._where = where
@@ -79,11 +80,12 @@ class Lifeline:
     def check(self) -> None:
         """Raise ``BackendError`` if the connection has ended."""
         if self._end is not None:
-            # A new one each time: raising the same exception again would grow its traceback.
+            # A new exception each time, because raising the same one again would extend its traceback.
             raise BackendError(self._end.code, str(self._end))
 
     def end(self, code: str, text: str) -> BackendError:
-        """Fail all calls from now on; the one under way fails at once. Returns the reason of the first end."""
+        """End the connection: all calls fail from now on, and a call under way fails at once. Return the error of the
+        first end."""
         if self._end is None:
             self._end = BackendError(code, f"{self._where}: {text}")
             if self._call is not None and not self._call.deadline.expired():
@@ -91,7 +93,8 @@ class Lifeline:
         return BackendError(self._end.code, str(self._end))
 
     def lose(self, why: str) -> BackendError:
-        """End a connection that is gone; ``why``: in the library's words. The first time, ``on_error`` gets it."""
+        """End a lost connection; ``why``: the reason in the library's words. Report the loss, unless the connection had
+        already ended."""
         first = self._end is None
         error = self.end("connection_lost", f"the connection was lost: {why}")
         if first:
@@ -111,8 +114,8 @@ class Lifeline:
         return first
 
     def call(self, what: str, timeout_s: float) -> Call:
-        """Return the guard for a call. ``BackendError`` if the connection has ended or ends meanwhile, or ``timeout_s``
-        after the last progress, which ends the connection."""
+        """Return the guard for a call. It raises ``BackendError`` if the connection has ended or ends meanwhile. If the
+        call makes no progress for ``timeout_s``, the guard ends the connection and raises ``BackendError``."""
         return Call(self, what, timeout_s)
 
     def enter(self, call: Call) -> None:

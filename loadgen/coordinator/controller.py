@@ -1,26 +1,29 @@
-"""The greatest publish rate that a system sustains (thesis 6.2.1 and 6.2.2: raise until the latency goal is missed,
-back off until it is met again, settle at what can be kept up).
+"""Searches for the greatest publish rate that a system sustains. Thesis 6.2.1 and 6.2.2: raise the rate until the
+latency goal is missed, lower it until the goal is met again, and settle at a rate that the system sustains.
 
-Owns: which rate is tried next, for how long, and whether a step held. Must never: look at a clock, do I/O or draw a
-random number: the caller runs a step, passes in its result, and asks for the next.
+Owns: which rate is tried next, for how long, and whether a step held. Must never: read a clock, do I/O or draw a random
+number. The caller runs a step, passes in its result, and asks for the next step.
 
 The search, in the order of the code below:
 
-1. Start low and double the rate while the step holds. If the start does not hold, go down until a step does.
-2. Accept a breach at once if the median is late and the backlog still grows: no single stall does both. Repeat any
-   other breach once, twice as long: a stall goes by, an overload has twice the time to show.
+1. Start low and double the rate while steps hold. If the first step does not hold, lower the rate until a step does.
+2. A breach counts at once if the median is late and the backlog still grows, because a single stall cannot do both.
+   After any other breach, repeat the step once with double length. A stall will not recur, and an overload has twice
+   the time to show.
 3. After every breach, and before every measured phase, let the system recover at a low rate, step by step, until a step
    holds and the backlog drains no further.
-4. Between the highest rate that held and the lowest that did not, bisect (geometrically) until the interval is half the
-   precision. Then, if the highest that held was far within the limit, try the lowest that did not once more: a
-   disturbance of the machine for longer than two steps must not have the last word. If it holds now, continue from
-   there as in 1.
-5. Measure (``sustained``). The longer phase detects smaller overloads than the search could; if it breaches, go down by
-   half the precision, then further. So a search that is right to half the precision stays within the whole.
+4. Bisect (geometrically) between the highest rate that held and the lowest rate that did not, until the interval is
+   half the precision. If latency was far below the limit at the highest rate that held, then try the lowest rate that
+   did not hold once more, because a disturbance of the machine may have lasted for both of its steps. If this rate
+   holds now, continue from there as in 1.
+5. Measure (``sustained``). This phase is longer, so it detects smaller overloads than the search could. If it is a
+   breach, lower the rate by half the precision, and then by more. So a search result that is right within half the
+   precision ends within the full precision.
 
-p99 alone does not tell whether a step held. A queue that grows by 1 % of the load makes messages later by 10 ms every
-second: a limit of 2 s would take minutes to notice. But then the backlog at the end of the step exceeds what the median
-latency explains (Little's law: outstanding = rate x latency). That shows within a step, at any limit.
+p99 alone does not tell whether a step held. If a queue grows by 1 % of the load, messages become later by 10 ms every
+second, so it would take minutes until p99 exceeds a limit of 2 s. But the backlog at the end of the step then exceeds
+the backlog that the median latency explains (Little's law: outstanding = rate x latency). That shows within one step,
+for any limit.
 """
 
 from __future__ import annotations
@@ -31,29 +34,30 @@ from typing import Literal, NamedTuple
 Purpose = Literal["search", "recover", "sustained", "half"]
 
 _NS = 1e9
-#: Share of the publishes that may be missing at the end of a step: its last ones are just being sent.
+#: Share of a step's publishes that may be missing at its end, because the last ones are just being sent.
 _SHORT = 0.02
 #: Share of the deliveries that may be lost, or of the publishes that may fail, before a step counts as a breach. The
-#: run's goals judge losses; this only has to detect a system that sheds its load.
+#: run's goals judge losses; this limit only has to detect a system that sheds load.
 _LOSS = 0.001
-#: The largest time between the readings of several processes' counts.
+#: The longest time between the instants at which the processes read their counts.
 _SKEW_S = 0.010
-#: Publishes that may be under way at any rate: at low rates one message more or less is no queue.
+#: This many publishes may be under way at any rate, because at low rates one or two messages do not make a queue.
 _FEW = 2
-#: The fewest publishes of a search step, since a few would be noise; and the limit of the factor by which that can
-#: stretch the step.
+#: A search step at a low rate is longer, so that it has this many publishes and not only noise. The second number is
+#: the largest factor by which it may be longer.
 _STEP_MESSAGES = 150
 _STRETCHED_MOST = 3
-#: Publishes of a recovery step, at least: with fewer it could not show a latency.
+#: The fewest publishes of a recovery step, because fewer could not show a latency.
 _RECOVER_MESSAGES = 5
-#: Share of the highest rate that held, at which a system recovers: next to idle, for those that need to be.
+#: A system recovers at this share of the highest rate that held. It is nearly idle then, as some systems need to be.
 _RECOVER_SHARE = 0.1
-#: Near the greatest rate the limit is at most this multiple of p99, unless latency rises abruptly.
+#: Close to the greatest rate, p99 is more than the limit divided by this number, unless latency rises abruptly.
 _CALM = 5
-#: Recovery steps (of half a step's length) in a row without any progress before the search gives the system up.
+#: After this many recovery steps in a row without progress (each half as long as a step), the search gives up.
 _STUCK_MOST = 20
-#: The number of half precisions by which to lower a found rate that was too much in the long run. The first steps
-#: overshoot by no more than the precision; later ones are larger, so that the lowering ends.
+#: By how many half precisions each further measurement lowers the found rate, if the rate was too high for a long
+#: phase. The first of them lower it too far by at most the precision. Later ones are larger, so that the lowering ends
+#: soon.
 _LOWERED = (1, 2, 3, 4, 6, 10, 16)
 
 
@@ -64,7 +68,7 @@ class Limit(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Publish at ``rate_per_s``, evenly spaced, for ``duration_s``; one step follows the other without a pause."""
+    """Publish at ``rate_per_s``, evenly spaced, for ``duration_s``. Steps follow each other without a pause."""
 
     rate_per_s: float
     duration_s: float
@@ -74,11 +78,14 @@ class Step(NamedTuple):
 class Seen(NamedTuple):
     """The result of a step.
 
-    ``duration_s``: how long it really took. ``sent``: publishes. ``expected``: deliveries that they announced.
-    ``delivered``: deliveries that arrived, or that another one stands for. ``backlog``: announced and not delivered at
-    its end. It can include or leave out what earlier steps announced, lost or not. But without that, a system that
-    drains for half a minute and delivers nothing new in that time looks like one that is stuck. ``lag_ns``: how far the
-    sender was behind its schedule at the end. Latencies: of the deliveries that arrived, ``None`` if none did.
+    ``duration_s``: how long the step really took. ``sent``: the number of publishes. ``expected``: how many deliveries
+    these announced. ``delivered``: how many deliveries arrived, or had another delivery stand for them. ``lag_ns``: how
+    far the sender was behind its schedule at the end. The latencies are those of the deliveries that arrived, or
+    ``None`` if none did.
+
+    ``backlog``: how many announced deliveries had not arrived at the end of the step. Callers may leave out deliveries
+    that earlier steps announced, lost or not. But a system that drains these for half a minute, and delivers nothing
+    new in that time, then looks like a system that is stuck.
     """
 
     duration_s: float
@@ -94,22 +101,22 @@ class Seen(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """``text``: in words, one line without commas or quotes."""
+    """Whether a step held. ``text``: the same in words, one line without commas or quotes."""
 
     held: bool
     text: str
 
 
 class Result(NamedTuple):
-    """``rate_per_s``: the greatest sustainable rate, ``None`` if there is none. ``text``: how it ended, in words."""
+    """``rate_per_s``: the greatest sustainable rate, or ``None`` if there is none. ``text``: how the search ended."""
 
     rate_per_s: float | None
     text: str
 
 
 class _Judged(NamedTuple):
-    """``wrong``: the reasons why the step did not hold; ``well``: how well it did, in words. ``behind_s``: system and
-    sender together, at its end. ``allowed``: the largest backlog that a step may have."""
+    """``wrong``: the reasons why the step did not hold; ``well``: a description of a step that held. ``behind_s``: how
+    late the system and the sender together were at the end. ``allowed``: the largest backlog that a step may have."""
 
     wrong: list[str]
     well: str
@@ -118,13 +125,13 @@ class _Judged(NamedTuple):
 
 
 class Controller:
-    """Ask ``next()`` for a step, run it, pass its result to ``observe()``, until ``next()`` is ``None``. Then read
-    ``result``.
+    """Ask ``next()`` for a step, run the step, and pass its result to ``observe()``. Repeat this until ``next()``
+    returns ``None``. Then read ``result``.
 
     ``start_per_s``, ``least_per_s``, ``most_per_s``: the first, lowest and highest rate to try, publishes per second.
     ``step_s``, ``measure_s``: seconds of a search step, and of each measured phase. ``precision``: the largest error of
-    the result, as a share. ``recover_most_s``: seconds for all recoveries together.
-    ``ValueError`` if they do not fit together.
+    the result, as a share. ``recover_most_s``: seconds for all recoveries together. Raises ``ValueError`` if the
+    arguments do not fit together.
     """
 
     def __init__(
@@ -148,7 +155,7 @@ class Controller:
             )
         if not (0 < step_s < math.inf and 0 < measure_s < math.inf and 0 <= recover_most_s < math.inf):
             raise ValueError("the lengths of the steps must be above 0 and finite")
-        # With a finer precision noise decides; with a coarser one, lowering the rate four times would leave nothing.
+        # With a finer precision, noise decides. With a much coarser one, lowering the rate a few times leaves nothing.
         if not 0.01 <= precision <= 0.1:
             raise ValueError(f"the precision must be 0.01 to 0.1, not {precision:g}")
         self._limit = limit
@@ -163,14 +170,14 @@ class Controller:
 
         self._low: float | None = None  # the highest rate that held
         self._high: float | None = None  # the lowest that did not
-        self._reached = start_per_s  # the rate that matches the deliveries, while nothing held yet
-        self._again = False  # the step under way repeats a breach
-        self._calm = False  # `_low` held with a p99 far within the limit
-        self._looked_again = False  # at `_high`, after narrowing
+        self._reached = start_per_s  # while no rate has held yet: the rate that the system delivered
+        self._again = False  # whether the step under way repeats a breach
+        self._calm = False  # whether p99 was far within the limit at `_low`
+        self._looked_again = False  # whether `_high` was tried again after the bisection
         self._found = 0.0
         self._lowered = 0
 
-        self._then: Step | None = None  # after recovering
+        self._then: Step | None = None  # the step to run after recovering
         self._recovering_s = 0.0
         self._stuck = 0
         self._before = 0  # the backlog when the step under way began
@@ -181,17 +188,17 @@ class Controller:
 
     @property
     def longest_s(self) -> float:
-        """Seconds that all steps together can take; usually they take a fraction of that."""
+        """The most seconds that all steps together can take. Usually they take a fraction of that."""
         up = range(math.ceil(math.log2(self._most / self._start)) + 1)
         down = range(math.ceil(math.log2(self._start / self._least)) + 1)
-        # Doubling ends and halving begins at a ratio of at most 4. One more step, because rates are rounded.
+        # Doubling ends, and halving begins, at a ratio of at most 4. Rounding of rates can add one more step.
         halvings = math.ceil(math.log2(math.log(4) / math.log1p(self._half_precision))) + 1
         rising_s = sum(self._length_s(self._start * 2**n) for n in up) + halvings * self._length_s(self._start)
-        # Down to a rate that holds, and up again from there.
+        # The search may go down to a rate that holds, and up again from there.
         falling_s = sum(self._length_s(self._start / 2**n) for n in down) * 2 + halvings * self._length_s(self._least)
         measuring_s = (len(_LOWERED) + 2) * self._measure_s
-        # Each rate can take one step, and another one of double length; and all of that again after a second look at a
-        # breach.
+        # Each rate can take a step and a repetition of double length (factor 3). Trying a breach again after the
+        # bisection can take as long once more (factor 2).
         return 2 * 3 * max(rising_s, falling_s) + self._recover_most_s + measuring_s
 
     @property
@@ -200,18 +207,18 @@ class Controller:
         return self._result or Result(None, "not finished")
 
     def next(self) -> Step | None:
-        """Return the step to run now, or ``None`` when the search is over. Returns the same step until it was
-        observed."""
+        """Return the step to run now, or ``None`` when the search is over. Return the same step until ``observe`` gets
+        its result."""
         return self._step
 
     def observe(self, seen: Seen) -> Verdict:
-        """Judge the step that ``next()`` gave. ``ValueError`` if there is none, or if it took no time."""
+        """Judge the step that ``next()`` returned. Raises ``ValueError`` if there is no step, or if it took no time."""
         step = self._step
         if step is None:
             raise ValueError("the search is over: there is no step to observe")
         if not seen.duration_s > 0:
             raise ValueError(f"a step takes time, not {seen.duration_s:g} s")
-        self._lost = min(self._lost, seen.backlog)  # some arrived after all
+        self._lost = min(self._lost, seen.backlog)  # some of the lost deliveries arrived after all
         if step.purpose == "recover":
             verdict = self._after_recover(step, seen)
         else:
@@ -231,7 +238,7 @@ class Controller:
     # -- whether a step held ---------------------------------------------------------------------------------------
 
     def _judge(self, step: Step, seen: Seen, excused: float) -> _Judged:
-        """``excused``: deliveries of the backlog that are not this step's."""
+        """Judge a step. ``excused``: how many deliveries of the backlog do not belong to this step."""
         wrong = []
         offered = step.rate_per_s * min(step.duration_s, seen.duration_s)
         if seen.sent < offered * (1 - _SHORT) - _FEW:
@@ -249,7 +256,7 @@ class Controller:
         few = _FEW * seen.expected / seen.sent
         outstanding = max(seen.backlog - excused, seen.expected - seen.delivered, 0)
         behind_s = outstanding / per_s + max(seen.lag_ns, 0) / _NS
-        # At the end of the step, an evenly growing queue is longer than at its median by half of the growth.
+        # If a queue grows evenly, it is longer at the end of the step than in the middle, by half of its growth.
         growth_s = self._half_precision * seen.duration_s / 2
         allowed_s = min(self._limit.p99_ns / _NS, max(seen.p50_ns, 0) / _NS + growth_s) + _SKEW_S
         if behind_s > allowed_s + few / per_s:
@@ -257,7 +264,7 @@ class Controller:
         # Every outstanding message was sent within the time that the slowest delivery took, unless it was lost.
         unexplained = outstanding - per_s * max(seen.max_ns or 0, 0) / _NS
         if unexplained > per_s * _SKEW_S + seen.expected * _LOSS + few:
-            wrong.append(f"{unexplained:.0f} deliveries missing for longer than any took")
+            wrong.append(f"{unexplained:.0f} deliveries missing for longer than any delivery took")
         return _Judged(
             wrong,
             f"p99 {_ms(seen.p99_ns)}; {_ms(behind_s * _NS)} behind",
@@ -266,7 +273,8 @@ class Controller:
         )
 
     def _beyond_doubt(self, seen: Seen, behind_s: float) -> bool:
-        """Whether half of the deliveries were late, and latency grew towards the end: after a stall it would fall."""
+        """Return whether half of the deliveries were late and latency grew towards the end. After a stall, it would
+        fall."""
         late_ns = min(self._limit.p99_ns, seen.duration_s / 16 * _NS)
         return seen.p50_ns is not None and seen.p50_ns > late_ns and behind_s > 1.5 * seen.p50_ns / _NS
 
@@ -297,16 +305,17 @@ class Controller:
             self._end(None, f"not even {_rate(step.rate_per_s)} held: {self._limit_text()}")
         else:
             self._recover(onward)
-        return "; for the second time" if again else "; too late for a stall"
+        return "; for the second time" if again else "; no stall explains that"
 
     def _onward(self) -> Step | None:
-        """Return the next rate to try or to measure; ``None`` if the lowest rate did not hold."""
+        """Return the next step of the search, or the measurement, or ``None`` if the lowest rate did not hold."""
         low, high = self._low, self._high
         if low is None:
             assert high is not None
             if high <= self._least:
                 return None
-            # The delivered rate may be far below, and each overload on the way there has to drain.
+            # The rate that the system delivered may be far below half. Each overload on the way there would have to
+            # drain.
             rate = min(high / 2, self._reached)
         elif high is None:
             if low >= self._most:
@@ -315,12 +324,12 @@ class Controller:
         else:
             if high / low <= 1 + self._half_precision:
                 if self._calm and not self._looked_again:
-                    self._looked_again = self._again = True  # accept its breach at once
+                    self._looked_again = self._again = True  # so that its breach counts at once
                     self._high = None
                     return Step(high, 2 * self._length_s(high), "search")
                 return self._measure(low)
             rate = min(2 * low, math.sqrt(low * high))
-        # Rounded before the bounds apply: rounding must not move a bound out of reach.
+        # Round before applying the bounds, because rounding a bound could move it out of reach.
         rate = min(max(_rounded(rate), self._least), self._most)
         return Step(rate, self._length_s(rate), "search")
 
@@ -364,7 +373,7 @@ class Controller:
         self._rest()
 
     def _rest(self) -> None:
-        """Take one more step of recovery, or end the search if the time for it is used up."""
+        """Choose one more step of recovery, or end the search if the time for recovering is used up."""
         if self._recovering_s + self._recover_s > self._recover_most_s:
             self._give_up(f"{self._recover_most_s:g} s of recovering were not enough")
             return
@@ -374,8 +383,8 @@ class Controller:
         self._step = Step(_rounded(min(rate, self._most)), self._recover_s, "recover")
 
     def _after_recover(self, step: Step, seen: Seen) -> Verdict:
-        """ "Calm" means that the step holds and the backlog does not shrink any further. The rest of the backlog is
-        lost."""
+        """Go on with the search if the step held and the backlog does not shrink any further. Otherwise recover for
+        another step, or give up. Deliveries still in the backlog after recovering count as lost."""
         judged = self._judge(step, seen, self._before)
         draining = self._before - seen.backlog > judged.allowed and seen.backlog - self._lost > judged.allowed
         if not judged.wrong and not draining:
@@ -403,7 +412,7 @@ class Controller:
 
 
 def _rounded(rate_per_s: float) -> float:
-    """Round to four digits: readable for a person, and finer than any precision asked for."""
+    """Round to four digits, which is easy to read and finer than any allowed precision."""
     return float(f"{rate_per_s:.4g}")
 
 

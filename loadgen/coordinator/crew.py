@@ -1,7 +1,7 @@
 """The processes of the generator, as their coordinator sees them.
 
-Owns: starting them, sending them commands, and adding up their stats. Must never: outlast its time-outs; a process that
-dies or is silent ends the run with a reason.
+Owns: starting them, sending them commands, and adding up their stats. Must never: wait longer than its time-outs. If a
+process dies or is silent, the run ends with a reason.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import orjson
 from ..process.assignment import Assignment
 from ..process.tally import Latencies
 
-#: Time for importing, and for drawing a plan of a hundred thousand clients.
+#: Time limit for a process to import its modules and to draw a plan of a hundred thousand clients.
 _START_TIMEOUT_S = 120.0
-#: Time for closing all connections and writing the last lines.
+#: Time limit for a process to close all connections and to write the last lines.
 _CLOSE_TIMEOUT_S = 30.0
-#: Time limit for an orderly end.
+#: Time limit for the end of a killed process.
 _KILL_TIMEOUT_S = 5.0
-#: A line of stats has some hundred buckets.
+#: The longest line from a process. A line of stats has a few hundred buckets.
 _LINE_BYTES_MAX = 1 << 22
 
 
-#: In a process's stats: fields that add up over all processes.
+#: The fields of the stats that are added up over all processes.
 _ADDED = (
     *("amount", "sent", "received", "expected", "news", "delivered", "skipped", "repeated", "reordered", "overtaken"),
     "queued",
@@ -55,13 +55,13 @@ class Sum:
     reordered: int = 0
     overtaken: int = 0
     queued: int = 0
-    lag_ns: int = 0  # the largest
+    lag_ns: int = 0  # the largest of any process
     errors: Counter[str] = field(default_factory=Counter)
     latencies: Latencies = field(default_factory=Latencies)
 
     @property
     def behind(self) -> int:
-        """Deliveries that have not arrived, and that no other one stands for."""
+        """The number of expected deliveries that have not arrived and for which no other delivery stands."""
         return self.expected - self.delivered - self.skipped
 
 
@@ -86,7 +86,7 @@ class _Member:
 
     def tell(self, command: dict[str, Any]) -> None:
         assert self.process.stdin is not None
-        if self.process.stdin.is_closing():  # its end counts as an answer, or was requested
+        if self.process.stdin.is_closing():  # the end of the process counts as an answer, or was requested
             return
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.process.stdin.write(orjson.dumps(command) + b"\n")
@@ -101,7 +101,7 @@ class Crew:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids, by number."""
+        """The process ids, in the order of the processes' numbers."""
         return [member.process.pid for member in self._members]
 
     async def __aenter__(self) -> Crew:
@@ -114,7 +114,7 @@ class Crew:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     limit=_LINE_BYTES_MAX,
-                    # A signal to the whole group (Ctrl-C) only reaches the coordinator, from the first moment on.
+                    # So a signal to the whole group (Ctrl-C) reaches only the coordinator, from the first moment on.
                     start_new_session=True,
                 )
                 member = _Member(process)
@@ -130,18 +130,18 @@ class Crew:
         await self._end(at_once=isinstance(error, asyncio.CancelledError))
 
     async def do(self, command: str, timeout_s: float | None = None, **fields: Any) -> None:
-        """Have all processes perform a command, and wait until they have. ``CrewFailed``."""
+        """Let all processes perform a command, and wait until all are done. Raises ``CrewFailed``."""
         for member in self._members:
             member.tell({"do": command, **fields})
         await self._answers(command, timeout_s)
 
     def cut(self) -> None:
-        """Have them send nothing more, in any phase."""
+        """Tell all processes to send nothing more, in any phase."""
         for member in self._members:
             member.tell({"do": "cut"})
 
     def sum(self) -> Sum:
-        """Add up their latest stats."""
+        """Add up the latest stats of all processes."""
         total = Sum()
         told = [member.stats for member in self._members if member.stats is not None]
         for stats in told:
@@ -154,11 +154,11 @@ class Crew:
 
     @property
     def told_s(self) -> float:
-        """The monotonic time up to which all have reported: a process that is behind says nothing about the system."""
+        """The monotonic time up to which all processes have reported. A late report says nothing about the system."""
         return min((member.told_s for member in self._members), default=time.monotonic())
 
     async def _answers(self, command: str, timeout_s: float | None) -> None:
-        """Wait for one answer from each; the first failure fails the whole crew at once."""
+        """Wait for one answer from each process. The first failure fails the whole crew at once."""
 
         async def answer(member: _Member) -> None:
             if "failed" in (told := await member.answers.get()):
@@ -176,8 +176,8 @@ class Crew:
             raise CrewFailed(f"not done after {timeout_s:g} s")
 
     async def _end(self, *, at_once: bool) -> None:
-        """Request an orderly end, which completes the log; kill the processes that do not end, or all ``at_once``.
-        Leaves no process, even if this is cancelled."""
+        """Request an orderly end, which completes the log. Kill the processes that do not end in time, or all processes
+        if ``at_once``. No process is left, even if this call is cancelled."""
         for member in self._members:
             if member.process.stdin is not None:
                 member.process.stdin.close()

@@ -1,6 +1,6 @@
 """The facts of this machine, and the resources that it and the processes of a run have used so far. Thesis 6.1.2.
 
-Owns: reading them with psutil, and finding the servers behind a URL. Must never: decide when.
+Owns: reading them with psutil, and finding the servers behind a URL. Must never: decide when to read them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def facts() -> dict[str, object]:
-    """`machine` of run.json."""
+    """Return the value of `machine` in run.json."""
     return {
         "cores": psutil.cpu_count() or 1,
         "memory_bytes": psutil.virtual_memory().total,
@@ -32,7 +32,7 @@ def facts() -> dict[str, object]:
 
 
 def software(packages: Iterable[str]) -> dict[str, str]:
-    """`software` of run.json: the version of Python and of each package."""
+    """Return the value of `software` in run.json: the version of Python and of each package."""
     versions = {"python": sys.version.split()[0]}
     for package in packages:
         try:
@@ -43,14 +43,14 @@ def software(packages: Iterable[str]) -> dict[str, str]:
 
 
 class Tree:
-    """A process with all its descendants. When a descendant ends, its CPU time moves to its parent's, if the parent
-    waits for it, and still counts."""
+    """A process with all its descendants. When a descendant ends and its parent waits for it, its CPU time moves to the
+    parent's and still counts."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
 
     def levels(self) -> Levels | None:
-        """Added up; ``None`` when the process is gone."""
+        """Return the sums over all processes, or ``None`` if the process has ended."""
         try:
             processes = [self._root, *self._root.children(recursive=True)]
         except psutil.NoSuchProcess:
@@ -76,7 +76,7 @@ class Tree:
 
 
 def host() -> Levels:
-    """The whole machine; rss: memory that is not available to a new process."""
+    """Return the levels of the whole machine. Its rss is the memory that is not available to a new process."""
     times = psutil.cpu_times()._asdict()
     memory = psutil.virtual_memory()
     net = psutil.net_io_counters()
@@ -93,9 +93,9 @@ def host() -> Levels:
 
 
 def servers(urls: Sequence[str], port: int) -> dict[str, int]:
-    """Find the processes of this machine that listen where the URLs point: ``HOST:PORT`` -> pid. ``port``: for URLs
-    that name none. If several share one socket, it is their parent, provided that it also listens. Processes on other
-    machines, or of another user, are not found."""
+    """Find the processes of this machine that listen where the URLs point; return their pids by ``HOST:PORT``. ``port``
+    is the default for URLs without a port. If several processes share a socket, return their parent, provided that the
+    parent also listens. Processes on other machines or of other users are not found."""
     wanted = {}
     for url in urls:
         parts = urlsplit(url)
@@ -113,7 +113,8 @@ def servers(urls: Sequence[str], port: int) -> dict[str, int]:
 
 
 def _eldest(pid: int, port: int) -> int:
-    """Return the process, or its farthest ancestor that listens there, if every process in between does so as well."""
+    """Return the farthest ancestor of the process that listens on the port, if all processes in between listen too. If
+    no ancestor does, return the process."""
     try:
         parent = psutil.Process(pid).parent()
         while parent is not None and any(

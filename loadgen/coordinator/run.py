@@ -1,7 +1,7 @@
 """One run: its phases in order, and the log of each.
 
-Owns: what a phase is, when it is over, and when a run has failed. Must never: send a message (the crew's processes do),
-know a system, or judge a figure (the digest does; the controller judges a step of the search).
+Owns: what a phase is, when it ends, and when a run has failed. Must never: send a message (the crew's processes do),
+know a system, or judge a figure (the digest does, except that the controller judges each step of the search).
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from .crew import Crew, CrewFailed, Sum
 from .silence import Silence
 from .watch import Sample, Watch, cores
 
-#: From the start command to the first message, so that no process starts late.
+#: Time from the start command to the first message, so that no process starts late.
 _LEAD_NS = 300_000_000
-#: Share of an amount from which on its pace so far predicts the remaining time.
+#: The pace of a phase predicts its remaining time only after this share of its amount is done.
 _TELLING = 0.01
-#: A drain is over when nothing has arrived for this long and nothing waits to be sent: what is missing then is lost.
+#: A drain ends when nothing has arrived for this long and nothing waits to be sent. Messages still missing are lost.
 _QUIET_S = 2.0
-#: If receivers reply, a drain is over only when nothing has arrived for this long. The processes report at different
-#: instants, and can balance too early: the receivers of a reply have reported it, its sender has not yet.
+#: If receivers reply, a drain ends only when nothing has arrived for this long, even if nothing seems to be missing.
+#: The processes report at different instants, so the receivers may have reported a reply before its sender has.
 _SETTLED_S = 1.0
-#: After the last expected delivery: time for a surplus one.
+#: The wait after the last expected delivery, so that a surplus delivery is noticed.
 _LINGER_S = 0.5
 #: How long a run that was cut short still waits for messages under way.
 _CUT_DRAIN_S = 2.0
-#: How long giving up unsent messages may take.
+#: The longest time that the processes may take to drop unsent messages.
 _GIVE_UP_S = 30
-#: How often the run checks what the processes reported.
+#: Seconds between two checks of the reports of the processes.
 _LOOK_S = 0.1
 _DISPLAY_S = 0.25
 _SAMPLE_S = 1.0
-#: The run reports lost connections at once, then no more often than this: a thousand clients are not lost at one
-#: instant.
+#: The run reports the first lost connections at once, and later ones at most this often, because a thousand connections
+#: are not all lost at one instant.
 _LOST_TOLD_EVERY_S = 2.0
-#: A phase that makes connections or subscriptions, and has made none for this long, gets a line. The adapter's
-#: time-outs end it, since some systems answer late.
+#: If a phase makes connections or subscriptions, and has made none for this long, the run prints a line. Only the
+#: adapter's time-outs end such a phase, because some systems answer late.
 _UNCONFIRMED_S = 5.0
-#: In a closed loop the waiting process fails on its own after ``stall_s``, and knows more; but not if it cannot even
-#: write. Its coordinator fails this much later.
+#: In a closed loop, the waiting process itself fails after ``stall_s``, with more details. It does not if it is stuck
+#: in a write, so the coordinator ends the run this much later.
 _STALL_SPARE_S = 1.0
-#: Codes of errors which mean that the system, or the way to it, was not there.
+#: Codes of errors which mean that the system could not be reached.
 _GONE = ("connection_lost", "timeout", "closed")
-#: Connecting may take this long per connection, and a minute.
+#: Connecting may take this long per connection, plus a minute.
 _CONNECT_S_PER_CONNECTION = 0.05
 _CONNECT_S = 60.0
-#: Closing may take this long per connection, and the time to write the last lines: they all close at once.
+#: Closing may take this long per connection, plus the time to write the last lines. All connections close at once.
 _CLOSE_S_PER_CONNECTION = 0.005
 _CLOSE_S = 30.0
 
 
 @dataclass
 class Phase:
-    """A phase that has begun; its row is written when it is recorded."""
+    """A phase that has begun. Its row goes to the log when the run records it."""
 
     name: str
     kind: str
@@ -84,20 +84,20 @@ class Phase:
         return (self.end_ns - self.start_ns) / 1e9
 
     def cores(self, role: str) -> float | None:
-        """Cores of the busiest process of that role."""
+        """Return how many cores the busiest process of the role used, or ``None`` if that is unknown."""
         return max(cores(self.before, self.after, role).values(), default=None)
 
     def cpu_us_per_delivered(self, role: str) -> float | None:
-        """CPU time of all processes of that role."""
+        """Return the CPU time of all processes of the role, in µs per delivered message, if it is known."""
         used = cores(self.before, self.after, role)
         return sum(used.values()) * self.duration_s * 1e6 / self.delivered if used and self.delivered else None
 
 
 @dataclass
 class Outcome:
-    """How the run ended. ``failed``: why it ended early; ``result``: of the search, in words. ``lost_in_search``:
-    deliveries lost in steps that look for the limit and can go beyond it. ``troubles``: what else went wrong, in
-    words."""
+    """How the run ended. ``failed``: why the run ended early; ``result``: the result of the search, in words.
+    ``lost_in_search``: deliveries lost in search steps, which can go beyond the limit of the system. ``troubles``:
+    descriptions of other problems."""
 
     total: Sum
     phases: list[Phase]
@@ -109,17 +109,17 @@ class Outcome:
 
     @property
     def lost(self) -> int:
-        """Deliveries lost where every delivery has to arrive."""
+        """The number of deliveries lost outside the search, where every delivery has to arrive."""
         return max(self.total.behind - self.lost_in_search, 0)
 
     @property
     def gone(self) -> dict[str, int]:
-        """Counts of errors which mean that the system was not there, by their code."""
+        """Counts of the errors which mean that the system could not be reached, by code."""
         return {code: count for code in _GONE if (count := self.total.errors[code])}
 
 
 class _Silent(Exception):
-    """The system no longer delivers anything; the text says since when."""
+    """The system no longer delivers anything; the text says for how long."""
 
 
 class RunFailed(Exception):
@@ -127,7 +127,7 @@ class RunFailed(Exception):
 
 
 class Run:
-    """``execute`` once. ``subscriptions``, ``connections``: the total numbers."""
+    """Call ``execute`` only once. ``subscriptions``, ``connections``: the totals of all processes."""
 
     def __init__(
         self,
@@ -153,28 +153,28 @@ class Run:
         self._phase: Phase | None = None
         self._cut = asyncio.Event()
         self._task: asyncio.Task[str | None] | None = None
-        self._began = False  # connected: from here on the log has something to keep
-        self._lost = 0  # deliveries that former segments still lack
+        self._began = False  # whether it has connected; from then on the log is worth keeping
+        self._lost = 0  # deliveries of earlier segments that are still missing
         self._lost_in_search = 0
-        self._rates = (0, 0, 0.0)  # received, sent, and the time of the last display
+        self._rates = (0, 0, 0.0)  # counts of received and sent, and the time, at the last display
         closed_loop = isinstance(self._settings, Topics)
         stall_s = self._settings.stall_s + (_STALL_SPARE_S if closed_loop else 0.0)
         self._silence = Silence(stall_s, closed_loop=closed_loop)
         groups = () if isinstance(self._settings, Topics) else self._settings.groups
-        # An endpoint may hold the last messages this long, and nothing arrives meanwhile.
+        # An endpoint may hold the last messages for ``held_s``, and nothing arrives meanwhile.
         self._quiet_s = _QUIET_S + max((group.held_s for group in groups), default=0.0)
 
     def cut(self) -> None:
-        """End the run now and keep the measurements. For a signal handler."""
+        """End the run now and keep the measurements. A signal handler may call this."""
         self._cut.set()
         self._crew.cut()
-        # After connecting or subscribing there is nothing to wait for; after publishing there are messages under way.
+        # While it connects or subscribes, there is nothing to wait for. While it publishes, messages are under way.
         if self._task is not None and self._phase is not None and self._phase.of is not None:
             self._task.cancel()
 
     async def execute(self) -> Outcome:
-        """Run all phases. Closes the directory in any case; removes it if the run could not even connect
-        (``RunFailed``)."""
+        """Run all phases, and close the directory in any case. If the run cannot even connect, remove the directory and
+        raise ``RunFailed``."""
         failed: str | None = None
         result: str | None = None
         done = False
@@ -202,7 +202,7 @@ class Run:
                     done = not self._cut.is_set()
                     await self._crew.do("close", timeout_s=_CLOSE_S + _CLOSE_S_PER_CONNECTION * self._connections)
         except (CrewFailed, _Silent) as error:
-            # The same signal may have ended the process that fails after it.
+            # After a cut this is no failure, because the same signal may have ended the process that failed.
             failed = None if self._cut.is_set() else str(error)
             if self._phase is not None:
                 failed = failed and f"{self._phase.name}: {failed}"
@@ -317,7 +317,7 @@ class Run:
             )
         )
         phase.detail = verdict.text
-        if kind == "sustained" and not verdict.held:  # an attempt that did not hold is one more step of the search
+        if kind == "sustained" and not verdict.held:  # a measurement that did not hold counts as a search step
             phase.kind, phase.measured = "search", False
         if phase.kind == "search":
             self._lost_in_search += self._lost - lost_before
@@ -351,7 +351,7 @@ class Run:
         return phase
 
     async def _end(self, phase: Phase) -> None:
-        # A segment that is cut short in its lead has not begun yet.
+        # If a segment is cut short before its first message, its start is still in the future.
         phase.end_ns = max(time.monotonic_ns(), phase.start_ns)
         phase.after = self._watch.sample()
         await self._counters(phase.name)
@@ -388,18 +388,18 @@ class Run:
         await self._end(phase)
 
     def _take(self, phase: Phase, before: Sum | None = None) -> None:
-        """Record the results of its segment, once they are complete."""
+        """Copy the results of the phase's segment into the phase, when they are complete."""
         total, before = self._crew.sum(), before or self._before
         phase.sent = total.sent - before.sent
         phase.delivered = total.delivered - before.delivered
         phase.latencies = total.latencies
 
     async def _drain(self, limit_s: float, *, last: bool) -> None:
-        """Wait until everything was sent and has arrived, or nothing arrives anymore.
+        """Wait until all messages were sent and have arrived, or until no more arrive.
 
-        ``last``: nothing will be sent after it. A system that went silent before then gets the time after which it has
-        failed, as the processes that send and receive report it. Otherwise the messages that follow tell losses from
-        silence.
+        ``last``: whether nothing is sent after this drain. If so, a silent system gets the full time after which it
+        counts as failed. After any other drain, the next messages show whether messages were lost or the system is
+        silent.
         """
         if self._cut.is_set():
             limit_s = _CUT_DRAIN_S
@@ -428,13 +428,13 @@ class Run:
             if server.form:
                 self._directory.form(server.source, server.form)
 
-    # -- whether the system is still there
+    # -- whether the system still delivers
 
     async def _heed(self) -> None:
-        """Report lost connections, and a system that delivers nothing, while it lasts. ``_Silent`` when that has lasted
-        too long."""
+        """Report lost connections, and report when the system delivers nothing. Raise ``_Silent`` if this lasts too
+        long."""
         silence = self._silence
-        silent_s = 0.0  # as reported; 0: nothing to report
+        silent_s = 0.0  # length of the silence that was reported last; 0 if none
         lost, lost_at_s = 0, -_LOST_TOLD_EVERY_S
         slow: tuple[Phase | None, int, float, bool] = (None, 0, 0.0, False)
         while True:
@@ -448,7 +448,7 @@ class Run:
                 lost, lost_at_s = gone, now_s
             if silence.failed and not self._cut.is_set():
                 why = f"the server ended, or closed its connections ({gone:,} lost)" if gone else "the server hangs"
-                text = f"{self._silent_text()}: {why}, or the way to it is cut"
+                text = f"{self._silent_text()}: {why}, or the network to it is cut"
                 self._progress.say(f"{name}: {text}; ending the run")
                 raise _Silent(text)
             if silence.worth_telling:
@@ -468,8 +468,9 @@ class Run:
     def _heed_amount(
         self, slow: tuple[Phase | None, int, float, bool], amount: int, now_s: float
     ) -> tuple[Phase | None, int, float, bool]:
-        """Return the phase, its amount, since when, and whether that was reported. In the topics workload one call
-        makes all subscriptions."""
+        """Report a phase whose amount does not grow. Return the phase, its amount, when that last changed, and whether
+        the standstill was reported. In the topics workload, one call makes all subscriptions, so nothing is
+        reported."""
         phase, before, since_s, told = slow
         if self._phase is not phase or amount != before:
             return self._phase, amount, now_s, False
@@ -483,7 +484,7 @@ class Run:
             return phase, before, since_s, True
         return slow
 
-    # -- once a second, and a little more often
+    # -- samples and display
 
     async def _tick(self) -> None:
         next_s = time.monotonic()
@@ -529,7 +530,7 @@ class Run:
 
 
 def _left_s(phase: Phase, in_phase_s: float, amount: int) -> float | None:
-    """Remaining seconds of the phase: by its length, or at the pace so far."""
+    """Return the remaining seconds of the phase, from its length or at the pace so far; ``None`` if unknown."""
     if phase.length_s is not None:
         return max(phase.length_s - in_phase_s, 0.0)
     if phase.of is not None and amount >= _TELLING * phase.of:
@@ -538,7 +539,7 @@ def _left_s(phase: Phase, in_phase_s: float, amount: int) -> float | None:
 
 
 def _told(phase: Phase) -> str:
-    """Describe a phase that is over."""
+    """Describe a phase that has ended."""
     parts = [f"{phase.duration_s:.1f} s"]
     if phase.amount is not None:
         parts.append(f"{phase.amount:,} ({phase.amount / max(phase.duration_s, 1e-9):,.0f}/s)")

@@ -1,7 +1,7 @@
-"""The topics benchmark as a series of runs, one per number of topics, and the file from which it continues.
+"""The topics benchmark as a series of runs, one for each number of topics.
 
-Owns: `series.json` next to the runs: which numbers are done, so that a series that was cut short can be resumed. Must
-never: take a run with other settings for its own.
+Owns: `series.json` next to the runs. It lists the numbers of topics that are done, so that a series that was cut short
+can be resumed. Must never: accept a run with other settings as part of the series.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SERIES_FILE = "series.json"
 
 
 class Series:
-    """The runs in ``path``. A new series needs a new or empty directory (``FileExistsError``); with ``resume`` the
-    directory may hold one of the same settings (``WorkloadError`` if they differ)."""
+    """The runs in ``path``. Raises ``FileExistsError`` if ``path`` exists and is not empty. With ``resume``, it may
+    hold a series of the same settings; raises ``WorkloadError`` if the settings differ."""
 
     def __init__(self, path: Path, target: Target, settings: Topics, *, resume: bool) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class Series:
         about = {
             "system": target.system,
             "variant": target.full_variant,
-            # The end of the series may change: a longer one continues a shorter one.
+            # ``last`` may change, so that a longer series can continue a shorter one.
             "settings": {name: value for name, value in dataclasses.asdict(settings).items() if name != "last"},
         }
         self._state: dict[str, Any] = {"id": f"topics-{secrets.token_hex(4)}", **about, "done": {}}
@@ -58,12 +58,12 @@ class Series:
 
     @property
     def id(self) -> str:
-        """The id that its runs share."""
+        """The id that the runs of the series share."""
         return str(self._state["id"])
 
     def left(self) -> Iterator[tuple[int, Path]]:
-        """Yield each number of topics that is not done, with the directory of its run. Removes what an earlier attempt
-        left there: that run did not finish."""
+        """Yield each number of topics that is not done, with the directory of its run. If the directory has an earlier
+        run, that run did not finish, so remove it."""
         for topics in self._settings.numbers:
             if str(topics) in self._state["done"]:
                 continue
@@ -73,7 +73,7 @@ class Series:
             yield topics, directory
 
     def done(self, topics: int, directory: Path) -> None:
-        """Note that the run of this number is complete."""
+        """Record that the run for this number of topics is complete."""
         self._state["done"][str(topics)] = directory.name
         self._save()
 

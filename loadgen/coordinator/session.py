@@ -1,4 +1,4 @@
-"""From settings to one finished run: its id, its facts, its directory, the layer in front of the system, its processes.
+"""Executes one run from its settings: makes its id, facts and directory, the layer in front of the system, and the run.
 
 Owns: `run.json`, and everything that has to exist before a run can begin. Must never: measure.
 """
@@ -28,14 +28,14 @@ from . import machine
 from .run import Outcome, Run
 from .watch import Watch
 
-#: Thesis 1.3.2: half of the notifications within half a second, 99 % within two.
+#: Thesis 1.3.2: half of the notifications must arrive within half a second, and 99 % within two seconds.
 AIR_GOALS = {"p50_ms": 500, "p99_ms": 2000}
 _GIT_TIMEOUT_S = 5.0
 
 
 def goals(settings: Settings) -> dict[str, float]:
-    """Return the goals for `run.json`. Causal violations are a goal only if the workload sets one: no system promises
-    an order across publishers, so elsewhere they are a finding, not a failure."""
+    """Return the goals for `run.json`. Causal violations are a goal only if the workload sets their number. No system
+    promises an order across publishers, so without a goal they are a finding and not a failure."""
     if isinstance(settings, Topics):
         return {}
     if isinstance(settings, Causal):
@@ -47,10 +47,10 @@ def goals(settings: Settings) -> dict[str, float]:
 class Target:
     """The system under load.
 
-    ``dedup_url``: a Redis; then the deduplication layer stands in front of the system, with ``deduplicators`` processes
-    and ``ttl_s``. ``server_pids``: the system's processes that the URLs do not find. ``lines``: ingeborg only: several
-    messages share a frame. ``metrics_urls``: ingeborg only: where each endpoint's metrics and health are, if not at
-    ``urls``.
+    ``dedup_url``: the Redis of the deduplication layer, or ``None`` to have no layer in front of the system. The layer
+    has ``deduplicators`` processes, and remembers messages for ``ttl_s``. ``server_pids``: processes of the system that
+    cannot be found by its URLs. For ingeborg only, ``lines``: whether several messages share a frame; ``metrics_urls``:
+    the URLs of the endpoints' metrics and health, if these are not at ``urls``.
     """
 
     system: str
@@ -65,7 +65,7 @@ class Target:
 
     @property
     def servers(self) -> Sequence[str]:
-        """A URL of each server."""
+        """One URL for each server."""
         return self.metrics_urls or self.urls
 
     @property
@@ -75,7 +75,7 @@ class Target:
 
     @property
     def full_variant(self) -> str:
-        """The variant, with the layer if there is one."""
+        """The variant, with ``lines`` and the layer added if the target has them."""
         layer = "with dedup layer" if self.dedup_url is not None else ""
         lines = "lines" if self.lines else ""
         return ", ".join(part for part in (self.variant, lines, layer) if part)
@@ -83,9 +83,9 @@ class Target:
 
 @dataclass
 class Session:
-    """One run of ``settings`` against ``target`` into ``out``. ``topics``, ``series``: for a topics benchmark;
-    ``subscribed``: the system's store already has the wish lists. ``WorkloadError``: the settings need what the system
-    does not have."""
+    """One run of ``settings`` against ``target``, logged to ``out``. ``topics``, ``series``: only for a topics
+    benchmark; ``subscribed``: whether the system's store already has the wish lists. Raises ``WorkloadError`` if the
+    settings need a feature that the system does not have."""
 
     target: Target
     settings: Settings
@@ -98,14 +98,14 @@ class Session:
 
     def __post_init__(self) -> None:
         _check_system(self.target.system, self.settings)
-        # Part of every payload and client id, so that a second run with the seed does not look like duplicates of the
-        # first.
+        # Every payload and client id contains the tag. Otherwise the messages of a second run with the same seed would
+        # be duplicates of the first run's.
         self.tag = secrets.token_hex(4)
         self.run_id = f"{self.settings.workload}-{time.strftime('%Y%m%d-%H%M%S')}-{self.tag}"
 
     async def execute(self, on_start: Callable[[Callable[[], None]], None]) -> Outcome:
-        """Run it. ``on_start`` gets the function that cuts the run short. ``FileExistsError``, ``WorkloadError``,
-        ``BackendError``."""
+        """Execute the run. ``on_start`` gets the function that cuts the run short. Raises ``FileExistsError``,
+        ``WorkloadError`` or ``BackendError``."""
         assignment = Assignment(
             clients=self.run_id if not self.subscribed else assignments.clients_name(self.settings),
             tag=self.tag,
@@ -135,7 +135,7 @@ class Session:
             return await self._run(assignment, plan, backend, directory, Watch(directory, servers, {}), on_start)
         try:
             return await self._run_with_layer(assignment, plan, backend, directory, servers, on_start)
-        except BackendError as error:  # from the layer: the run has not begun
+        except BackendError as error:  # the layer did not start, so the run has not begun
             directory.close(complete=False, failed=str(error))
             raise
 
@@ -148,7 +148,7 @@ class Session:
         servers: Mapping[str, int],
         on_start: Callable[[Callable[[], None]], None],
     ) -> Outcome:
-        from ..layer.publishing import Deduplicated, Layer  # here: imports Redis's library; most runs have no layer
+        from ..layer.publishing import Deduplicated, Layer  # loads Redis's library, which most runs do not need
 
         target, queue = self.target, f"loadgen:{self.run_id}"
         assert target.dedup_url is not None
@@ -168,7 +168,7 @@ class Session:
             assignment = dataclasses.replace(assignment, layer=settings)
             outcome = await self._run(assignment, plan, Deduplicated(backend, **settings), directory, watch, on_start)
             for words in layer.failures():
-                trouble = f"a deduplicator ended unexpectedly and lost the batch in its hand: {words}"
+                trouble = f"a deduplicator ended unexpectedly and lost its current batch: {words}"
                 self.progress.say(trouble)
                 outcome.troubles.append(trouble)
             return outcome
@@ -177,7 +177,8 @@ class Session:
 
     @property
     def duplicates(self) -> float:
-        """The share of repeated payloads. If nothing drops them, they would only count as delivered twice."""
+        """The share of publishes that repeat a payload. It is 0 if nothing drops duplicates, because these would then
+        count as delivered twice."""
         if not isinstance(self.settings, Traffic) or not self.target.deduplicates:
             return 0.0
         return self.settings.duplicates
@@ -205,7 +206,7 @@ class Session:
 
     @property
     def _variant(self) -> str:
-        """The target's, and whether clients have bounds."""
+        """The target's variant, with ``bounds`` added if clients have bounds."""
         has_bounds = not isinstance(self.settings, Topics) and self.settings.bounds
         return ", ".join(part for part in (self.target.full_variant, "bounds" if has_bounds else "") if part)
 
@@ -236,8 +237,8 @@ class Session:
             "config": config,
             "machine": machine.facts(),
             "software": machine.software(("ingeborg", *SYSTEMS[self.target.system].packages, "uvloop")),
-            # The endpoints' forms are added as they report them. Every process of the generator has the form of this
-            # one.
+            # The endpoints' forms are added when the endpoints report them. All processes of the generator run the same
+            # form as this process.
             "form": {"generator": form.name()},
             "goals": goals(self.settings),
         }
@@ -247,7 +248,7 @@ class Session:
 
 
 def _check_system(system: str, settings: Settings) -> None:
-    """``WorkloadError`` if the settings need what the system does not have."""
+    """Raise ``WorkloadError`` if the settings need a feature that the system does not have."""
     if SYSTEMS[system].bounds or isinstance(settings, Topics):
         return
     for what, is_set in (("bounds", bool(settings.bounds)), ("items and weights", settings.about)):
@@ -257,7 +258,7 @@ def _check_system(system: str, settings: Settings) -> None:
 
 
 def _commit() -> str | None:
-    """Return the commit of the checkout that this program runs from; ``None`` if it runs from none."""
+    """Return the commit of the checkout that this program runs from, or ``None`` if it is installed without one."""
     here = Path(__file__).parents[__name__.count(".")]
     if not (here / ".git").exists():
         return None

@@ -1,32 +1,34 @@
-"""Detects that a system under load has stopped delivering: how long nothing has arrived although something was due.
+"""Detects that a system under load has stopped delivering: messages are due, but nothing has arrived for a while.
 
-Owns: that decision, and the reasons for its numbers. Must never: look at a clock, or take a loss for a silence: a
-system that loses messages (QoS 0, a saturated step of a search) delivers others, a dead one delivers none.
+Owns: this decision, and the reasons for its numbers. Must never: read a clock, or mistake a loss for a silence. A
+system that loses messages (QoS 0, a saturated step of a search) still delivers others, but a dead system delivers none.
 
-It uses what every run has, for any system: deliveries counted by the receivers, and messages that became due since the
-last of these. So it needs nothing from an adapter, and a server that is paused, cut off or killed looks the same.
+It uses two counts that every run has, for any system: the deliveries that the receivers counted, and the messages that
+have become due since the last delivery. So it needs nothing from an adapter. A server that is paused, cut off or killed
+looks the same.
 """
 
 from __future__ import annotations
 
-#: From here on the display reports it, while it lasts. The peers of a killed endpoint notice after 3 s, and a restarted
-#: server is back by then: a shorter silence gets no line.
+#: The display reports a silence that is longer than this. The peers of a killed endpoint notice after 3 s, and a server
+#: restarts within that time, so a shorter silence gets no line.
 TOLD_AFTER_S = 3.0
-#: Messages that have to be due: at a low rate one or two lost messages do not make a silence, no matter how long the
-#: next one takes. Messages and not deliveries, since one lost message can be a hundred deliveries.
+#: A silence needs at least this many due messages. At a low rate, one or two lost messages do not make a silence, no
+#: matter how long the next message takes. Deliveries do not count here, since one lost message can be a hundred of
+#: them.
 _DUE_MIN = 5
 
 
 class Silence:
-    """``fails_after_s``: a silence this long is a failure. ``closed_loop``: the sender waits for deliveries before it
-    sends more, so each outstanding message is due."""
+    """``fails_after_s``: a silence of this length is a failure. ``closed_loop``: whether the sender waits for
+    deliveries before it sends more, so that each outstanding message is due."""
 
     def __init__(self, fails_after_s: float, *, closed_loop: bool = False) -> None:
         self.fails_after_s = fails_after_s
         self._closed_loop = closed_loop
         self._received = 0
-        self._news = 0  # announced at the last delivery
-        self._since_s: float | None = None  # when the first one after that was due
+        self._news = 0  # messages announced up to the last delivery
+        self._since_s: float | None = None  # when the first message after the last delivery was due
         self._now_s = 0.0
         self.due = 0
 
@@ -34,10 +36,10 @@ class Silence:
         """Handle a new state of the run.
 
         Args:
-            now_s: monotonic, of the process that reported first.
-            received: deliveries that have arrived until ``now_s``.
-            news: announced messages that have receivers.
-            behind: in a closed loop, deliveries announced that have not arrived.
+            now_s: the monotonic time up to which all processes have reported.
+            received: the number of deliveries that have arrived until ``now_s``.
+            news: the number of announced messages that have receivers.
+            behind: the number of announced deliveries that have not arrived. Only a closed loop uses it.
         """
         self._now_s = max(now_s, self._now_s)
         if received != self._received:
@@ -50,7 +52,7 @@ class Silence:
 
     @property
     def lasts_s(self) -> float:
-        """How long something has been due and nothing has arrived; 0 if it is no silence, or not yet one."""
+        """How long messages have been due and nothing has arrived; 0 if there is no silence, or not yet."""
         enough = self.due >= (1 if self._closed_loop else _DUE_MIN)
         return self._now_s - self._since_s if enough and self._since_s is not None else 0.0
 

@@ -1,6 +1,6 @@
-"""Measures the use of the machine during a run: samples of every process that takes part, for the log and the display.
+"""Samples the CPU, memory and disk use of all processes of a run and of the machine, for the log and the display.
 
-Owns: sources and their roles (bench/SCHEMA.md, `machine.csv`). Must never: decide when.
+Owns: sources and their roles (bench/SCHEMA.md, `machine.csv`). Must never: decide when to take a sample.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ..log.rundir import RunDirectory
 from . import machine
 from .machine import Levels, Tree
 
-#: Names of the values that a server reports about itself if its process is on another machine: this broker's metrics.
+#: Metrics of this broker. They give the CPU time and memory of a server whose process is on another machine.
 _CPU, _RSS = "process_cpu_seconds_total", "process_resident_memory_bytes"
 
 Sample = dict[str, tuple[int, str, Levels]]
 
 
 class Watch:
-    """``servers`` and ``layer``: source -> pid of a process with its children."""
+    """``servers``, ``layer``: by source, the pid of a process. Its children count with it."""
 
     def __init__(self, directory: RunDirectory, servers: Mapping[str, int], layer: Mapping[str, int]) -> None:
         self._directory = directory
@@ -35,14 +35,14 @@ class Watch:
         self._last: Sample = {}
 
     def add(self, source: str, role: str, pid: int) -> None:
-        """Add a process that came later; leave out one that is already gone."""
+        """Add a process that started later, unless it has already ended."""
         try:
             self._trees[source] = (role, Tree(pid))
         except psutil.NoSuchProcess:
             return
 
     def sample(self, told: Sequence[Counters] = ()) -> Sample:
-        """Log one sample of everything and return it. ``told``: what servers report about themselves."""
+        """Log one sample of all sources and return it. ``told``: the counters that servers report about themselves."""
         now_ns = time.monotonic_ns()
         sample: Sample = {"host": (now_ns, "host", machine.host())}
         for source, (role, tree) in self._trees.items():
@@ -62,7 +62,7 @@ class Watch:
 
 
 class _Alone(Tree):
-    """The coordinator without its descendants, which are sources of their own."""
+    """The coordinator without its descendants, because these are separate sources."""
 
     def levels(self) -> Levels | None:
         with self._root.oneshot():
@@ -74,7 +74,7 @@ class _Alone(Tree):
 
 
 def cores(before: Sample, after: Sample, role: str) -> dict[str, float]:
-    """Mean cores that each source of the role used between two samples."""
+    """Return how many cores each source of the role used on average between two samples."""
     used = {}
     for source, (at_ns, its_role, levels) in after.items():
         if its_role == role and source in before and at_ns > before[source][0]:

@@ -1,10 +1,11 @@
-"""The directory of a run: bench/SCHEMA.md, file by file.
+"""Writes the directory of a run, as bench/SCHEMA.md describes it file by file.
 
 Owns: the files, their headers and when they are written. Must never: know what the figures mean.
 
-A crash leaves everything before it readable: rows are appended and flushed once a second, events go to a new part
-after a fixed number of lines, and ``run.json`` says ``"complete": false`` until the very end. Then it also names every
-file with its size and checksum, so that a copy with a missing or garbled file does not count as the whole log.
+After a crash, everything written before is readable. Rows are appended and flushed once a second, events go to a new
+part after a fixed number of lines, and ``run.json`` says ``"complete": false`` until the end of the run. At the end,
+``run.json`` also gets the size and checksum of every file, so that a copy with a missing or damaged file does not count
+as the whole log.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import orjson
 
 from . import recorder
 
-#: Some 30 MB: a part that is lost or torn costs little, and Spark reads parts in parallel.
+#: About 30 MB. A lost or damaged part is a small loss, and Spark reads parts in parallel.
 PART_LINES_MAX = 500_000
 RUN_FILE = "run.json"
 TABLE_FILES = ("phases.csv", "machine.csv", "counters.csv")
@@ -32,7 +33,7 @@ _COUNTERS = "at_ns,phase,source,name,value\n"
 
 
 class EventFiles:
-    """The events of one process of the generator, in parts. ``process``: PPP of their names."""
+    """Writes the events of one process of the generator, in parts. ``process``: the number PPP in their names."""
 
     def __init__(self, path: Path, process: int) -> None:
         self._path = path
@@ -42,7 +43,7 @@ class EventFiles:
         self._file = _opened(path / self._name(), recorder.HEADER)
 
     def write(self, text: str, lines: int) -> None:
-        """Append the text of a recorder."""
+        """Append lines from a recorder. ``lines``: how many ``text`` has."""
         if self._part_lines + lines > PART_LINES_MAX and self._part_lines:
             self._file.close()
             self._part += 1
@@ -61,7 +62,8 @@ class EventFiles:
 
 
 class RunDirectory:
-    """Creates ``path``, which must not exist or be empty (``FileExistsError``), and all its files except the events."""
+    """Creates ``path`` and all its files except the events. Raises ``FileExistsError`` if ``path`` has files
+    already."""
 
     def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -94,7 +96,7 @@ class RunDirectory:
         self._phases.flush()
 
     def machine(self, at_ns: int, source: str, role: str, levels: Iterable[float | int | None]) -> None:
-        """Append one source's second: the fields of ``machine.Levels``, ``None`` for a missing one."""
+        """Append a row for one source and second. ``levels``: the fields of ``machine.Levels``, ``None`` if missing."""
         cells = ",".join("" if level is None else str(level) for level in levels)
         self._machine.write(f"{at_ns},{recorder.quoted(source)},{role},{cells}\n")
         self._machine.flush()
@@ -106,8 +108,8 @@ class RunDirectory:
         self._counters.flush()
 
     def form(self, endpoint: str, form: str) -> None:
-        """Note which form of the code an endpoint runs, as soon as it reports it: so a run that is killed has it as
-        well. An endpoint that returns in another form during the run has both, in their order."""
+        """Record which form of the code an endpoint runs, as soon as the endpoint reports it, so that the directory of
+        a killed run has it too. If an endpoint restarts in another form during the run, both are recorded in order."""
         forms = self._forms.setdefault(endpoint, [])
         if form not in forms:
             forms.append(form)
@@ -116,29 +118,30 @@ class RunDirectory:
             self._write_facts(complete=False)
 
     def close(self, *, complete: bool, failed: str | None = None) -> None:
-        """Write the end. A run that was cut short or failed gets ``complete=False``; ``failed``: the reason."""
+        """Close the files and finish ``run.json``. ``complete``: false if the run was cut short or failed; ``failed``:
+        why it failed."""
         for file in (self._phases, self._machine, self._counters):
             file.close()
         if failed is not None:
             self._facts["failed"] = failed
-        # This takes half a second per gigabyte, when everything else is over. It leaves out files that something else
-        # wrote.
+        # Checksums take half a second per gigabyte, but nothing else runs any more. Files that something else wrote are
+        # left out.
         tables = [*self.path.glob("events-*.csv"), *(self.path / name for name in TABLE_FILES)]
         self._facts["files"] = {path.name: _identity(path) for path in sorted(tables) if path.exists()}
         self._write_facts(complete=complete)
 
     def discard(self) -> None:
-        """Remove its files, events included: for a run that could not begin. Leaves files that something else wrote."""
+        """Remove the files of a run that could not begin, including events. Files that something else wrote stay."""
         self.close(complete=False)
         for name in (RUN_FILE, *TABLE_FILES):
             (self.path / name).unlink()
         for part in self.path.glob("events-*.csv"):
             part.unlink()
-        with contextlib.suppress(OSError):  # not empty: somebody else's
+        with contextlib.suppress(OSError):  # not empty: somebody else has a file there
             self.path.rmdir()
 
     def _write_facts(self, *, complete: bool) -> None:
-        # Written next to it, then renamed over it: a reader never finds half a run.json.
+        # Write a second file and rename it to run.json, so that a reader never finds half a run.json.
         beside = self.path / f".{RUN_FILE}"
         beside.write_bytes(orjson.dumps({**self._facts, "complete": complete}, option=orjson.OPT_APPEND_NEWLINE))
         os.replace(beside, self.path / RUN_FILE)

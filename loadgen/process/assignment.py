@@ -1,6 +1,6 @@
 """The assignment of a process of the generator: one line of JSON, from which the process makes a plan and a backend.
 
-Owns: this text's fields. Every process, the coordinator included, makes the same plan of the same assignment.
+Owns: the fields of that JSON. Every process, including the coordinator, makes the same plan from an assignment.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from ..workloads.traffic import TrafficPlan
 
 #: Seconds of its log that a replay covers if no speed is given.
 REPLAY_SPAN_S = 3600.0
-#: Wish lists per played song, unless set; the full-size workload's figure (thesis 1.3.2).
+#: Wish lists per played song, if the settings do not say: the figure of the full-size workload (thesis 1.3.2).
 _WISHES = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """``clients``: the prefix of client ids; ``tag``: the prefix of payloads; ``topics``: how many, in the topics
-    workload; ``subscribed``: the system already has the wish lists; ``layer``: the Redis and the queue of the
-    deduplication layer in front of the system, if there is one; ``lines``: several messages share a frame;
-    ``metrics_urls``: where the endpoints' metrics and health are, if not at ``urls``."""
+    """What a process has to do in a run.
+
+    ``clients``: the prefix of client ids; ``tag``: the prefix of payloads; ``topics``: the number of topics in the
+    topics workload; ``subscribed``: whether the system already has the wish lists; ``layer``: the Redis and the queue
+    of the deduplication layer in front of the system, if there is one; ``lines``: whether several messages share a
+    frame; ``metrics_urls``: the URLs of the endpoints' metrics and health, if these are not at ``urls``.
+    """
 
     clients: str
     tag: str
@@ -63,7 +66,7 @@ class Assignment:
 
 
 def plan(assignment: Assignment) -> Plan:
-    """Draw the plan of an assignment. ``WorkloadError``."""
+    """Draw the plan of an assignment. Raises ``WorkloadError``."""
     made = assignment.made()
     if isinstance(made, Traffic):
         return TrafficPlan(made, duplicates=assignment.duplicates)
@@ -72,12 +75,13 @@ def plan(assignment: Assignment) -> Plan:
     if isinstance(made, Causal):
         return CausalPlan(made)
     if assignment.subscribed:
-        made = dataclasses.replace(made, idle_wishes=0)  # nobody here needs them
+        made = dataclasses.replace(made, idle_wishes=0)  # the system has these subscriptions already
     return air_plan(made)
 
 
 def bounds(assignment: Assignment, connections: int) -> Sequence[Group | None]:
-    """Return the group of each connection's client, by number; ``None``: it has no bounds. Empty: none has."""
+    """Return the group of each connection's client, by number, or ``None`` for a client without bounds. The sequence is
+    empty if no client has bounds."""
     made = assignment.made()
     if isinstance(made, Topics) or not made.bounds:
         return ()
@@ -85,18 +89,19 @@ def bounds(assignment: Assignment, connections: int) -> Sequence[Group | None]:
 
 
 def window(assignment: Assignment) -> int | None:
-    """Return how many notifications a client with bounds leaves unconfirmed; ``None``: any number."""
+    """Return how many notifications a client with bounds may leave unconfirmed, or ``None`` for any number."""
     made = assignment.made()
     return None if isinstance(made, Topics) else made.bounds_window or None
 
 
 def clients_name(made: Settings) -> str:
-    """Return the prefix of client ids whose subscriptions outlive a run: the same for the same world."""
+    """Return the prefix of client ids for clients whose subscriptions outlive a run. The same world has the same
+    prefix."""
     return f"{made.workload}-{made.seed}"
 
 
 def air_plan(made: Radio | Replay) -> AirPlan:
-    """Draw the plan of the radio world, made up or recorded."""
+    """Draw the plan of a radio world, which is either invented or recorded."""
     wishes = min(_WISHES, made.clients / 2) if made.wishes is None else made.wishes
     listens = min(made.listens, made.stations)
     crowd = Crowd(

@@ -1,11 +1,12 @@
 """One process's part of a run: its connections, their publishes, and their deliveries.
 
-Owns: sending on time (one lane per connection, so that a connection that accepts no more delays no other one's
-schedule), recognising what arrives, and logging both. Must never: know a system (the backends do), draw anything (the
-plan does), or decide what comes next (the coordinator does).
+Owns: sending on time, recognising received messages, and logging both. Each connection has its own lane, so that a
+connection that accepts no more messages does not delay the others. Must never: know a system (the backends do), draw
+random numbers (the plan does), or decide what comes next (the coordinator does).
 
-To send a message costs one item of the plan, one text, its place in a lane, and its share of a `publish` call, which
-takes everything that is due on its connection. To receive one costs one split, three numbers and one line of the log.
+To send a message, the driver takes one item of the plan, makes one text, and puts it in a lane. One `publish` call
+sends many messages that are due on a connection. To receive a message, the driver splits the text once, converts three
+numbers, and makes one line of the log.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ from ..workloads.bounded import Group
 from ..workloads.plan import Plan, Replying, Send, content, heading, payload
 from .tally import Latencies, Sequences
 
-#: Connections or subscribes of one process under way at once: keeps both sides busy without a burst that looks like an
-#: attack.
+#: The most connections or subscribe calls that one process has under way. This keeps both sides busy, without a burst
+#: that looks like an attack.
 _AT_ONCE_MAX = 64
-#: Messages in one call of ``publish``: few enough that the time of its return says when they were written.
+#: The most messages in one call of ``publish``, so that the time of its return tells when they were written.
 _BATCH_MAX = 256
-#: A sender behind its schedule lets receivers run after this many messages.
+#: A sender that is behind its schedule lets receivers run after this many messages.
 _TURN_MAX = 128
-#: The precision of the event loop's timers; the loop would return at once from a shorter sleep, and spin.
+#: The precision of the event loop's timers. A shorter sleep would return at once, so the sender would spin.
 _SLEEP_S_MIN = 0.001
-#: How long a cut may go unnoticed.
+#: The longest sleep of a sender, which notices a cut only after it.
 _SLEEP_S_MAX = 0.1
-#: Up to this number errors of one kind get a line each; then they are only counted: a broken server must not fill the
-#: disk.
+#: The most errors of one kind that get a line each in the log. Further errors are only counted, so that a broken server
+#: cannot fill the disk.
 _ERRORS_LOGGED_MAX = 10_000
-#: Lines that wait for the disk: few enough that writing them stops nothing for long.
+#: When this many log lines wait for the disk, the process writes them early, so that writing never takes long.
 LINES_MAX = 20_000
 
 
@@ -60,7 +61,7 @@ class _Due(NamedTuple):
 
 
 class _Receive(Protocol):
-    """Takes a message of a connection, with the number of others that it stands for."""
+    """Handles a received message. ``skipped``: how many other messages it stands for."""
 
     def __call__(self, topic: str, text: str, skipped: int = 0, /) -> None: ...
 
@@ -81,9 +82,9 @@ class Stalled(Exception):
 
 
 class Driver:
-    """Process ``process`` of ``processes``: it has the connections whose number leaves that remainder. ``tag``: see
-    ``plan.payload``. ``bounds``: those of each client, by the number of its connection, for a ``BoundingBackend``;
-    empty: no client has any. ``window``: of the clients with bounds."""
+    """Does the part of process ``process``, which has the connections whose number modulo ``processes`` is ``process``.
+    ``tag``: see ``plan.payload``. ``bounds``: each client's bounds, by the number of its connection, for a
+    ``BoundingBackend``; empty if no client has bounds. ``window``: see ``Bounded``, for all clients with bounds."""
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class Driver:
         self._replying: Replying | None = plan if isinstance(plan, Replying) else None
         self._replies_over = False
         self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_ns = 0  # when it should go off, from the segment's beginning
+        self._alarm_ns = 0  # when the alarm should go off, from the segment's beginning
         self._backend = backend
         self._files = files
         self._processes = processes
@@ -118,17 +119,18 @@ class Driver:
         self._cut = asyncio.Event()
 
         self._phase = "connect"
-        self._segment = self._segment_before = "connect"  # the phases of messages, even of late ones
+        # Messages count in the phase of their segment, even if they arrive during the next one.
+        self._segment = self._segment_before = "connect"
         self._t0_ns = 0
-        self._sends: Iterator[Send] = iter(())  # the phases of the segment that is about to run
-        self._drawn_ns = math.inf  # all earlier sends are drawn
-        self.amount = 0  # connections or subscriptions made, in a phase of that kind
+        self._sends: Iterator[Send] = iter(())  # the sends of the segment that is about to run
+        self._drawn_ns = math.inf  # all sends before this time are drawn
+        self.amount = 0  # connections or subscriptions made, in a phase that makes these
         self.sent = 0
         self.received = 0
-        self.expected = 0  # deliveries, at any process, of the news that this process is the first to publish
-        self.news = 0  # how many of these news have receivers
-        self.delivered = 0  # deliveries at this process, of any news
-        self.skipped = 0  # messages that these replace
+        self.expected = 0  # deliveries, at all processes, of the news items that this process publishes first
+        self.news = 0  # how many of these news items have receivers
+        self.delivered = 0  # deliveries at this process, of any news item
+        self.skipped = 0  # messages that these deliveries stand for
         self.errors: Counter[str] = Counter()
         self._latencies = Latencies()
         self._awaited: tuple[int, asyncio.Future[None]] | None = None
@@ -136,12 +138,12 @@ class Driver:
     # -- phases
 
     def begin(self, phase: str) -> None:
-        """Begin a phase: later errors belong to it, and the messages of a segment that begins in it."""
+        """Begin a phase. Later errors belong to it, and so do the messages of a segment that begins in it."""
         self._phase = phase
         self.amount = 0
 
     async def connect(self) -> None:
-        """Open all its connections. ``BackendError``."""
+        """Open all connections of this process. Raises ``BackendError``."""
 
         async def one(number: int) -> None:
             self._connections[number] = await self._connected(number)
@@ -162,7 +164,7 @@ class Driver:
         return await cast(BoundingBackend, self._backend).connect(number, receive, failed, bounded)
 
     async def subscribe(self) -> None:
-        """Subscribe its connections to all their topics. ``BackendError``."""
+        """Subscribe all connections to their topics. Raises ``BackendError``."""
 
         async def one(number: int) -> None:
             if topics := self._plan.subscriptions(number):
@@ -172,7 +174,8 @@ class Driver:
         await self._each(one)
 
     async def unsubscribe(self) -> None:
-        """Undo that. From here on failures are only counted: the measured part is over, and no client replies."""
+        """Undo ``subscribe``. The measured part has ended, so failures are only counted and no client replies any
+        more."""
         self._replies_over = True
 
         async def one(number: int) -> None:
@@ -186,14 +189,14 @@ class Driver:
         await self._each(one)
 
     def prepare(self, rate_per_s: float | None, duration_s: float) -> None:
-        """Draw the next segment of the plan up to its first send. A plan with its own times may sort all its sends for
-        that; if they already ran, the first seconds would be late."""
+        """Draw the next segment of the plan up to its first send. For that, a plan with its own times may sort all its
+        sends. If the segment were already running, the first seconds would be late."""
         self._judge_order()
         sends = iter(self._plan.sends(rate_per_s, duration_s, self._process, self._processes))
         self._sends = chain(list(islice(sends, 1)), sends)
 
     async def run(self, t0_ns: int, duration_s: float) -> None:
-        """Put the prepared segment into the lanes, each send when it is due. Return at the segment's end, even if the
+        """Put each send of the prepared segment into its lane when it is due. Return at the segment's end, even if the
         lanes still hold messages."""
         self._begin_segment(t0_ns)
         turn = 0
@@ -217,8 +220,8 @@ class Driver:
 
     async def flood(self, window: int, stall_s: float) -> None:
         """Publish the plan's next segment as fast as possible, with at most ``window`` messages in flight, and wait
-        until all have arrived. ``Stalled``, ``BackendError``. One publisher and its subscriber, both of this
-        process."""
+        until all have arrived. The publisher and its subscriber both have to be in this process. Raises ``Stalled`` and
+        ``BackendError``."""
         self._begin_segment(time.monotonic_ns())
         sends = iter(self._plan.sends(None, 0.0))
         sent = 0
@@ -235,7 +238,7 @@ class Driver:
         await self._until_received(floor + sent, stall_s)
 
     def give_up(self) -> None:
-        """Empty the lanes and count: a system that accepted nothing for too long gets no more messages."""
+        """Empty the lanes and count their messages as unsent, because the system has accepted nothing for too long."""
         for number, lane in self._lanes.items():
             for _ in lane.due:
                 self._failed(number, "unsent")
@@ -244,7 +247,7 @@ class Driver:
             self._failed(number, "unsent")
 
     def cut(self) -> None:
-        """Begin nothing more; the lanes are still sent."""
+        """Start nothing new. Messages that are in the lanes are still sent."""
         self._cut.set()
         self._no_more_replies()
 
@@ -267,10 +270,10 @@ class Driver:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    # -- its stats
+    # -- stats
 
     def flush(self) -> None:
-        """Write the log's lines."""
+        """Write the waiting lines of the log."""
         if lines := len(self._recorder):
             self._files.write(self._recorder.take(), lines)
 
@@ -280,7 +283,7 @@ class Driver:
         return len(self._recorder)
 
     def stats(self) -> dict[str, object]:
-        """Return all counts so far, with latencies and lag of the present segment."""
+        """Return all counts so far, with the latencies and the lag of the present segment."""
         self._judge_order()
         now_ns = time.monotonic_ns()
         oldest_ns = min((lane.due[0].intended_ns for lane in self._lanes.values() if lane.due), default=now_ns)
@@ -319,7 +322,7 @@ class Driver:
             lane.task = asyncio.create_task(self._sender(send.connection, lane))
 
     def _announced(self, send: Send, news_ns: int, intended_ns: int) -> _Due:
-        """Log the news, even if none of its publishes gets through."""
+        """Prepare a send for its lane. Log its news item now, since the log needs it even if every publish fails."""
         if send.first:
             expected = self._plan.expected(send.topic)
             self._recorder.news(self._segment, send.topic, send.seq, news_ns, expected)
@@ -329,7 +332,7 @@ class Driver:
         return _Due(self._plan.topics[send.topic], text, send, intended_ns)
 
     def _hear(self, replying: Replying, number: int, text: str, at_ns: int) -> None:
-        """Handle a message that the connection has received for the first time: its replies will be due."""
+        """Schedule the replies to a message that the connection has received for the first time."""
         if self._replies_over:
             return
         try:
@@ -342,7 +345,7 @@ class Driver:
             self._reply_at(due_ns, time.monotonic_ns() - self._t0_ns)
 
     def _reply_at(self, due_ns: int, now_ns: int) -> None:
-        """Wake up by then; times from the segment's beginning."""
+        """Set the alarm to ``due_ns`` unless it goes off earlier. Both times count from the segment's beginning."""
         if self._alarm is not None:
             if self._alarm_ns <= due_ns:
                 return
@@ -364,7 +367,7 @@ class Driver:
             self._reply_at(next_ns, now_ns)
 
     def _no_more_replies(self) -> list[int]:
-        """Drop the replies that are not due yet; return the connections that would have sent them."""
+        """Drop the replies that are not due yet; return the connections that would have sent these."""
         self._replies_over = True
         return [] if self._replying is None else self._replying.forget()
 
@@ -416,7 +419,7 @@ class Driver:
         def on_message(topic: str, text: str, skipped: int = 0) -> None:
             at_ns = clock()
             head = heading(self._tag, text)
-            if head is None:  # from another run or program: no loss, but worth knowing
+            if head is None:  # from another run or program: not a loss, but worth reporting
                 self._failed(number, "unexpected message")
                 return
             if head.topic not in receives or topics[head.topic] != topic:
@@ -442,13 +445,13 @@ class Driver:
         return on_message
 
     def _judge_order(self) -> None:
-        """Judge the messages that arrived before the next send is due: until then the sends of every process are
+        """Judge the order of the messages that arrived before ``_drawn_ns``. Up to then, the sends of all processes are
         drawn."""
         t0_ns, publisher = self._t0_ns, self._plan.publisher
         self._sequences.judge(lambda topic, seq, at_ns: publisher(topic, seq, at_ns - t0_ns), self._drawn_ns)
 
     async def _until_received(self, count: int, stall_s: float) -> None:
-        """Wait until this many have arrived; ``Stalled`` when none arrives for ``stall_s``."""
+        """Wait until ``count`` messages have arrived. Raises ``Stalled`` if no message arrives for ``stall_s``."""
         while self.received < count and not self._cut.is_set():
             before = self.received
             future = asyncio.get_running_loop().create_future()
@@ -469,7 +472,8 @@ class Driver:
             self._recorder.error(self._phase, number, time.monotonic_ns(), code)
 
     async def _each(self, do: Callable[[int], Awaitable[None]]) -> None:
-        """Call it for each of this process' connections, a few at once. The first ``BackendError`` ends it."""
+        """Call ``do`` for every connection of this process, with a few calls under way at a time. Stop at the first
+        ``BackendError`` and raise it."""
         numbers: Iterator[int] = iter(self._own)
 
         async def worker() -> None:
@@ -483,7 +487,8 @@ class Driver:
                 for _ in range(min(_AT_ONCE_MAX, len(self._own))):
                     group.create_task(worker())
         except BaseExceptionGroup as errors:
-            # If many clients failed alike, the first one's reason is enough; anything else is a bug, and stays whole.
+            # If many clients failed alike, the first reason is enough. Any other exception is a bug and is raised
+            # whole.
             failures, others = errors.split(BackendError)
             if failures is None or others is not None:
                 raise

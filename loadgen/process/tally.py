@@ -1,7 +1,7 @@
 """The messages that one process of the generator has sent and received so far: counts and approximate percentiles.
 
-Owns: telling a delivery from a repetition and a reordering, and latencies by bucket. Must never: replace the log. The
-digest computes published figures from the log; these steer the search and fill the display.
+Owns: counting first deliveries, repetitions and reorderings, and counting latencies by bucket. Must never: replace the
+log. The digest computes published figures from the log; the figures here only steer the search and fill the display.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from typing import NamedTuple, TypedDict
 
-_SUB_BITS = 5  # 32 buckets per doubling: within 3 %
+_SUB_BITS = 5  # 32 buckets per doubling, so that a bucket is at most 3 % wide
 _SUB = 1 << _SUB_BITS
-#: Up to this many pairs of connection and topic, sequence numbers lie in one array (4 bytes each) and not in a dict.
+#: Up to this many pairs of connection and topic, one array holds the sequence numbers (4 bytes each), not a dict.
 _DENSE_MAX = 1 << 24
 
 
 class Dump(TypedDict):
-    """A histogram as JSON. ``buckets``: number and count of each that is not empty."""
+    """A histogram as JSON. ``buckets``: the number and the count of each bucket that is not empty."""
 
     max_ns: int
     buckets: list[tuple[int, int]]
 
 
 class Latencies:
-    """A histogram of latencies in ns, of bounded size. Negative ones count in the lowest bucket."""
+    """A histogram of latencies in ns, of bounded size. Negative latencies count in the lowest bucket."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -48,12 +48,12 @@ class Latencies:
             self.max_ns = ns
 
     def dump(self) -> Dump:
-        """Return it as JSON."""
+        """Return the histogram as JSON."""
         return {"max_ns": self.max_ns, "buckets": [(i, n) for i, n in enumerate(self._buckets) if n]}
 
     @classmethod
     def merged(cls, dumps: Iterable[Dump]) -> Latencies:
-        """Merge what several processes dumped."""
+        """Merge the histograms that several processes dumped."""
         made = cls()
         for dump in dumps:
             made.max_ns = max(made.max_ns, dump["max_ns"])
@@ -65,7 +65,7 @@ class Latencies:
         return made
 
     def percentile_ns(self, percent: float) -> int | None:
-        """Return the upper end of the bucket with the percentile; ``None`` without latencies."""
+        """Return the upper end of the bucket with the percentile, or ``None`` if there are no latencies."""
         wanted = self.count * percent / 100
         seen = 0
         for bucket, count in enumerate(self._buckets):
@@ -78,7 +78,7 @@ class Latencies:
 
 
 class _Doubtful(NamedTuple):
-    """A delivery while an earlier message of its stream was missing. ``late``: it is such a message itself."""
+    """A delivery in a stream with missing messages. ``late``: whether the delivered message was one of these."""
 
     stream: int
     seq: int
@@ -87,30 +87,30 @@ class _Doubtful(NamedTuple):
 
 
 class Sequences:
-    """The sequence numbers that each of ``connections`` has received of each of ``topics``; such a pair is a stream.
+    """The sequence numbers that each connection has received on each topic. A stream is a pair of connection and topic.
 
-    It keeps a stream's highest number, and the missing numbers below it: memory grows with pairs of connection and
-    topic and with losses, not with messages, nor with those that others stand for.
+    This class keeps the highest number of each stream and the missing numbers below it. So its memory grows with the
+    number of streams and of losses. It does not grow with the number of messages, nor of those that others stand for.
 
-    A message that arrives after a later one is ``reordered`` if only one connection can have published both: these have
-    an order (SPEC 8.5). It is ``overtaken`` if another connection had also published one of the two: the later one may
-    have arrived from there. The publishers are known only when the plan is drawn up to that time, so ``judge`` decides
-    afterwards.
+    A message that arrives after a later one is ``reordered`` if only one connection can have published both, because
+    its publishes on one topic have an order (SPEC 8.5). The message is ``overtaken`` if another connection has also
+    published one of the two, because the later message may have come from there. The publishers are known only after
+    the plan was drawn up to the time of arrival, so ``judge`` decides afterwards.
     """
 
     def __init__(self, connections: int, topics: int) -> None:
         self._topics = topics
         dense = connections * topics <= _DENSE_MAX
         self._highest: array[int] | Counter[int] = array("I", bytes(4 * connections * topics)) if dense else Counter()
-        self._missing: dict[int, set[int]] = {}  # by stream: the numbers that it misses
+        self._missing: dict[int, set[int]] = {}  # by stream: its missing numbers
         self._doubtful: list[_Doubtful] = []
-        self._before: dict[tuple[int, int], int] = {}  # by stream and only publisher: the highest doubtful one
+        self._before: dict[tuple[int, int], int] = {}  # by stream and its only publisher: the highest doubtful number
         self.repeated = 0
         self.reordered = 0
         self.overtaken = 0
 
     def add(self, connection: int, topic: int, seq: int, at_ns: int) -> bool:
-        """Count a message; return whether it came for the first time."""
+        """Count a message; return whether it arrived for the first time."""
         stream = connection * self._topics + topic
         highest = self._highest[stream]
         late = seq <= highest
@@ -128,8 +128,8 @@ class Sequences:
         return True
 
     def skip(self, connection: int, topic: int, number: int) -> None:
-        """Take that the latest message of the stream stands for this many missing ones: the lowest, since these are the
-        least likely to come after all."""
+        """Remove ``number`` missing messages of the stream, because its latest message stands for them. Remove the
+        lowest ones, which are the least likely to arrive after all."""
         stream = connection * self._topics + topic
         self._forget(stream, nsmallest(number, self._missing.get(stream, ())))
 
@@ -141,8 +141,9 @@ class Sequences:
                 del self._missing[stream]
 
     def judge(self, publisher: Callable[[int, int, int], int | None], until_ns: float) -> None:
-        """Tell reordered from overtaken, for messages that arrived before ``until_ns``. ``publisher``: returns the only
-        connection that the plan let publish a message of that topic and number until a time; ``None`` for several."""
+        """Count late messages that arrived before ``until_ns`` as reordered or overtaken.
+        ``publisher(topic, seq, at_ns)`` returns the only connection that the plan let publish that message until
+        ``at_ns``, or ``None`` for several."""
         judged = 0
         for stream, seq, at_ns, late in self._doubtful:
             if at_ns >= until_ns:

@@ -1,8 +1,9 @@
-"""A process of the generator: does its part of a run on the coordinator's commands, one after the other.
+"""A process of the generator. It does its part of a run by performing the coordinator's commands one after the other.
 
-Owns: the conversation. On stdin it reads lines of JSON: first its assignment, then commands. On stdout it answers with
-lines of JSON: `{"done": COMMAND}` or `{"failed": text}` for each command, and `{"stats": …}` a few times a second and
-before each answer. Must never: outlive its coordinator (the end of stdin ends it), or decide anything.
+Owns: the conversation with the coordinator. The process reads lines of JSON from stdin: first its assignment, then
+commands. It writes lines of JSON to stdout: `{"done": COMMAND}` or `{"failed": text}` for each command, and
+`{"stats": …}` a few times a second and before each answer. Must never: outlive its coordinator (the process ends when
+stdin ends), or decide anything.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from . import assignment as assignments
 from .assignment import Assignment
 from .driver import LINES_MAX, Driver, Stalled
 
-#: How often it reports: the search must learn of the end of a step soon, and a person reads no faster.
+#: Seconds between two reports. The search has to learn soon that a step has ended, and a person reads no faster.
 STATS_S = 0.25
-#: A line holds an assignment or a command.
+#: The longest line on stdin, which holds an assignment or a command.
 _LINE_BYTES_MAX = 1 << 20
 #: File descriptors in addition to those of the connections.
 _FILES_SPARE = 64
 
 
 class Worker:
-    """``answer`` writes one object to the coordinator."""
+    """Performs commands. ``answer`` writes one JSON object to the coordinator."""
 
     def __init__(self, assignment: Assignment, answer: Callable[[dict[str, Any]], None]) -> None:
         self._answer = answer
@@ -51,7 +52,7 @@ class Worker:
         )
         if assignment.layer is not None:
             from ..layer.publishing import (
-                Deduplicated,  # imported here: Redis's library takes as long as all other imports together
+                Deduplicated,  # only if needed: importing Redis's library takes as long as all other imports
             )
 
             backend = Deduplicated(backend, **assignment.layer)
@@ -67,7 +68,7 @@ class Worker:
         )
 
     async def perform(self, command: dict[str, Any]) -> None:
-        """Perform one command; answer in any case."""
+        """Perform one command. Send an answer even if the command fails."""
         driver, name = self.driver, command["do"]
         failed = None
         try:
@@ -76,7 +77,7 @@ class Worker:
             match name:
                 case "connect":
                     await driver.connect()
-                    # Objects that exist now live to the end: the collector need not visit them again during the
+                    # Objects that exist now live until the end, so the garbage collector need not visit them during the
                     # measurements.
                     gc.collect()
                     gc.freeze()
@@ -98,13 +99,13 @@ class Worker:
                     raise AssertionError(name)
         except (BackendError, Stalled) as error:
             failed = str(error)
-        except OSError as error:  # from the log
+        except OSError as error:  # the log could not be written
             failed = f"cannot write the log: {error}"
         self.tell()
         self._answer({"done": name} if failed is None else {"failed": failed})
 
     def tell(self) -> None:
-        """Send the stats."""
+        """Send the stats to the coordinator."""
         self._answer({"stats": self.driver.stats()})
 
     async def keep_telling(self) -> None:
@@ -134,19 +135,19 @@ async def _main() -> int:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(_LINE_BYTES_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    # A pipe to a coordinator that reads at once; blocking on it provides the back-pressure.
+    # A pipe to the coordinator, which reads at once. If the pipe is full, the write blocks, which is the back-pressure.
     output = sys.stdout.buffer
 
     def answer(message: dict[str, Any]) -> None:
         try:
             output.write(orjson.dumps(message) + b"\n")
             output.flush()
-        except BrokenPipeError:  # the coordinator has ended, as stdin also shows
+        except BrokenPipeError:  # the coordinator has ended, so stdin ends as well
             os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
     line = await reader.readline()
     if not line.endswith(b"\n"):
-        return 1  # the coordinator has ended in the middle
+        return 1  # the coordinator ended before it had sent the assignment
     try:
         worker = Worker(Assignment.from_json(orjson.loads(line)), answer)
     except (BackendError, WorkloadError, OSError) as error:
@@ -180,8 +181,8 @@ async def _main() -> int:
 
 
 def main() -> int:
-    """Entry point of the process."""
-    # A signal to all processes of a run also reaches the coordinator, which decides what it means.
+    """Run the process; return its exit code."""
+    # A signal to all processes of a run also reaches the coordinator, which decides what to do.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -189,7 +190,7 @@ def main() -> int:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's, if there is one (not on Windows)."""
+    """Return uvloop's loop factory, or ``None`` if uvloop is not installed (as on Windows)."""
     try:
         import uvloop
     except ImportError:

@@ -30,8 +30,8 @@ _DRAWS_MAX = 4
 class Crowd:
     """The listeners. ``wishes``: the average number of wish lists that a played song is on; ``wish_exponent``: the Zipf
     exponent of these numbers, with the most played song first (0: all songs are on equally many lists);
-    ``idle_wishes``: songs on each wish list that no station plays in this run. Subscriptions to these have a cost,
-    but never cause a delivery."""
+    ``idle_wishes``: songs on each wish list that no station plays in this run. Subscriptions to these have a cost, but
+    never cause a delivery."""
 
     clients: int
     listens: int  # stations that each client listens to

@@ -261,11 +261,11 @@ def test_what_it_does_step_by_step() -> None:
         "search 500/s 3 s: held: p99 6 ms; 0 ms behind",
         "search 1000/s 3 s: held: p99 6 ms; 0 ms behind",
         "search 2000/s 3 s: held: p99 6 ms; 0 ms behind",
-        "search 4000/s 3 s: breach: p99 746 ms above 50 ms; 749.8 ms behind; median 381 ms; too late for a stall",
+        "search 4000/s 3 s: breach: p99 746 ms above 50 ms; 749.8 ms behind; median 381 ms; no stall explains that",
         "recover 200/s 1.5 s: recovering: p99 1001 ms above 50 ms; backlog 0",
         "recover 200/s 1.5 s: recovered: p99 6 ms; 0 ms behind",
         "search 2828/s 3 s: held: p99 6 ms; 0 ms behind",
-        "search 3363/s 3 s: breach: p99 325.9 ms above 50 ms; 323.5 ms behind; median 166 ms; too late for a stall",
+        "search 3363/s 3 s: breach: p99 325.9 ms above 50 ms; 323.5 ms behind; median 166 ms; no stall explains that",
         "recover 282.8/s 1.5 s: recovering: p99 370.8 ms above 50 ms; backlog 0",
         "recover 282.8/s 1.5 s: recovered: p99 5.972 ms; 0 ms behind",
         "search 3084/s 3 s: breach: p99 85.95 ms above 50 ms; 81.39 ms behind; median 45.89 ms; "

@@ -150,7 +150,7 @@ def test_a_station_that_nobody_hears_makes_no_news() -> None:
     ("crowd", "options", "text"),
     [
         ({"clients": 0, "wishes": 0}, {}, "--clients"),
-        ({"wishes": 61}, {}, "0 to 60"),
+        ({"wishes": 61}, {}, "from 0 to the number of clients, 60"),
         ({"listens": 11}, {}, "--listens"),
         ({"spread_s": 30.0}, {}, "--spread-ms"),
         ({}, {"stations": 0}, "--stations"),

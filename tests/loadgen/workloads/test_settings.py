@@ -146,7 +146,7 @@ def test_the_even_radio_world_is_the_full_one_but_for_its_wish_lists() -> None:
             'bounds = [{ bounds = [{ prefix = "", interval_ms = 250 }] }]',
             "hold a message for 40.96 s (staleness_ms, 40960 if it is null), so drain_s has to be longer, not 10 s",
         ),
-        ('bounds = "wall"\nstall_s = 5', "hold a message for 5 s (staleness_ms, 40960 if it is null), and stall_s"),
+        ('bounds = "wall"\nstall_s = 5', "hold a message for 5 s (staleness_ms, 40960 if it is null), so stall_s"),
     ],
 )
 def test_bounds_that_do_not_fit_are_refused_in_words(tmp_path: Path, text: str, complaint: str) -> None:
