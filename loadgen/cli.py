@@ -1,8 +1,10 @@
 """The `loadgen` command: its options, its signals, and its final report.
 
-Owns: turning arguments into sessions. Must never: measure. Exit codes: 0 done; 1 a run failed, a signal cut it short,
-or `--check` found fault; 2 wrong usage or input; 3 done, but deliveries or connections were lost; 130 ended at once, by
-a second signal or by one before there was a run.
+Owns: turning arguments into sessions. Must never: measure.
+
+Exit codes: 0 if all is done; 1 if a run failed, a signal cut it short, or `--check` found a fault; 2 if usage or input
+is wrong; 3 if the run is done but lost deliveries or connections; 130 if the program ended at once, because of a second
+signal or of a signal before the run began.
 """
 
 from __future__ import annotations
@@ -39,37 +41,37 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: Prefix of the workload's own options in the parsed arguments.
 _PREFIX = "set_"
 
-#: For a run that is complete and has a result, but lost what it had to deliver. Not 0, since a dead or restarted server
-#: must never look like a success; not 1, since the log is whole and yields figures.
+#: The exit code of a run that is complete and has a result, but lost deliveries or connections. It is not 0, since a
+#: dead or restarted server must never look like a success. It is not 1, since the log is complete and has figures.
 EXIT_LOSSES = 3
 
 _DESCRIPTIONS = {
     "traffic": (
         "the greatest sustainable rate, and latencies at that rate and at half that rate",
         "Subscribe 20 connections to 1,000 topics. Raise the publish rate until the latency limit breaks, find the "
-        "greatest rate that keeps it, and measure there and at half that rate. With --rate: only measure there.",
+        "greatest rate that keeps it, and measure there and at half that rate. With --rate, only measure at that rate.",
     ),
     "topics": (
-        "how a system copes with 1, 2, 4 … 2,097,152 topics",
+        "how a system handles 1, 2, 4 … 2,097,152 topics",
         "For each number of topics: one client subscribes to every topic, another publishes to them in turn as fast as "
         "it can with a bounded number of messages in flight, and every message has to arrive. Each number is one run "
         "in its own folder under DIR; --resume continues a series that was cut short.",
     ),
     "radio": (
-        "made-up radio: stations change songs, listeners report that, and wish lists get notifications",
-        "Stations change songs; every listener of a station reports it (so most reports are duplicates); every client "
-        "with that song on its wish list must get one notification.",
+        "an invented radio: stations change songs, listeners report them, and clients get the songs they wish for",
+        "Stations change songs. Every listener of a station reports the change, so most reports are duplicates. Every "
+        "client with that song on its wish list must get one notification.",
     ),
     "replay": (
-        "the radio world, driven by a recorded now-playing log",
+        "the radio world, with the songs of a recorded now-playing log",
         "Play a now-playing log: CSV, gzipped or plain, with the columns station, offset_s, artist, track. `loadgen "
         "preview` says beforehand what it would send.",
     ),
     "causal": (
         "questions and answers on several topics: does an answer overtake its question?",
-        "Clients of all servers share rooms. Some ask; clients that have received a question answer it, each on its "
-        "own topic, and clients that have received an answer comment on it. In the log, `bench check causal` finds "
-        "each answer that arrived before its question.",
+        "Clients of all servers share rooms. Some clients ask questions. Clients that have received a question answer "
+        "it, each on its own topic, and clients that have received an answer comment on it. In the log, `bench check "
+        "causal` finds each answer that arrived before its question.",
     ),
 }
 
@@ -86,7 +88,7 @@ Then: bench digest RUN… --out DIR, and bench report DIR --out report.html
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     options = _parser().parse_args(arguments)
-    # Until there is a run, which has its own handlers.
+    # These handlers apply until there is a run, which has its own.
     before = {number: signal.signal(number, signal.default_int_handler) for number in _SIGNALS}
     try:
         if options.kind == "wishes":
@@ -107,11 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("loadgen: interrupted", file=sys.stderr)
         return 130
     except asyncio.CancelledError:
-        print("loadgen: interrupted twice: ended at once", file=sys.stderr)
+        print("loadgen: interrupted twice, so ended at once", file=sys.stderr)
         return 130
     finally:
         for number, handler in before.items():
-            # A program that ends now has no run to interrupt.
+            # The run is over. If the program ends now, ignore signals, so that none interrupts its end.
             signal.signal(number, signal.SIG_IGN if arguments is None else handler)
 
 
@@ -132,8 +134,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "wishes",
         help="the wish lists of a radio workload, as lines for `ingeborg import`",
-        description="Write the wish lists of a radio workload as JSON lines: `ingeborg import` puts them into a store, "
-        "and `loadgen radio --subscribed` with the same workload finds them there.",
+        description="Write the wish lists of a radio workload as JSON lines. `ingeborg import` puts them into a store, "
+        "where `loadgen radio --subscribed` with the same workload finds them.",
     )
     command.add_argument("--out", type=Path, required=True, metavar="FILE", help="must not exist")
     command.add_argument("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
@@ -155,7 +157,7 @@ def _log(command: argparse.ArgumentParser) -> None:
 
 
 def _of_workload(command: argparse.ArgumentParser, kind: type[Settings]) -> None:
-    """Add one option per key of the workload, without defaults: the file sets what the options leave out."""
+    """Add one option per key of the workload. Options have no defaults, so that the workload file can set the keys."""
     group = command.add_argument_group(f"the workload (also the keys of its file: {kind.workload})")
     add_options(group, kind, prefix=_PREFIX, told="(default: {})")
 
@@ -163,8 +165,14 @@ def _of_workload(command: argparse.ArgumentParser, kind: type[Settings]) -> None
 def _common(command: argparse.ArgumentParser, kind: str) -> None:
     add = command.add_argument
     add("--system", choices=sorted(SYSTEMS), default="ingeborg", help="the system under load (default: %(default)s)")
-    add("--url", action="append", required=True, metavar="URL", help="server; repeat it to spread the connections")
-    add("--out", type=Path, required=True, metavar="DIR", help="where the log goes; must not exist or be empty")
+    add(
+        "--url",
+        action="append",
+        required=True,
+        metavar="URL",
+        help="a server; repeat the option to spread the connections",
+    )
+    add("--out", type=Path, required=True, metavar="DIR", help="directory for the log; must be new or empty")
     add("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
     if kind == "topics":
         add("--resume", action="store_true", help="continue the series in DIR that was cut short")
@@ -179,7 +187,7 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
         add(
             "--check",
             action="store_true",
-            help="exit with 1 if anything was lost, arrived twice or failed, or a latency missed its goal",
+            help="exit with 1 if anything was lost, arrived twice or failed, or if a latency missed its goal",
         )
     if kind in ("radio", "replay"):
         add(
@@ -188,13 +196,17 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
             help="the store already has the wish lists: see loadgen wishes (ingeborg only)",
         )
     add("--variant", default="", metavar="TEXT", help="how the system is set up, for the report (home, lookup, …)")
-    add("--lines", action="store_true", help="several messages share a frame, each way: SPEC 1.6 (ingeborg only)")
+    add(
+        "--lines",
+        action="store_true",
+        help="several messages share a frame in both directions, SPEC 1.6 (ingeborg only)",
+    )
     add(
         "--metrics-url",
         action="append",
         default=[],
         metavar="URL",
-        help="where an endpoint's metrics and health are, if not at the --url; one for each endpoint (ingeborg only)",
+        help="URL of an endpoint's metrics and health, if not the --url; give one for each endpoint (ingeborg only)",
     )
     add(
         "--server-pid",
@@ -205,9 +217,13 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
         help="a process of the system, if it is not the one that listens at a --url on this machine",
     )
     layer = command.add_argument_group("deduplication layer (for systems that do not drop duplicates; thesis 1.3.4)")
-    layer.add_argument("--dedup", metavar="REDIS_URL", help="put the deduplication layer in front, with this Redis")
+    layer.add_argument("--dedup", metavar="REDIS_URL", help="put the layer in front of the system, with this Redis")
     layer.add_argument(
-        "--deduplicators", type=_count(1, _PROCESSES_MAX), default=1, metavar="N", help="its processes (default: 1)"
+        "--deduplicators",
+        type=_count(1, _PROCESSES_MAX),
+        default=1,
+        metavar="N",
+        help="processes of the layer (default: 1)",
     )
     layer.add_argument(
         "--dedup-ttl-s",
@@ -333,12 +349,12 @@ def _say(progress: Progress, outcome: Outcome, directory: Path) -> None:
 
 
 def _complain(text: str) -> None:
-    """Print a complaint, made printable: its text can come from the system under load."""
+    """Print a complaint without unprintable characters, because its text can come from the system under load."""
     print(f"loadgen: {printable(text)}", file=sys.stderr, flush=True)
 
 
 class _Signals:
-    """The first SIGINT or SIGTERM ends the run in order; the second ends the program."""
+    """Handles SIGINT and SIGTERM. The first signal cuts the run short, and the second ends the program at once."""
 
     def __init__(self, progress: Progress) -> None:
         loop = asyncio.get_running_loop()
@@ -350,7 +366,7 @@ class _Signals:
             loop.add_signal_handler(number, self._on_signal)
 
     def cuts(self, cut: Callable[[], None]) -> None:
-        """Set what the first signal does from now on."""
+        """Set the function that the first signal calls. Call it at once if that signal has already arrived."""
         self._cut = cut
         if self._times:
             cut()

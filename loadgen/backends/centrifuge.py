@@ -1,20 +1,20 @@
 """Centrifuge (the Go library) as a system under load, in its JSON protocol over WebSocket.
 
-Owns: how a client's commands and their replies share a connection. Must never: reconnect (a run has to see a loss as a
-loss).
+Owns: how a client's commands and their replies share a connection. Must never: reconnect (a run has to count a loss).
 
-- **Names**: a topic is a channel, unchanged. The library reads nothing into a name (Centrifugo, the server around it,
-  does), but limits it to 255 bytes unless its ``ChannelMaxLength`` says more. It refuses a longer one: `bad request`.
-- **Several commands in a frame**, one per line, as Centrifuge's own clients send the commands that they have collected.
-  Its server answers likewise, with up to 16 replies and publications in a frame, which one call reads here.
-- **This project's own socket** (``protocol.outgoing``), not the Python client by Centrifuge's makers: there, a publish
-  is a coroutine that waits for its reply, so a run would measure the client.
-- **Subscribed**: a command for each channel, and a reply to each; 4,096 at a time.
-- **Publishing**: every publish has a reply, since the protocol has no publish without one. No call waits for it; a
-  refusal goes to ``on_error``. A call waits while the socket accepts no more.
-- **Slow consumers**: the server closes a connection that has more than ``ClientQueueMaxSize`` (1 MiB, unless set)
-  waiting: then ``connection_lost``. Until then it drops nothing.
-- **Pings** are messages, an empty object every 25 s; the server disconnects a client that does not answer with one.
+- **Names**: the name of a channel is the topic, unchanged. To the library, characters of a name have no meaning (to
+  Centrifugo, the server built on it, some have). A name may have up to 255 bytes, unless ``ChannelMaxLength`` allows
+  more. The library refuses longer names with `bad request`.
+- **Several commands share a frame**, one per line, as when Centrifuge's own clients send collected commands. The server
+  also sends up to 16 replies and publications in a frame, which one call reads here.
+- **This project's own socket** (``protocol.outgoing``) is used, not the Python client by Centrifuge's makers. In that
+  client, a publish is a coroutine that waits for its reply, so a run would measure the client.
+- **Subscribed**: each channel has a command and a reply. A call sends 4,096 commands and then waits for the replies.
+- **Publishing**: every publish has a reply, because the protocol has no publish without a reply. No call waits for it,
+  and a refusal goes to ``on_error``. A call waits while the socket accepts no more.
+- **Slow consumers**: the server closes a connection for which more than ``ClientQueueMaxSize`` bytes wait (1 MiB by
+  default). The run then gets ``connection_lost``. Until then the server drops nothing.
+- **Pings**: the server sends an empty object every 25 s, and disconnects a client that does not send one back.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from ingeborg.protocol.redaction import redacted
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Call, Lifeline, no_server
 
-#: TCP, the upgrade and the first command; a server that is slower than this cannot be measured.
+#: Time limit for TCP, the upgrade and the first command. A server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
-#: Without any answer from the server. It applies to each step of a call, since 2 million topics take some seconds.
+#: The longest time without an answer from the server. It applies to each step of a call, since 2 million topics take
+#: some seconds.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Commands between two waits for all their replies: few enough for fine-grained time-outs, and for the replies that
-#: wait in the server (some 30 bytes each) to stay far below its limit.
+#: The most commands sent before the call waits for all their replies. They are few enough for fine-grained time-outs.
+#: Their replies, which wait in the server (about 30 bytes each), also stay far below its limit.
 _COMMANDS_PER_WAIT = 4096
-#: A frame is full at this many bytes: half of the server's default limit, since its last command may be large.
+#: A frame is full at this many bytes. It is half of the server's default limit, since the last command may be large.
 _FRAME_BYTES = 32 * 1024
-#: The longest frame from the server: 16 of the largest payloads, with each character written as six.
+#: The longest frame from the server: 16 of the largest payloads, even if each character is escaped as six.
 _FRAME_BYTES_MAX = 16 * 1024 * 1024
-#: Above any id: no call waits for replies.
+#: A number above any id, which means that no call waits for replies.
 _NOBODY = 1 << 62
 
 
@@ -58,8 +59,8 @@ class Centrifuge(Spread):
         return connection
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``: none. The library counts for Prometheus, but the embedding program decides whether to show
-        the counts."""
+        """See ``Backend``. There are none. The library counts for Prometheus, but the program that embeds it decides
+        whether to expose the counts."""
         return []
 
 
@@ -72,7 +73,7 @@ class _Connection:
         self._socket: OutgoingSocket | None = None
         self._open = False
         self._last_id = 0
-        #: The call that waits: its first id, how many replies have yet to come, the first refusal, and its future.
+        #: For the call that waits: its first id, how many replies are still missing, the first refusal, and its future.
         self._asked_from = _NOBODY
         self._unanswered = 0
         self._refused: str | None = None
@@ -105,7 +106,7 @@ class _Connection:
                 await self._ask([{command: {"channel": channel}} for channel in channels], call)
 
     async def _ask(self, commands: Sequence[dict[str, Any]], call: Call) -> None:
-        """Wait until the server has answered every command; ``BackendError`` if it refused one."""
+        """Send commands, and wait until the server has answered all. Raises ``BackendError`` if it refused any."""
         self._asked_from = first = self._last_id + 1
         self._last_id += len(commands)
         self._unanswered, self._refused = len(commands), None
@@ -142,7 +143,7 @@ class _Connection:
             socket.write(frame)
 
     def _on_frame(self, socket: OutgoingSocket, data: bytes) -> None:
-        # A string in JSON contains no line feed, so these are exactly the ones between two messages.
+        # A string in JSON has no line feed, so every line feed separates two messages.
         try:
             messages: list[dict[str, Any]] = orjson.loads(b"[%b]" % data.replace(b"\n", b","))
         except ValueError:
@@ -188,7 +189,7 @@ class _Connection:
 
 
 def _frames(commands: Sequence[bytes]) -> Iterator[bytes]:
-    """One command per line, as many in a frame as have room."""
+    """Yield frames, each with as many commands as have room, one per line."""
     start = size = 0
     for number, command in enumerate(commands, 1):
         size += len(command) + 1

@@ -1,6 +1,6 @@
-"""This broker as a system under load, over its own client library.
+"""This broker as a system under load, through its own client library.
 
-Owns: the mapping of a run's clients to client ids and endpoints. Must never: know the broker beyond its protocol.
+Owns: the mapping of a run's clients to client ids and endpoints. Must never: know more of the broker than its protocol.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .base import About, BackendError, Bounded, BoundingConnection, Counters, On
 
 #: Time limit for each command of a large subscribe (of some ten thousand topics) over a slow store.
 _SUBSCRIBE_TIMEOUT_S = 120.0
-#: Counters are read once a second; an endpoint too busy to answer leaves a gap, not a stall.
+#: Counters are read once a second. If an endpoint is too busy to answer within this time, they have a gap.
 _SCRAPE_TIMEOUT_S = 2.0
-#: An endpoint that has just started needs a moment to find its peers.
+#: Time limit for an endpoint to be ready. An endpoint that has just started needs a moment to find its peers.
 _READY_TIMEOUT_S = 10.0
 _READY_POLL_S = 0.1
 
@@ -33,12 +33,12 @@ def client_id(name: str, number: int) -> str:
 
 
 class Ingeborg:
-    """Clients are spread over ``urls`` round-robin; ``run`` makes their ids unique to the run.
+    """Spreads the clients over ``urls`` round-robin. ``run`` makes their ids unique to the run.
 
-    ``lines``: several messages share a frame (SPEC section 1.6); an endpoint that cannot do that is refused.
-    ``metrics_urls``: where `/metrics` and `/readyz` of each endpoint are, if not at ``urls``. The environment variable
-    ``INGEBORG_TOKEN`` holds the token for endpoints that need one; its `sub` has to be `*`, or the prefix of the run's
-    client ids.
+    ``lines``: whether several messages share a frame (SPEC section 1.6). If so, ``connect`` fails at an endpoint that
+    cannot do that. ``metrics_urls``: the URLs with `/metrics` and `/readyz` of each endpoint, if not ``urls``. The
+    environment variable ``INGEBORG_TOKEN`` holds the token for endpoints that need one; its `sub` has to be `*`, or the
+    prefix of the run's client ids.
     """
 
     deduplicates = True
@@ -53,7 +53,7 @@ class Ingeborg:
     async def connect(
         self, number: int, on_message: OnMessage, on_error: OnError, bounded: Bounded | None = None
     ) -> BoundingConnection:
-        """See ``BoundingBackend``. The client has listened, and moves on to the next endpoint if its own goes away."""
+        """See ``BoundingBackend``. The returned client listens, and moves to the next endpoint if its own goes away."""
         if self._ready is None:
             self._ready = asyncio.create_task(self._until_ready())
         await asyncio.shield(self._ready)
@@ -71,7 +71,7 @@ class Ingeborg:
                 lines=self._lines,
                 bounds=None if bounded is None else bounded.rules,
                 window=None if bounded is None else bounded.window,
-                # Only the iterator says what a notification stands for.
+                # Only the iterator says how many other messages a notification stands for.
                 on_notification=on_notification if bounded is None else None,
                 on_error=lambda error: on_error(error.code),
                 on_lost=lambda _: on_error("connection_lost"),
@@ -87,15 +87,17 @@ class Ingeborg:
         return _Connection(client, None if bounded is None else asyncio.create_task(_take(client, bounded, on_error)))
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``: every endpoint's `/metrics`."""
+        """See ``Backend``. The counters are the `/metrics` of every endpoint."""
         scraped = await asyncio.gather(*map(self._scrape, self._inside))
         return [counters for counters in scraped if counters is not None]
 
     async def close(self) -> None:
-        """See ``Backend``. Clients share nothing and leave nothing but subscriptions that they did not undo."""
+        """See ``Backend``. Clients share nothing, and leave nothing behind except subscriptions that they did not
+        undo."""
 
     async def _until_ready(self) -> None:
-        """Wait until every endpoint is ready: a wrong URL fails here with a clear message, not once in each client."""
+        """Wait until every endpoint is ready. A wrong URL fails here with one clear message, not once in each
+        client."""
         for url in self._inside:
             why = "no answer"
             try:
@@ -116,14 +118,14 @@ class Ingeborg:
                 return None
             found = list(samples(page.text))
         except (PageError, ValueError):
-            return None  # the gap shows in the log; what the outage does to messages shows in the events
+            return None  # the log has a gap; its events show what the outage does to messages
         info = next((sample.labels for sample in found if sample.name == "ingeborg_info"), {})
         values = {sample.series: sample.value for sample in found if sample.name != "ingeborg_info"}
         return Counters(at_ns, info.get("name", url), values, info.get("form", "unknown"))
 
 
 class _Connection:
-    """``taking``: passes the notifications on, if the client has bounds."""
+    """``taking``: the task that passes the notifications on, if the client has bounds."""
 
     def __init__(self, client: Client, taking: asyncio.Task[None] | None) -> None:
         self._client = client
@@ -161,11 +163,11 @@ class _Connection:
             self._taking.cancel()
             await asyncio.wait({self._taking})
             if not self._taking.cancelled() and (error := self._taking.exception()) is not None:
-                raise error  # a fault of the receiver
+                raise error  # a bug in the receiver
 
 
 async def _take(client: Client, bounded: Bounded, on_error: OnError) -> None:
-    """Pass the notifications of a client with bounds on, until it has ended."""
+    """Pass on the notifications of a client with bounds, until the client has ended."""
     try:
         async for notification in client:
             key, payload = notification

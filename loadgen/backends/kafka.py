@@ -1,24 +1,25 @@
 """Kafka as a system under load (thesis 6.2.4), over aiokafka: one Kafka topic, with one partition, per topic.
 
-Owns: how topics map to Kafka's, and how these are created and removed. Must never: commit an offset, or leave a topic
-behind that it could have removed.
+Owns: how topics map to Kafka's topics, and how Kafka's topics are created and removed. Must never: commit an offset, or
+leave a topic behind that it could have removed.
 
-- **Consuming** is by ``assign``, without a group. The thesis gives each client a group of its own, so that each gets
-  every message. A client with assigned partitions gets the same, without a group coordinator, without heartbeats and
-  rebalances for groups of one, and without commits that nobody needs. This is Kafka's fastest way, and it is fair: the
-  other systems keep no position for a client either. A client reads from the end: the offset is known before
-  ``subscribe`` returns. It skips messages that retention removed before it could read them; these are missing in the
-  count.
-- **Topics** are created in batches at the first subscribe or publish, as a part of that call (Kafka creates topics on
-  demand one by one). The process that created a topic deletes it. Retention is a minute: less would take messages from
-  a slow consumer before it has read them.
-- **Publishing**: ``acks=1``, since with 0 nobody learns of a refusal, and on one node the acknowledgement costs next to
-  nothing; a linger of 5 ms, the default of Kafka's own clients since 4.0; no compression, since a batch of one topic
-  holds few messages. A bounded number of messages waits for acknowledgement.
-- **Cost**: aiokafka asks for all partitions of a client in each fetch, and visits each one before and
-  after; an assignment replaces the one before. So changing one subscription costs in proportion to all subscriptions,
-  and with tens of thousands the client crawls before the server does.
-- **Losses** show because the adapter queries the cluster each second; aiokafka itself retries for ever.
+- **Consuming** uses ``assign``, without a group. In the thesis, each client has its own group, so that each client gets
+  every message. A client with assigned partitions also gets every message, but needs no group coordinator, no
+  heartbeats, no rebalances of groups with one member, and no commits. This is the fastest way to consume from Kafka. It
+  is also fair, because the other systems keep no position for a client either. A client reads from the end, and knows
+  the offset before ``subscribe`` returns. It skips messages that retention removed before it could read them, and these
+  count as lost.
+- **Topics** are created in batches at the first subscribe or publish, as a part of that call (Kafka itself would create
+  topics on demand one by one). The process that created a topic deletes it. Retention is a minute, because a shorter
+  retention would remove messages before a slow consumer has read them.
+- **Publishing** uses ``acks=1``, because with 0 a refusal goes unnoticed, and on one node the acknowledgement costs
+  next to nothing. The linger is 5 ms, the default of Kafka's own clients since 4.0. There is no compression, because a
+  batch of one topic holds few messages. A bounded number of messages waits for acknowledgement.
+- **Cost**: aiokafka requests all partitions of a client in each fetch, and visits each of them before and after the
+  fetch. An assignment replaces the previous one. So changing one subscription costs in proportion to all subscriptions.
+  With tens of thousands of them, the client becomes slow before the server does.
+- **Losses** of the connection show because the adapter queries the cluster each second. aiokafka itself retries for
+  ever.
 """
 
 from __future__ import annotations
@@ -41,49 +42,50 @@ from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server
 
 _log = logging.getLogger("loadgen.kafka")
-# The library also raises what it logs, or the watch finds it; the generator's display should not show it. A handler
-# configured for the root logger still gets it.
+# The library also raises the errors that it logs, or ``_watch`` finds them, so the generator's display should not show
+# its log. A handler that is configured for the root logger still gets the log.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
-#: A server that takes longer cannot be measured.
+#: Time limit for connecting. A server that takes longer cannot be measured.
 _CONNECT_TIMEOUT_S = 30.0
-#: Without any answer to one step of a call: a batch of topics, their offsets, room for more messages. Kafka can need
-#: five seconds for the files of 500 new topics on a slow disk.
+#: Time limit for one step of a call: a batch of topics, their offsets, or room for more messages. Kafka can need five
+#: seconds to make the files of 500 new topics on a slow disk.
 _PROGRESS_TIMEOUT_S = 30.0
-#: For each part of closing: a client, or a batch of topics, whose deletion Kafka only notes (2,000 in 0.1 s).
+#: Time limit for each part of closing: a client, or a batch of topics, which Kafka only marks for deletion (2,000 in
+#: 0.1 s).
 _CLOSE_TIMEOUT_S = 4.0
-#: Between two checks that the cluster answers: the adapter notices a loss within about two of these.
+#: Seconds between two checks that the cluster answers. The adapter notices a loss within about two intervals.
 _WATCH_INTERVAL_S = 1.0
-#: Between two checks that a new topic has a leader.
+#: Seconds between two checks that a new topic has a leader.
 _LEADER_POLL_S = 0.02
-#: Topics created, looked up or deleted by one request. A controller takes at most 10,000 records at once, and a topic
-#: is three; and while Kafka still creates their files, aiokafka repeats its request for all their offsets.
+#: The most topics that one request creates, looks up or deletes. A controller accepts at most 10,000 records at a time,
+#: and a topic takes three. Also, while Kafka still makes files, aiokafka repeats its request for all offsets.
 _TOPIC_BATCH = 500
-#: Kafka's retention.ms: the time a stalled consumer has to catch up.
+#: Kafka's retention.ms is the time in which a stalled consumer has to catch up.
 _TOPIC_SETTINGS = {"retention.ms": "60000"}
-#: Messages of a connection that wait for acknowledgement; a produce request that holds more is no faster.
+#: The most messages of a connection that wait for acknowledgement. A produce request with more of them is no faster.
 _UNACKNOWLEDGED_MAX = 5_000
-#: Milliseconds, see above.
+#: The linger in milliseconds, see the module's text.
 _LINGER_MS = 5
-#: Bytes of one partition's batch: Kafka's documentation of throughput recommends 100,000 to 200,000.
+#: The most bytes in the batch of one partition. For throughput, Kafka's documentation recommends 100,000 to 200,000.
 _BATCH_BYTES = 131_072
-#: How long the server can hold an idle fetch (default 500). It serves a connection in order, so a change of the
-#: subscriptions waits behind the fetch.
+#: How long the server may hold a fetch when there are no messages (default 500). It serves the requests of a connection
+#: in order, so a change of the subscriptions waits behind the fetch.
 _FETCH_WAIT_MS = 100
-#: Records handed over before the loop does anything else, some 10 ms.
+#: The most records passed on before the event loop does anything else. They take about 10 ms.
 _RECORDS_MAX = 1000
-#: Nodes and leaders do not change in a run, and querying all topics again costs in proportion to their number.
+#: Long, because nodes and leaders do not change in a run, and the cost of a query grows with the number of topics.
 _METADATA_AGE_MS = 3_600_000
 
-#: Allowed in Kafka's names, except the escape, and the dot, which Kafka treats as an underscore in metrics.
+#: Characters to escape: those not allowed in Kafka's names, the escape, and the dot, which is an underscore in metrics.
 _SPECIAL = re.compile(r"[^A-Za-z0-9-]")
 _NAME_MAX = 249
-_HASHED = "_h"  # no escape: those have digits and capital letters
+_HASHED = "_h"  # not an escape, because an escape has digits and capital letters
 
 
 def topic_name(run: str, topic: str) -> str:
-    """Return Kafka's topic for a run's topic, one to one: ``RUN_`` and the topic, with ``_XX`` for each byte that Kafka
-    does not allow. A name longer than 249 is replaced by its 128-bit BLAKE2b."""
+    """Return Kafka's topic for a topic of the run, one to one. It is ``RUN_`` and the topic, with ``_XX`` for each byte
+    that Kafka does not allow. If that is longer than 249, the 128-bit BLAKE2b of the topic replaces the topic."""
 
     def escaped(match: re.Match[str]) -> str:
         return "".join(f"_{byte:02X}" for byte in match[0].encode())
@@ -95,7 +97,7 @@ def topic_name(run: str, topic: str) -> str:
 
 
 class Kafka:
-    """``urls``: ``kafka://HOST:PORT`` of servers of one cluster. ``run``: the names of all topics begin with it."""
+    """``urls``: ``kafka://HOST:PORT`` of servers of one cluster. ``run``: the beginning of the names of all topics."""
 
     deduplicates = False
 
@@ -110,7 +112,7 @@ class Kafka:
         self._lifelines: set[Lifeline] = set()
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
-        """See ``Backend``. Opens two TCP connections to each node: one of a producer and one of a consumer."""
+        """See ``Backend``. The client opens two TCP connections to each node, for a producer and for a consumer."""
         lifeline = Lifeline(self._where, on_error)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
@@ -139,7 +141,7 @@ class Kafka:
         return self._run
 
     def forget(self, lifeline: Lifeline) -> None:
-        """Drop a connection that is closed."""
+        """Stop tracking a connection that is closed."""
         self._lifelines.discard(lifeline)
 
     async def _start_admin(self) -> AIOKafkaAdminClient:
@@ -170,11 +172,11 @@ class Kafka:
                 lifeline.lose(str(error) or "it does not answer")
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. None: Kafka exposes its counters over JMX only."""
+        """See ``Backend``. There are none, because Kafka exposes its counters only over JMX."""
         return []
 
     async def close(self) -> None:
-        """See ``Backend``. Deletes the topics that this process created; logs how many it could not delete."""
+        """See ``Backend``. Delete the topics that this process created, and log how many could not be deleted."""
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.wait([self._watcher])
@@ -185,7 +187,7 @@ class Kafka:
 
 
 class _Topics:
-    """The topics that a process uses, by Kafka's names. Grows with the run's topics."""
+    """The topics that a process uses, by Kafka's names. It only grows, by each topic of the run."""
 
     def __init__(self, admin: AIOKafkaAdminClient) -> None:
         self._admin = admin
@@ -193,11 +195,11 @@ class _Topics:
         self.known: set[str] = set()
 
     async def ensure(self, names: Collection[str], call: Call) -> None:
-        """Create those that may not exist. ``KafkaError``, ``BackendError``."""
+        """Create the topics that may not exist. Raises ``KafkaError`` or ``BackendError``."""
         missing = [name for name in dict.fromkeys(names) if name not in self.known]
         for start in range(0, len(missing), _TOPIC_BATCH):
             batch = missing[start : start + _TOPIC_BATCH]
-            self._made.update(batch)  # without an answer they may exist nevertheless
+            self._made.update(batch)  # even without an answer they may exist
             response = await self._admin.create_topics([NewTopic(name, 1, 1, None, _TOPIC_SETTINGS) for name in batch])
             for name, code, text in response.topic_errors:
                 error = for_code(code)
@@ -210,12 +212,12 @@ class _Topics:
             call.progress()
 
     async def _wait_for_leaders(self, names: list[str]) -> None:
-        """Wait: a client that asks for a topic that has no leader yet asks again and again, without a pause."""
+        """Wait, because a client that requests a topic without a leader repeats the request without a pause."""
         while any(topic["error_code"] for topic in await self._admin.describe_topics(names)):  # noqa: ASYNC110
             await asyncio.sleep(_LEADER_POLL_S)
 
     async def delete(self) -> None:
-        """Delete what this process created; each request is bounded in time; raises nothing."""
+        """Delete the topics that this process created. Each request is bounded in time. Raises nothing."""
         names = list(self._made)
         try:
             while names:
@@ -242,7 +244,7 @@ class _Connection:
             client_id=name,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            check_crcs=False,  # documented for extreme performance; the other adapters trust TCP, too
+            check_crcs=False,  # as documented for extreme performance; the other adapters trust TCP too
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             metadata_max_age_ms=_METADATA_AGE_MS,
         )
@@ -255,8 +257,8 @@ class _Connection:
             metadata_max_age_ms=_METADATA_AGE_MS,
         )
         self._subscribed: dict[TopicPartition, str] = {}
-        self._offsets: dict[TopicPartition, int] = {}  # next to read
-        self._publishable: set[str] = set()  # the producer knows their leaders
+        self._offsets: dict[TopicPartition, int] = {}  # the next offset to read
+        self._publishable: set[str] = set()  # topics whose leaders the producer knows
         self._unacknowledged = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -279,7 +281,7 @@ class _Connection:
         self._assign()
         await self._consumer.seek_to_end(*new)
         for partition in new:
-            # Known now, unless the library's time-out has expired; then this waits for it.
+            # The position is known now, unless a time-out of the library has expired. Then this waits for the position.
             self._offsets[partition] = await self._consumer.position(partition)
         call.progress()
 
@@ -293,8 +295,8 @@ class _Connection:
                 self._assign()
 
     def _assign(self) -> None:
-        """Read every subscription, each from its last position. Does not wait: a record that came in between would be
-        read twice."""
+        """Read every subscription from its last position. This does not wait, because a record that arrived during the
+        wait would be read twice."""
         if not self._subscribed:
             self._consumer.unsubscribe()
             return
@@ -334,8 +336,8 @@ class _Connection:
                 acknowledgement.add_done_callback(self._acknowledged)
 
     async def _find(self, names: set[str], call: Call) -> None:
-        """Have the producer know the leaders of topics. It would ask for each topic separately, and each time for all
-        that it knows; so this asks for all that the process knows at once."""
+        """Let the producer learn the leaders of topics. By itself it would send one request for each new topic, each
+        for all topics that it knows. So this sends one request for all topics that the process knows."""
         if not names:
             return
         await self._topics.ensure(names, call)
@@ -376,9 +378,9 @@ class _Connection:
             await asyncio.wait([self._reader])
         await asyncio.gather(self._stop_producer(), self._stop_consumer())
 
-    # With a cluster that answers, closing both is enough. Without one, a producer waits for acknowledgements that never
-    # come; and a consumer that cancels its tasks is itself cancelled by them, and leaves tasks and sockets behind. This
-    # code ends them by their private names, the only ones that exist.
+    # If the cluster answers, closing both is enough. Otherwise the producer waits for acknowledgements that never come.
+    # A consumer cancels its tasks, but they cancel it as well, so that tasks and sockets stay. This code ends them by
+    # private names, because no public names exist.
 
     async def _stop_producer(self) -> None:
         if not await _finished(self._producer.stop()):
@@ -391,7 +393,8 @@ class _Connection:
 
 
 async def _finished(closing: Coroutine[Any, Any, None]) -> bool:
-    """Whether it finished in time. Runs in its own task, so that no cancellation inside gets out."""
+    """Return whether ``closing`` finished in time. It runs in its own task, so that a cancellation inside stays
+    there."""
     task = asyncio.ensure_future(closing)
     if not (await asyncio.wait([task], timeout=_CLOSE_TIMEOUT_S))[0]:
         task.cancel()
@@ -400,7 +403,8 @@ async def _finished(closing: Coroutine[Any, Any, None]) -> bool:
 
 
 def _code(error: BaseException) -> str:
-    """Return the server's own name for a refusal (``topic_authorization_failed``), or the library's for its own."""
+    """Return the server's own name for a refusal (``topic_authorization_failed``), or the library's name for its
+    error."""
     return str(getattr(error, "message", "") or type(error).__name__).lower()
 
 

@@ -1,19 +1,20 @@
 """MQTT 3.1.1 at QoS 0 as a system under load, over paho-mqtt in the event loop; measured with Mosquitto.
 
-Owns: how topics become MQTT's names, and a paho client's socket in asyncio. Must never: reconnect (a run has to see a
-loss as a loss).
+Owns: how topics become MQTT's names, and a paho client's socket in asyncio. Must never: reconnect (a run has to count a
+loss).
 
-- **Names**: characters that separate levels or match there, ``$`` (the server's own), ``%``, and those that MQTT lets a
-  server refuse (Unicode's non-characters) are percent-encoded, so a topic is one level. A topic made only of such
-  characters becomes three times as long: 3,072 bytes of the 65,535 allowed.
-- **paho's own interface for event loops** (`loop_read`, `loop_write`, `on_socket_…`), not aiomqtt, which is built on
-  it: aiomqtt publishes one message at a time, each with an event and a turn of the loop, for several times the CPU.
-- **Subscribed**: SUBACK, for 256 filters at a time.
-- **Publishing**: QoS 0, which has no replies. A call queues all its messages, then writes them, and waits until the
-  socket has taken them.
-- **Slow consumers**: Mosquitto drops a client's messages beyond ``max_queued_messages`` (1,000 unless set; 0: no limit)
-  that wait. The protocol cannot report that to a client: it shows as loss, and in the server's counter
-  ``publish/messages/dropped``.
+- **Names**: a topic is one level. Percent-encoding replaces level separators, wildcards, ``$`` (which begins the
+  server's own topics), ``%``, and the characters that MQTT lets a server refuse (Unicode's non-characters). A topic
+  made only of such characters becomes three times as long: 3,072 bytes of the 65,535 allowed.
+- **paho's own interface for event loops** is used (`loop_read`, `loop_write`, `on_socket_…`), not aiomqtt, which is
+  built on it. aiomqtt publishes one message at a time, each with an event and a turn of the loop, and needs several
+  times the CPU.
+- **Subscribed**: the call waits for the SUBACK of every 256 filters.
+- **Publishing** is at QoS 0, which has no replies. A call queues all its messages, then writes them, and waits until
+  the socket has taken them.
+- **Slow consumers**: if more than ``max_queued_messages`` wait for a client (1,000 by default; 0 means no limit),
+  Mosquitto drops further messages. The protocol cannot report that to a client. The run sees it as loss, and the
+  server's counter ``publish/messages/dropped`` counts it.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Call, Lifeline, no_server
 
 _PORT = 1883
-#: TCP and CONNACK; a server that is slower than this cannot be measured.
+#: Time limit for TCP and CONNACK. A server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
-#: Without any answer from the server. It applies to each packet, since 2 million topics take a minute.
+#: The longest time without an answer from the server. It applies to each packet, since 2 million topics take a minute.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Filters per SUBSCRIBE: less than a megabyte for any topics, the packet limit of other servers. More filters are not
-#: faster.
+#: Filters per SUBSCRIBE. With any topics, they are less than a megabyte, which is the packet limit of other servers.
+#: More filters would not be faster.
 _FILTERS_PER_PACKET = 256
-#: Messages queued before they are written: the queue is a second copy in memory.
+#: The most messages queued before they are written. The queue is a second copy in memory.
 _MESSAGES_PER_WRITE = 1024
-#: A silent server counts as lost after twice this; paho needs a periodic call.
+#: A silent server counts as lost after twice ``_KEEPALIVE_S``. paho needs a call every ``_KEEPALIVE_CHECK_S``.
 _KEEPALIVE_S = 20
 _KEEPALIVE_CHECK_S = 5.0
 _COUNTERS_TIMEOUT_S = 2.0
 
 _NONCHARACTERS = [*range(0xFDD0, 0xFDF0), *(plane << 16 | low for plane in range(17) for low in (0xFFFE, 0xFFFF))]
-#: The level separator, the wildcards, the prefixes of the server's own topics and of shared subscriptions, the escape;
-#: and the non-characters.
+#: Encoded are the level separator, the wildcards, the prefix of the server's own topics and of shared subscriptions,
+#: the escape, and the non-characters.
 _ENCODED = {character: quote(character, safe="") for character in ("/+#$%" + "".join(map(chr, _NONCHARACTERS)))}
 _SPECIAL = re.compile(f"[{''.join(_ENCODED)}]")
-#: Below `$SYS/broker/`: counters that only grow, logged with `_total` for the readers of the log, and gauges. They are
-#: as old as the server's `sys_interval` (10 s, unless set).
+#: Topics below `$SYS/broker/`: first the counters that only grow, which are logged with `_total` for the readers of the
+#: log, then the gauges. Their values are up to one `sys_interval` of the server old (10 s by default).
 _GROWING = (
     "messages/received",
     "messages/sent",
@@ -70,12 +71,12 @@ _LEVELS = ("clients/connected", "subscriptions/count", "heap/current")
 
 
 def name(topic: str) -> str:
-    """Encode a topic one to one; ``urllib.parse.unquote`` undoes it."""
+    """Encode a topic one to one; ``urllib.parse.unquote`` decodes it."""
     return _SPECIAL.sub(lambda match: _ENCODED[match[0]], topic)
 
 
 class Mqtt(Spread):
-    """``urls``: ``mqtt://[USER:PASSWORD@]HOST:PORT`` of one server, or of bridged ones."""
+    """``urls``: ``mqtt://[USER:PASSWORD@]HOST:PORT`` of one server, or of several bridged servers."""
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
@@ -96,8 +97,8 @@ class Mqtt(Spread):
 
 
 class _Session:
-    """A paho client whose socket the event loop serves. ``encode``: turns a topic into MQTT's; ``on_message`` gets
-    paho's message."""
+    """A paho client whose socket the event loop serves. ``encode``: converts a topic to MQTT's topic; ``on_message``:
+    gets paho's message."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class _Session:
         self._lifeline = Lifeline(self._where, on_error)
         self._loop = asyncio.get_running_loop()
         self._greeted: asyncio.Future[None] = self._loop.create_future()
-        #: By packet id of the SUBSCRIBE or UNSUBSCRIBE under way: whether the server has refused anything.
+        #: By packet id of a SUBSCRIBE or UNSUBSCRIBE under way: whether the server refuses any part of it.
         self._answers: dict[int, asyncio.Future[bool]] = {}
         self._written = asyncio.Event()
         self._writing = False
@@ -134,7 +135,7 @@ class _Session:
         if parts.username is not None:
             client.username_pw_set(unquote(parts.username), unquote(parts.password or ""))
         try:
-            # Blocks until there is a TCP connection, at most `connect_timeout`; writes CONNECT at once.
+            # This blocks until there is a TCP connection, at most `connect_timeout`, and writes CONNECT at once.
             await asyncio.to_thread(client.connect, parts.hostname or "", parts.port or _PORT, _KEEPALIVE_S)
             sock = client.socket()
             if sock is None:
@@ -143,7 +144,7 @@ class _Session:
             # From here on everything happens in this thread.
             client.on_disconnect = self._on_disconnect
             client.on_socket_close = self._on_socket_close
-            # With this set, paho queues its writes: `_write` writes them, many packets at a time.
+            # With this set, paho queues its writes, so that `_write` can write many packets at a time.
             client.on_socket_register_write = _ignore
             self._loop.add_reader(self._fd, client.loop_read)
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
@@ -167,7 +168,7 @@ class _Session:
                 await self._answer(*self._client.unsubscribe(filters), call)
 
     async def _answer(self, result: MQTTErrorCode, packet_id: int | None, call: Call) -> bool:
-        """Wait for the server's answer to this packet; return whether it refused anything."""
+        """Wait for the server's answer to a packet; return whether the server refused any part of the packet."""
         if packet_id is None:
             raise self._lifeline.lose(error_string(result))
         self._answers[packet_id] = answer = self._loop.create_future()
@@ -209,14 +210,14 @@ class _Session:
             self._written.set()
 
     async def close(self) -> None:
-        # At once: what the socket does not take now is not sent.
+        # Close at once. Messages that the socket does not take now are not sent.
         if not self._lifeline.close():
             return
         if self._timer is not None:
             self._timer.cancel()
         self._client.on_message = None
         self._client.disconnect()
-        self._client.loop_write()  # then paho closes the socket, if only DISCONNECT was left to write
+        self._client.loop_write()  # paho closes the socket now if only DISCONNECT was left to write
         sock = self._client.socket()
         if sock is not None and self._fd >= 0:
             self._forget_socket()
@@ -258,7 +259,7 @@ class _Session:
 
 
 def _ignore(*_: Any) -> None:
-    """See ``_Session.open``."""
+    """Do nothing (a callback)."""
 
 
 async def _counters(url: str) -> Counters | None:
@@ -266,12 +267,12 @@ async def _counters(url: str) -> Counters | None:
     complete = asyncio.Event()
 
     def hear(message: MQTTMessage) -> None:
-        with contextlib.suppress(ValueError):  # some versions append units to some values; those used here are numbers
+        with contextlib.suppress(ValueError):  # some versions append units to some values, but not to these
             told[message.topic.removeprefix("$SYS/broker/")] = float(message.payload)
         if len(told) == len(_GROWING) + len(_LEVELS):
             complete.set()
 
-    # The server assigns its client id: with a shared one, the run's processes would disconnect each other.
+    # The server assigns a client id. With a shared id, the processes of the run would disconnect each other.
     session = _Session(url, "", str, hear, _ignore)
     try:
         async with asyncio.timeout(_COUNTERS_TIMEOUT_S):
@@ -279,7 +280,7 @@ async def _counters(url: str) -> Counters | None:
             await session.subscribe([f"$SYS/broker/{each}" for each in (*_GROWING, *_LEVELS)])
             await complete.wait()
     except (BackendError, TimeoutError):
-        pass  # a gap in the counters, or a server that has fewer; the events show what an outage does to messages
+        pass  # the counters have a gap, or the server has fewer; the events show what an outage does to messages
     finally:
         await session.close()
     if not told:

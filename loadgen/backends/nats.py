@@ -1,19 +1,20 @@
 """NATS (core, at most once) as a system under load, over nats-py.
 
-Owns: how topics become subjects, and when a subscription counts as confirmed. Must never: reconnect (a run has to see
-a loss as a loss).
+Owns: how topics become subjects, and when a subscription counts as confirmed. Must never: reconnect (a run has to count
+a loss).
 
-- **Names**: a topic is a subject of one token. Characters that separate or match there, and ``%``, are percent-encoded,
-  so a topic made only of such characters becomes three times as long (3,072 bytes of the server's 4,096 for a command
+- **Names**: a topic is a subject of one token. Percent-encoding replaces separators, wildcards and ``%``. A topic made
+  only of such characters becomes three times as long (3,072 bytes of the 4,096 that the server allows for a command
   line).
 - **Subscribed**: the server answers in order, so the PONG of a PING behind many SUBs confirms them all.
-- **Publishing**: `publish` appends to the client's pending buffer, which its flusher task writes in one piece. A call
-  waits while that buffer is full: so a system that accepts no more slows the publisher.
-- **Receiving**: nats-py makes a task for every subscription with a callback, or a queue to wait at. A subscription with
-  a ``future`` has neither: its message is handed over at once, and one shared future takes the messages of all
-  subscriptions: less CPU per message, less memory per subscription.
-- **Slow consumers**: the server closes a connection that has more than ``max_pending`` (64 MiB) waiting: then
-  ``connection_lost``. Until then it drops nothing, and the client's own limits do not apply to futures.
+- **Publishing**: `publish` appends to the client's pending buffer, and a flusher task of nats-py writes the whole
+  buffer at once. A call waits while that buffer is full, so a system that accepts no more slows the publisher.
+- **Receiving**: for a subscription with a callback, nats-py makes a task, and otherwise a queue. A subscription with a
+  ``future`` has neither, and its message is passed on at once. One shared future takes the messages of all
+  subscriptions, which needs less CPU per message and less memory per subscription.
+- **Slow consumers**: the server closes a connection for which more than ``max_pending`` bytes (64 MiB) wait. The run
+  then gets ``connection_lost``. Until then the server drops nothing, and the client's own limits do not apply to
+  futures.
 """
 
 from __future__ import annotations
@@ -38,33 +39,36 @@ from ingeborg.protocol.redaction import redacted
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Lifeline, no_server
 
-#: TCP and the server's greeting; a server that is slower than this cannot be measured.
+#: Time limit for TCP and the server's greeting. A server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
-#: Without any answer from the server. It applies to each step of a call, since 2 million topics take a minute.
+#: The longest time without an answer from the server. It applies to each step of a call, since 2 million topics take a
+#: minute.
 _PROGRESS_TIMEOUT_S = 30.0
-#: SUBs between two round trips: keeps time-outs fine-grained at no measurable cost.
+#: SUBs between two round trips. This keeps time-outs fine-grained at no measurable cost.
 _TOPICS_PER_FLUSH = 4096
-#: After two unanswered pings a silent connection counts as lost: within a minute, a run's drain phase.
+#: Seconds between two pings. After two unanswered pings, a silent connection counts as lost. That takes less than a
+#: minute, so it happens within the drain phase of a run.
 _PING_INTERVAL_S = 20
 _CLOSE_TIMEOUT_S = 2.0
 _COUNTERS_TIMEOUT_S = 2.0
 
-#: Special characters, in this order: the token separator, the two wildcards, the end of a subject in a command, the
-#: prefix of the server's own subjects, and the escape.
+#: Special characters. In this order: the token separator, the two wildcards, the blank that ends a subject in a
+#: command, the prefix of the server's own subjects, and the escape.
 _SPECIAL = re.compile(r"[.*> $%]")
-#: In /varz: counters that only grow, logged with `_total` for the readers of the log, and gauges.
+#: Fields of /varz: first the counters that only grow, which are logged with `_total` for the readers of the log, then
+#: the gauges.
 _GROWING = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "slow_consumers", "total_connections")
 _LEVELS = ("connections", "subscriptions", "mem", "cpu")
 
 
 def subject(topic: str) -> str:
-    """Encode a topic one to one; ``urllib.parse.unquote`` undoes it."""
+    """Encode a topic one to one; ``urllib.parse.unquote`` decodes it."""
     return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", topic)
 
 
 class Nats(Spread):
-    """``urls``: ``nats://[USER:PASSWORD@]HOST:PORT[?monitor=PORT]`` of the servers of one cluster; ``monitor``: the
-    server's monitoring port (its ``http_port``), for ``counters``."""
+    """``urls``: ``nats://[USER:PASSWORD@]HOST:PORT[?monitor=PORT]`` of the servers of one cluster. ``monitor``: the
+    monitoring port of the server (its ``http_port``), for ``counters``."""
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
@@ -74,13 +78,13 @@ class Nats(Spread):
         return connection
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``: counters of the servers whose URL names a ``monitor``."""
+        """See ``Backend``. Only servers whose URL names a ``monitor`` have counters."""
         found = await asyncio.gather(*map(_counters, self._urls))
         return [counters for counters in found if counters is not None]
 
 
 class _Sink(asyncio.Future[Msg]):
-    """Takes the messages of all subscriptions of a connection; never done."""
+    """A future that takes the messages of all subscriptions of a connection. It is never done."""
 
     def __init__(self, on_message: OnMessage) -> None:
         super().__init__()
@@ -110,7 +114,7 @@ class _Connection:
                     self._url,
                     name=name,
                     allow_reconnect=False,
-                    max_reconnect_attempts=1,  # also bounds the attempts of connecting, together with:
+                    max_reconnect_attempts=1,  # together with the next option, this also limits the attempts to connect
                     reconnect_time_wait=0,
                     connect_timeout=_CONNECT_TIMEOUT_S,  # type: ignore[arg-type]  # any number of seconds is fine
                     flush_timeout=_PROGRESS_TIMEOUT_S,
@@ -152,7 +156,7 @@ class _Connection:
 
     async def _round_trip(self) -> None:
         """Wait until the server has answered a PING that was sent after everything else. nats-py writes a PING at once,
-        ahead of the commands that wait for its flusher, so the first answer may confirm none of these."""
+        ahead of commands that wait for its flusher task, so the first answer may confirm none of these commands."""
         waiting = True
         while waiting:
             waiting = self._client.pending_data_size > 0
@@ -167,7 +171,7 @@ class _Connection:
                     call.check()
             except errors.Error as error:
                 raise self._failed(error) from error
-            # Let the flusher write its buffer: a busy caller may never wait for anything else.
+            # Let the flusher task write the buffer, because a busy caller may never wait otherwise.
             await asyncio.sleep(0)
 
     async def close(self) -> None:
@@ -177,8 +181,8 @@ class _Connection:
             self._subscriptions.clear()
 
     async def _close_client(self) -> None:
-        # If the server accepts nothing more, nats-py waits to write the rest and cannot give up: the socket then goes
-        # with the loop. It has no more data to lose.
+        # If the server accepts nothing more, nats-py waits to write the rest and cannot give up. The socket then closes
+        # with the event loop. There are no more data to lose.
         with contextlib.suppress(OSError, errors.Error):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._client.close()
@@ -188,8 +192,8 @@ class _Connection:
             self._why = error  # `connect` itself raises only "no servers available"
         elif isinstance(error, errors.FlushTimeoutError):
             self._lifeline.end("timeout", f"publish: the server has accepted nothing for {_PROGRESS_TIMEOUT_S:g} s")
-        elif not isinstance(error, (OSError, errors.StaleConnectionError)):  # `_on_closed` reports these
-            # For example a permissions violation; it precedes the PONG of the call that caused it.
+        elif not isinstance(error, (OSError, errors.StaleConnectionError)):  # `_on_closed` reports these errors
+            # For example a permissions violation. It arrives before the PONG of the call that caused it.
             self._refused = _code(error)
             self._lifeline.report(self._refused)
 
@@ -206,7 +210,7 @@ class _Connection:
 
 
 def _code(error: Exception) -> str:
-    # "nats: permissions violation for publish to "…"": the words without the part that varies.
+    # For "nats: permissions violation for publish to …", return the words without the part that varies.
     return str(error).removeprefix("nats: ").partition(" for ")[0][:60]
 
 
@@ -226,5 +230,5 @@ async def _counters(url: str) -> Counters | None:
         values = {f"{name}_total": float(told[name]) for name in _GROWING}
         values |= {name: float(told[name]) for name in _LEVELS}
     except (PageError, ValueError, KeyError):
-        return None  # a gap in the counters; the events show what the outage does to messages
+        return None  # the counters have a gap; the events show what the outage does to messages
     return Counters(at_ns, f"nats {parts.hostname}:{parts.port}", values)

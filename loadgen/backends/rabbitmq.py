@@ -1,22 +1,22 @@
 """RabbitMQ as a system under load (thesis 6.2.3): a topic exchange, one queue per client, a binding per topic.
 
-Owns: how topics become routing keys; the connections, queues and bindings of the run's clients. Must never: confirm or
-acknowledge anything, or leave something on the server.
+Owns: how topics become routing keys; the connections, queues and bindings of the run's clients. Must never: use
+confirms or acknowledgements, or leave anything on the server.
 
-It speaks through aiormq, the protocol layer of aio-pika, not through aio-pika's own objects. Those make a message
-object, a UUID and a task per publish and another message object per delivery, always wait for a binding, and write
-messages one by one. Here a batch of publishes is one write. The remaining cost (figures in docs/systems.md) is nearly
-all pamqp's framing.
+The adapter uses aiormq, the protocol layer of aio-pika, and not aio-pika itself. For each publish, aio-pika makes a
+message object, a UUID and a task, and for each delivery another message object. It always waits for a binding, and
+writes messages one by one. Here a batch of publishes is one write. The remaining cost (figures in docs/systems.md) is
+nearly all in pamqp's framing.
 
-- The exchange and the queues are not durable and the messages transient (delivery mode 1): nothing is stored.
-- Publisher confirms are off, and consuming is without acknowledgements: the fastest of RabbitMQ's modes, and its
-  meaning of "fire and forget". Without acknowledgements RabbitMQ ignores prefetch; what a client does not read in time
-  piles up in its socket, then in its queue, until RabbitMQ's memory limit stops the publishers.
-- Bindings ask for no reply (``nowait``) except the last one of a batch: RabbitMQ serves a channel in order, so that
-  reply confirms them all. Unbinding always has a reply (AMQP 0-9-1 1.7.2.7), so it takes a round trip per topic; four
-  and sixteen channels at once were 15 % faster, which is not worth them.
-- The exchange deletes itself with its last binding, and a queue with its connection. Each queue has its own binding
-  from the beginning, so the exchange lives exactly as long as any client of the run, even after a crash.
+- Nothing is stored: the exchange and the queues are not durable, and the messages are transient (delivery mode 1).
+- Publisher confirms are off, and consumers do not acknowledge. This is the fastest of RabbitMQ's modes, and is what
+  RabbitMQ means by "fire and forget". Without acknowledgements, RabbitMQ ignores prefetch. Messages that a client does
+  not read in time pile up in its socket and then in its queue, until RabbitMQ's memory limit stops the publishers.
+- Only the last binding of a batch has a reply; the others are sent with ``nowait``. RabbitMQ serves a channel in order,
+  so this reply confirms the whole batch. An unbind always has a reply (AMQP 0-9-1 1.7.2.7), so it takes a round trip
+  per topic. With four or sixteen channels at once, unbinding was 15 % faster, which is not worth the effort.
+- The exchange is deleted with its last binding, and a queue with its connection. Each queue has one binding from the
+  beginning, so the exchange exists exactly as long as any client of the run, even after a crash.
 """
 
 from __future__ import annotations
@@ -55,34 +55,35 @@ from ingeborg.protocol.redaction import redacted
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server
 
-# The library also raises or reports what it logs, and the generator's display should not show it. A handler configured
-# for the root logger still gets it.
+# The library also raises or reports the errors that it logs, so the generator's display should not show its log. A
+# handler that is configured for the root logger still gets the log.
 logging.getLogger("aiormq").addHandler(logging.NullHandler())
 
-#: A loaded server may be slow to accept; one that takes longer than this cannot be measured.
+#: A loaded server may be slow to accept. A server that takes longer than this cannot be measured.
 _CONNECT_TIMEOUT_S = 30.0
-#: For one batch of bindings or publishes, not for a call: millions of bindings take their time, but a server that needs
-#: this long for a thousand is stuck (or out of memory, and blocks its publishers).
+#: Time limit for one batch of bindings or publishes. It does not apply to a whole call, because millions of bindings
+#: take long. But a server that needs this long for a thousand is stuck (or out of memory, and blocks its publishers).
 _PROGRESS_TIMEOUT_S = 30.0
-#: A server that still answers closes a connection at once.
+#: Time limit for closing. A server that still answers closes a connection at once.
 _CLOSE_TIMEOUT_S = 3.0
-#: Bindings confirmed by one reply: enough that round trips do not count, few enough to notice a server that is stuck.
+#: One reply confirms this many bindings. Round trips then cost little, and a server that is stuck is still noticed.
 _BIND_BATCH = 1000
-#: Publishes per write: few enough that a heartbeat or a reply gets in between (200 bytes each make 80 KB).
+#: Publishes per write. They are few enough that heartbeats and replies can go in between (at 200 bytes, they are 80
+#: KB).
 _PUBLISH_BATCH = 256
-#: Bytes written before a publish waits for the socket: the maximum that waits in the client in addition to its socket.
+#: After this many written bytes, a publish waits for the socket. So no more bytes than these wait outside the socket.
 _UNDRAINED_BYTES = 1 << 16
-#: Frames that may wait between the reader of a connection and the reader of its channel. With the library's 10 the two
-#: take turns every third message; 1,000 are some 300 messages.
+#: The most frames that wait between the reader of a connection and the reader of its channel. With the library's
+#: default of 10, the two readers take turns every third message; 1,000 frames are about 300 messages.
 _FRAMES_MAX = 1000
-#: Bytes read ahead from a socket: fewer, larger reads under load.
+#: Bytes read ahead from a socket, so that there are fewer and larger reads under load.
 _READ_AHEAD_BYTES = 1 << 20
 
 #: The longest routing key (AMQP 0-9-1 4.2.5.3, short strings).
 _KEY_BYTES_MAX = 255
 _SPECIAL = re.compile("[%.*#]")
 _HASHED = "%="
-_KEEPER_KEY = "%"  # never a topic's key: there a percent sign is followed by two digits, or begins a hash
+_KEEPER_KEY = "%"  # not a topic's key: in those, two digits or an equals sign follow a percent sign
 
 _TRANSIENT = Basic.Properties(delivery_mode=1)
 
@@ -95,8 +96,9 @@ _CODES: dict[type[BaseException | None], str] = {
 
 
 def routing_key(topic: str) -> str:
-    """Return one word for a topic exchange, one to one: separators and wildcards are percent-encoded (and the percent
-    sign). A key longer than 255 bytes is replaced by its 128-bit BLAKE2b; such a message has its topic in a header."""
+    """Encode a topic one to one as one word for a topic exchange. Percent-encoding replaces separators, wildcards and
+    percent signs. If the key is longer than 255 bytes, the topic's 128-bit BLAKE2b replaces it, and the message has its
+    topic in a header."""
     key = _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", topic)
     if len(key) * 4 > _KEY_BYTES_MAX and len(key.encode()) > _KEY_BYTES_MAX:
         return _HASHED + digest(topic.encode()).hex()
@@ -113,7 +115,7 @@ def _topic(key: str, properties: Basic.Properties) -> str:
 
 class RabbitMq:
     """``urls``: ``amqp://[USER:PASSWORD@]HOST:PORT[/VHOST][?heartbeat=SECONDS]``; clients are spread over them
-    round-robin. ``run``: names the exchange and the queues, so that runs do not meet."""
+    round-robin. ``run``: part of the names of the exchange and the queues, so that runs do not interfere."""
 
     deduplicates = False
 
@@ -122,22 +124,23 @@ class RabbitMq:
         self._run = run
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
-        """See ``Backend``. The client has its queue and consumes from it."""
+        """See ``Backend``. The returned client has its queue and consumes from it."""
         url = self._urls[number % len(self._urls)]
         client = _Connection(url, f"loadgen.{self._run}", f"loadgen.{self._run}.{number}", on_message, on_error)
         await client.open()
         return client
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. None: RabbitMQ exposes its counters over HTTP only, through plugins that cost it CPU."""
+        """See ``Backend``. There are none, because RabbitMQ exposes counters only by plugins over HTTP, which take
+        CPU."""
         return []
 
     async def close(self) -> None:
-        """See ``Backend``. Nothing is shared; queues and exchange go with their connections."""
+        """See ``Backend``. Clients share nothing, and RabbitMQ deletes queues and exchange with the connections."""
 
 
 class _Transports(TCPTransportFactory):
-    """Makes the only transport of a connection, and can end it when the server does not."""
+    """Makes the only transport of a connection, and can end it if the server does not."""
 
     def __init__(self) -> None:
         self._writer: asyncio.StreamWriter | None = None
@@ -147,7 +150,7 @@ class _Transports(TCPTransportFactory):
         return reader, self._writer
 
     def abort(self) -> None:
-        """End it: nothing more is written, and nothing waits."""
+        """End the transport at once. Nothing more is written, and nothing waits for it."""
         if self._writer is not None:
             self._writer.transport.abort()
 
@@ -163,7 +166,7 @@ class _Connection:
         self._on_message = on_message
         self._lifeline = Lifeline(self._where, on_error)
         self._transports = _Transports()
-        self._undrained = 0  # bytes written since the socket was last known to take more
+        self._undrained = 0  # bytes written since the socket was last drained
         self._connection: aiormq.Connection
         self._channel: aiormq.Channel
 
@@ -235,7 +238,7 @@ class _Connection:
         frames.extend(ContentBody(body[start : start + room]) for start in range(0, len(body), room))
 
     async def _write(self, frames: list[FrameType], drain: bool = False) -> None:
-        """Write frames in one piece. Wait for the socket after each full buffer, or if ``drain``."""
+        """Write frames with one call. Wait for the socket after each full buffer, or if ``drain`` is set."""
         written = ChannelFrame.marshall(self._channel.number, frames)
         self._undrained += len(written.payload)
         if drain or self._undrained >= _UNDRAINED_BYTES:
@@ -253,9 +256,9 @@ class _Connection:
                 yield call
             except asyncio.CancelledError:
                 task = asyncio.current_task()
-                if task is None or task.cancelling():  # by the time-out, or from above
+                if task is None or task.cancelling():  # by the time-out, or by the caller
                     raise
-                raise self._lifeline.lose("closed") from None  # the library cancels what waits for a reply
+                raise self._lifeline.lose("closed") from None  # the library cancels calls that wait for a reply
             except (AMQPError, ChannelInvalidStateError, OSError) as error:
                 if self._connection.is_closed:
                     raise self._lifeline.lose(str(error)) from error
@@ -267,7 +270,7 @@ class _Connection:
 
     def _on_channel_closed(self, closing: asyncio.Future[Any]) -> None:
         error = None if closing.cancelled() else closing.exception()
-        if not self._connection.is_closed:  # otherwise that is the reason, and is reported
+        if not self._connection.is_closed:  # otherwise the end of the connection is reported, as the reason
             self._stop(_code(error), f"the server closed the channel: {error}")
 
     def _on_cancelled(self, _: object) -> None:
@@ -282,14 +285,14 @@ class _Connection:
             return
         self._on_message = _ignore
         closing = asyncio.ensure_future(self._flush_and_close())
-        # Do not cancel it if it takes too long: the library would still wait for the transport. It ends when the
-        # transport is closed.
+        # If closing takes too long, do not cancel it, because the library would still wait for the transport. It ends
+        # when the transport is closed.
         if not (await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S))[0]:
             self._transports.abort()
             await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S)
 
     async def _flush_and_close(self) -> None:
-        # The library drops what it has not written yet. If it cannot be written, there is nothing more to lose.
+        # The library would drop frames that it has not written yet, so write them first. If that fails, they are lost.
         with suppress(AMQPError, ChannelInvalidStateError, OSError, AttributeError):
             if not self._channel.is_closed:
                 await self._write([], drain=True)

@@ -1,15 +1,18 @@
 """Redis pub/sub as a system under load, over redis-py with the hiredis parser.
 
-Owns: how a client's two connections are read and written. Must never: reconnect (a run has to see a loss as a loss).
+Owns: how a client's two connections are read and written. Must never: reconnect (a run has to count a loss).
 
-- **Names**: a topic is a channel, unchanged: channels are strings of any bytes, and only `PSUBSCRIBE` has patterns.
-- **Two connections per client**: a subscribed one may publish nothing (RESP2), and redis-py keeps to that.
-- **redis-py's `Connection`**, not its `PubSub` and `Pipeline`: those do the same on the wire for more CPU per
-  message, and when a connection is lost `PubSub` silently connects and subscribes again.
-- **Subscribed**: Redis answers each channel of a `SUBSCRIBE`; the call waits for all the answers.
-- **Publishing**: one pipeline without transaction per 1,024 messages: all commands in one write, then all replies.
-- **Slow consumers**: Redis drops nothing; it closes a subscriber that has more waiting than
-  ``client-output-buffer-limit pubsub`` (32 MiB, or 8 MiB for a minute, unless set): then ``connection_lost``.
+- **Names**: the name of a channel is the topic, unchanged. Channels may have any bytes in their names, and only
+  `PSUBSCRIBE` has patterns.
+- **Two connections per client**: a subscribed connection must not publish (RESP2), and redis-py enforces that.
+- **redis-py's `Connection`** is used, not its `PubSub` and `Pipeline`. These send the same bytes for more CPU per
+  message. And when a connection is lost, `PubSub` silently connects and subscribes again.
+- **Subscribed**: Redis answers each channel of a `SUBSCRIBE`, and the call waits for all the answers.
+- **Publishing**: a call makes one pipeline without transaction for every 1,024 messages. It writes all commands at
+  once, and then reads all replies.
+- **Slow consumers**: Redis drops no message. It closes a subscriber for which more bytes wait than
+  ``client-output-buffer-limit pubsub`` allows (by default 32 MiB, or 8 MiB for a minute). The run then gets
+  ``connection_lost``.
 """
 
 from __future__ import annotations
@@ -33,21 +36,21 @@ from ingeborg.protocol.redaction import redacted
 from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Call, Lifeline, no_server
 
-#: TCP and, if the URL has a password, the login; a server that is slower than this cannot be measured.
+#: Time limit for TCP and, if the URL has a password, the login. A server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
-#: How long the server may send no answer. The limit applies to each step of a call, since 2 million topics take some
-#: seconds.
+#: The longest time without an answer from the server. It applies to each step of a call, since 2 million topics take
+#: some seconds.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Channels per SUBSCRIBE. Their confirmations, each as long as its topic, wait in the server's output buffer, where
-#: more than 8 MiB may end the connection; more channels are not faster.
+#: Channels per SUBSCRIBE. Their confirmations, each as long as its topic, wait in the server's output buffer, and more
+#: than 8 MiB there may end the connection. More channels would not be faster.
 _CHANNELS_PER_COMMAND = 1024
-#: Messages per pipeline. More at once are not faster, and take memory for a second copy.
+#: Messages per pipeline. More messages would not be faster, and each takes memory for a second copy.
 _MESSAGES_PER_PIPELINE = 1024
 _CLOSE_TIMEOUT_S = 2.0
 _COUNTERS_TIMEOUT_S = 2.0
 
-#: In INFO: counters that only grow, logged with `_total` for the readers of the log, and gauges. A version of Redis
-#: that lacks one leaves it out.
+#: Fields of INFO: first the counters that only grow, which are logged with `_total` for the readers of the log, then
+#: the gauges. If a version of Redis lacks a field, the log lacks it too.
 _GROWING = (
     "total_commands_processed",
     "total_connections_received",
@@ -62,7 +65,8 @@ _LEVELS = ("connected_clients", "pubsub_channels", "pubsub_clients", "used_memor
 
 
 class Redis(Spread):
-    """``urls``: ``redis://[USER:PASSWORD@]HOST:PORT`` of one server: a cluster's servers pass everything on to all."""
+    """``urls``: ``redis://[USER:PASSWORD@]HOST:PORT`` of one server, because a cluster sends each message to all
+    servers."""
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
@@ -84,10 +88,11 @@ class _Connection:
         self._subscriber = _connection(url, name)
         self._publisher = _connection(url, name)
         self._reading: asyncio.Task[None] | None = None
-        #: The SUBSCRIBE or UNSUBSCRIBE under way: how many channels have yet to be answered, and its future.
+        #: For the SUBSCRIBE or UNSUBSCRIBE under way: how many channels Redis still has to answer, and the future of
+        #: all.
         self._unanswered = 0
         self._answered: asyncio.Future[None] | None = None
-        #: Replies to publishes that nobody has read yet; the next call reads those of a cancelled one.
+        #: How many replies to publishes are unread. If a call is cancelled, the next call reads its replies.
         self._unread = 0
 
     async def open(self) -> None:
@@ -95,7 +100,7 @@ class _Connection:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 for connection in (self._subscriber, self._publisher):
                     await connection.connect()  # type: ignore[no-untyped-call]
-                    # Proves that a Redis is there and may be used: connecting alone is only TCP.
+                    # PING proves that a Redis is there and may be used, because connecting alone is only TCP.
                     await connection.send_command("PING")
                     await connection.read_response()
         except (OSError, RedisError) as error:
@@ -170,7 +175,7 @@ class _Connection:
 
     async def _send(self, connection: RedisConnection, commands: list[tuple[str, ...]]) -> None:
         if not connection.is_connected:
-            # When a write is cancelled, redis-py disconnects, and would connect again.
+            # If a write is cancelled, redis-py disconnects, and would connect again at the next write.
             raise self._lifeline.lose("a call was cancelled while it wrote")
         try:
             await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
@@ -191,7 +196,7 @@ class _Connection:
 
 
 def _connection(url: str, name: str) -> RedisConnection:
-    # The connection has no time-outs: those of the call apply, and a subscriber can be idle for hours.
+    # The connection has no time-outs, because a subscriber can be idle for hours. The time-outs of the calls apply.
     options: dict[str, Any] = dict(parse_url(url))
     return RedisConnection(
         **options,
@@ -207,8 +212,8 @@ def _connection(url: str, name: str) -> RedisConnection:
 
 
 def _code(error: ResponseError) -> str:
-    # Redis begins with a code in capitals, "NOPERM this user has no permissions …"; redis-py cuts off the ones it
-    # knows.
+    # The text of Redis begins with a code in capitals: "NOPERM this user has no permissions …". redis-py cuts off the
+    # codes that it knows.
     code: str = getattr(error, "status_code", None) or str(error).partition(" ")[0]
     return code.lower()[:60]
 
@@ -220,7 +225,7 @@ async def _counters(url: str) -> Counters | None:
             told = await client.info()
             at_ns = time.monotonic_ns()
     except (OSError, RedisError):
-        return None  # a gap in the counters; the events show what the outage does to messages
+        return None  # the counters have a gap; the events show what the outage does to messages
     finally:
         await client.aclose()
     values = {f"{name}_total": float(told[name]) for name in _GROWING if name in told}

@@ -9,13 +9,13 @@ from ..coordinator.run import Outcome, Phase
 from ..coordinator.session import goals
 from ..workloads.settings import Settings
 
-#: From this share of a core on, a single-threaded process is at its limit.
+#: A single-threaded process that uses this share of a core is at its limit.
 _BUSY = 0.9
-#: Errors which mean that the system was not there, by their code (`Outcome.gone`).
-_GONE = {"connection_lost": "connections lost", "timeout": "time-outs", "closed": "used after their end"}
+#: Names of the errors which mean that the system could not be reached, by code (`Outcome.gone`).
+_GONE = {"connection_lost": "connections lost", "timeout": "time-outs", "closed": "calls on a closed connection"}
 
-#: Text after a count of messages that arrived after a later one, if that is not a fault.
-_OVERTAKEN = " (another connection had published the same: between connections there is no order)"
+#: Follows the number of messages that arrived after a later one, and says why that is not a fault.
+_OVERTAKEN = " (another connection had published the same message, and there is no order between connections)"
 
 
 def rows(outcome: Outcome) -> list[tuple[str, str]]:
@@ -43,7 +43,7 @@ def rows(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def ending(outcome: Outcome) -> str:
-    """Say how the run ended, in one line that names what was lost."""
+    """Say in one line how the run ended, and what it lost."""
     parts = []
     if outcome.failed is not None:
         parts.append(f"failed: {outcome.failed}")
@@ -64,17 +64,17 @@ def ending(outcome: Outcome) -> str:
     parts += [f"{_GONE[code]}: {count:,}" for code, count in outcome.gone.items()]
     parts += outcome.troubles
     if not outcome.complete:
-        parts.append("the log holds the measurements until then, and is marked incomplete")
+        parts.append("the log holds all measurements up to the end, and is marked incomplete")
     return "; ".join(parts)
 
 
 def troubled(outcome: Outcome) -> bool:
-    """Whether a complete run has lost deliveries where none has to be, connections, or the system for a while."""
+    """Return whether a complete run lost connections, lost deliveries outside the search, or had other troubles."""
     return bool(outcome.lost or outcome.gone or outcome.troubles)
 
 
 def in_a_line(outcome: Outcome) -> str:
-    """Sum up one run of a topics benchmark."""
+    """Sum up one run of a topics benchmark in one line."""
     parts = []
     for phase in outcome.phases:
         if phase.kind == "subscribe" and phase.amount:

@@ -1,11 +1,11 @@
 """The display of a run: a few lines that change in place on a terminal, otherwise one line per second.
 
-Owns: wording and layout. Must never: compute a figure (they arrive in a ``Snapshot``), or slow the generator down: it
-has no task of its own, and skips updates that come too often.
+Owns: wording and layout. Must never: compute a figure (figures come in a ``Snapshot``), or slow the generator down. The
+display has no task of its own, and skips updates that come too often.
 
-On a terminal rich draws the display; lasting lines (``say``, ``ended``) scroll away above it. Without a terminal, or if
-the person turns escape codes off (``NO_COLOR``, ``TERM=dumb``), it prints only plain lines. Texts can come from the
-system under load: it replaces unprintable characters.
+On a terminal, the library rich draws the display, and lasting lines (``say``, ``ended``) scroll away above it. Without
+a terminal, or if the user turns escape codes off (``NO_COLOR``, ``TERM=dumb``), this module prints only plain lines. It
+replaces unprintable characters, because texts can come from the system under load.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-#: People do not read faster than that, and each drawing costs one to two milliseconds of CPU.
+#: Seconds between two drawings. People do not read faster, and a drawing costs one to two milliseconds of CPU.
 _DRAWN_EVERY_S = 0.25
-#: A line a second. A little less, so that a caller with a period of about a second is not skipped every other time.
+#: Seconds between two lines. It is less than 1, so that a caller with a period of about a second gets a line each time.
 _LINE_EVERY_S = 0.9
 
 
 class Snapshot(NamedTuple):
-    """The state of a run. Rates: over the last second or so.
+    """The state of a run. The rates are those of the last second or so.
 
-    ``offered_per_s``: the schedule's rate, ``None`` if it has none. ``phase_left_s``: ``None`` if nobody knows.
-    ``done``, ``of``: connections or subscriptions in a phase that makes those. Latencies: ``None`` before the first
-    delivery. ``behind``: deliveries expected and not there yet. ``silent_s``: how long nothing has arrived that was
-    due, ``None`` if something does. ``generator_cores``: CPU of the generator's busiest process; a Python process can
-    use at most 1.0. ``server_cores``: CPU of the servers together, ``None`` if they are not on this machine.
+    ``offered_per_s``: the schedule's rate, or ``None`` if it has none. ``phase_left_s``: the remaining time, or
+    ``None`` if it is unknown. ``done``, ``of``: how many connections or subscriptions exist, and how many the phase
+    makes; or ``None`` in other phases. The latencies are ``None`` before the first delivery. ``behind``: expected
+    deliveries that have not arrived yet. ``silent_s``: how long nothing has arrived although messages were due, or
+    ``None`` if messages arrive. ``generator_cores``: the cores that the generator's busiest process uses; a Python
+    process can use at most 1.0. ``server_cores``: the cores that all servers together use, or ``None`` if they are not
+    on this machine.
     """
 
     phase: str
@@ -59,7 +61,8 @@ class Snapshot(NamedTuple):
 
 
 class Progress:
-    """A display on ``out``, as a context: ``close()`` gives the terminal back. ``clock``: monotonic seconds."""
+    """A display on ``out``, and a context manager. ``close()`` gives the terminal back. ``clock``: monotonic
+    seconds."""
 
     def __init__(
         self,
@@ -91,7 +94,7 @@ class Progress:
         self.close()
 
     def update(self, snapshot: Snapshot) -> None:
-        """Show a state. Call it as often as you like; it shows a new phase at once."""
+        """Show a state. Callers may call this as often as they like. A new phase shows at once."""
         now = self._clock()
         every_s = _LINE_EVERY_S if self._live is None else _DRAWN_EVERY_S
         if snapshot.phase == self._phase and now - self._shown_at < every_s:
@@ -106,12 +109,12 @@ class Progress:
         self._live.refresh()
 
     def say(self, text: str) -> None:
-        """Print a line that stays (or several: a table)."""
+        """Print a line that stays, or several lines, such as a table."""
         for line in text.split("\n"):
             self._keep(Text(printable(line)))
 
     def ended(self, phase: str, text: str) -> None:
-        """Report a phase that is over, in a line that stays."""
+        """Report a phase that has ended, in a line that stays."""
         line = Text(f"{printable(phase):<12} ", style="bold")
         self._keep(line.append(printable(text), style="not bold"))
         self._phase = None
@@ -126,7 +129,7 @@ class Progress:
             print(line.plain.rstrip(), file=self._out, flush=True)
         else:
             self._console.size = _size(self._out)
-            self._console.print(line, soft_wrap=True)  # for copying: only the terminal wraps it
+            self._console.print(line, soft_wrap=True)  # only the terminal wraps the line, so that people can copy it
 
 
 def table(rows: Sequence[tuple[str, str]], title: str | None = None) -> str:
@@ -144,15 +147,15 @@ def _is_terminal(out: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def _size(out: TextIO) -> tuple[int, int]:
-    """Return columns and lines of the terminal ``out``: rich would use any standard stream that is a terminal."""
+    """Return the columns and lines of the terminal ``out``. Rich itself would measure any standard stream."""
     try:
         size = os.get_terminal_size(out.fileno())
-    except OSError:  # the system does not know it as a terminal
+    except OSError:  # not a terminal for the operating system
         size = shutil.get_terminal_size()
     return size.columns or 80, size.lines or 25  # pseudo-terminals without a size report 0
 
 
-# -- the same in a line, and in place ------------------------------------------------------------------------------
+# -- a snapshot as one line, and as a display ----------------------------------------------------------------------
 
 
 def _line(seen: Snapshot) -> str:
@@ -223,7 +226,8 @@ def _cpu(seen: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def _share_done(seen: Snapshot) -> float | None:
-    """Return 0 to 1: of the amount if there is one, else of the time; ``None`` if neither is known."""
+    """Return how much of the phase is done, from 0 to 1, by its amount if it has one, or else by its time. Return
+    ``None`` if neither is known."""
     if seen.done is not None and seen.of:
         return min(max(seen.done / seen.of, 0.0), 1.0)
     if seen.phase_left_s is None:
@@ -249,5 +253,5 @@ def _milliseconds(ns: float | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace unprintable characters: a text can come from the system under load."""
+    """Replace unprintable characters, because the text can come from the system under load."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,4 +1,4 @@
-"""One deduplicator of the layer of thesis 1.3.4, and the process that it runs in.
+"""One deduplicator of the deduplication layer (thesis 1.3.4), and the process in which it runs.
 
 Owns: the contents of the work queue and of the shared cache, and which messages are new. Must never: know which system
 it publishes to, or keep a message longer than its batch.
@@ -6,20 +6,22 @@ it publishes to, or keep a message longer than its batch.
     python -m ingeborg.loadgen.layer.deduplicator --redis redis://… --queue NAME --system rabbitmq --url amqp://… --run
     ID
 
-One Redis holds everything of a layer (7.0 or newer: BLMPOP, and SET with NX and GET):
+One Redis holds all data of a layer. It has to be 7.0 or newer, for BLMPOP, and for SET with NX and GET. Its keys:
 
-- ``NAME``: the work queue, a list of ``topic NUL payload`` (topics have no NUL). Every deduplicator takes from it, up
-  to `BATCH` messages at a time: the thesis' load-balancing queue. So two deduplicators can hold messages of one topic
-  at once, and publish them in the other order: with more than one deduplicator the layer keeps no order. (A queue for
-  each, chosen by a hash of the topic, would keep it and make the shared cache needless; but that is another system.)
-- ``NAME:seen:HASH``: the shared cache, one key per message, for the time-to-live. The hash covers topic and payload, as
-  in the broker. The value is its expiry, so that a deduplicator can remember locally what another one has seen, and no
-  longer. The time runs from the first sighting; in the broker's own table it runs from the last.
-- ``NAME:counts``: a hash of counters, by the names of `Counts`.
+- ``NAME``: the work queue, a list of ``topic NUL payload`` (topics have no NUL). It is the thesis' load-balancing
+  queue: every deduplicator takes up to `BATCH` messages at a time. So two deduplicators can hold messages of one topic
+  at the same time, and publish them in the wrong order. With more than one deduplicator, the layer keeps no order. (It
+  would keep the order, and need no shared cache, if each deduplicator had its own queue, chosen by a hash of the topic.
+  But that is another system.)
+- ``NAME:seen:HASH``: the shared cache, with one key per message, which expires after the time-to-live. The hash covers
+  topic and payload, as in the broker. The value is the time of expiry. So a deduplicator can also remember locally
+  which messages another one has seen, until they expire. The time-to-live runs from the first sighting of a message; in
+  the broker's own table it runs from the last.
+- ``NAME:counts``: a hash of counters. ``publishing.py`` names them.
 
-A killed deduplicator loses the batch in its hand: those messages are in no counter except ``pushed``. If its system
-fails, a deduplicator removes its batch from the shared cache, so that repetitions of these messages can pass. Then it
-counts the batch as failed, and exits.
+A killed deduplicator loses its current batch, whose messages are in no counter except ``pushed``. If the system fails,
+a deduplicator counts the batch as failed and removes it from the shared cache, so that repetitions of these messages
+can pass. Then it exits.
 """
 
 from __future__ import annotations
@@ -47,21 +49,21 @@ from ingeborg.protocol.hashes import digest
 from ..backends import SYSTEMS, check_urls, open_backend
 from ..backends.base import BackendError, Connection
 
-#: Messages taken at once: they share the round trips, and a crash loses no more.
+#: The most messages that a deduplicator takes at a time. They share round trips, and a crash loses only these.
 BATCH = 500
-#: Entries of the local cache: 180 bytes each, 36 MB; at 10,000 new messages per second the last 20 s. The shared cache
-#: still has what this one forgets.
+#: The most entries of the local cache. At 180 bytes each, they take 36 MB. At 10,000 new messages per second, they
+#: cover the last 20 s. The shared cache still has older entries.
 SEEN_MAX = 200_000
-#: How long it waits at an empty queue before it checks whether it should stop.
+#: How long a deduplicator waits at an empty queue before it checks whether it should stop.
 _WAIT_S = 0.5
-#: A Redis that takes longer for a command has stopped; well above `_WAIT_S`.
+#: A Redis that takes longer for a command counts as failed. It has to be well above `_WAIT_S`.
 _REDIS_TIMEOUT_S = 10.0
-#: Clients of the run are numbered from 0; deduplicators from here, so that names made from numbers do not clash.
+#: Numbers of clients begin at 0, and numbers of deduplicators here, so that names made from numbers do not clash.
 _FIRST_NUMBER = 1_000_000
 
 
 def open_redis(url: str) -> Redis:
-    """Return a client that fails instead of retrying: a repeated push or pop would double or lose messages."""
+    """Return a client that fails instead of retrying, because a repeated push or pop would double or lose messages."""
     client: Redis = Redis.from_url(
         url,
         socket_timeout=_REDIS_TIMEOUT_S,
@@ -72,7 +74,7 @@ def open_redis(url: str) -> Redis:
 
 
 def entry(topic: str, payload: str) -> bytes:
-    """Return a message as it is in the work queue."""
+    """Return the entry of a message in the work queue."""
     return f"{topic}\0{payload}".encode()
 
 
@@ -87,7 +89,7 @@ def seen_prefix(queue: str) -> bytes:
 
 
 class Seen:
-    """The local cache: hashes and when they expire (milliseconds of any clock), at most ``keys_max``."""
+    """The local cache: up to ``keys_max`` hashes, and when each expires (milliseconds of any clock)."""
 
     def __init__(self, keys_max: int = SEEN_MAX) -> None:
         self._expiry_ms: BoundedMap[bytes, int] = BoundedMap(keys_max)
@@ -106,13 +108,13 @@ class Seen:
         return True
 
     def add(self, key: bytes, expiry_ms: int) -> None:
-        """Add a key, in place of the oldest if the cache is full."""
+        """Add a key. If the cache is full, drop the oldest key."""
         self._expiry_ms.put(key, expiry_ms)
 
 
 class Deduplicator:
-    """Takes batches from the queue and publishes the new messages over ``connection``. ``now_ms``: Unix time in
-    milliseconds (other processes read the value of a shared key)."""
+    """Takes batches from the queue and publishes the new messages over ``connection``. ``now_ms`` returns Unix time in
+    milliseconds, since other processes read the times in the shared cache."""
 
     def __init__(
         self, redis: Redis, queue: str, connection: Connection, ttl_s: float, now_ms: Callable[[], int]
@@ -129,7 +131,7 @@ class Deduplicator:
         """Handle one batch.
 
         Returns:
-            Its size: 0 if nothing arrived within ``wait_s``.
+            The size of the batch, or 0 if nothing arrived within ``wait_s``.
 
         Raises:
             RedisError: Redis failed.
@@ -150,7 +152,7 @@ class Deduplicator:
                 await pipe.execute()
 
     async def _take(self, wait_s: float) -> list[bytes]:
-        # Sends the counts of the last batch ahead of the wait, in the same round trip.
+        # Sends the counts of the last batch before it waits, in the same round trip.
         async with self._redis.pipeline(transaction=False) as pipe:
             self._write_counts(pipe)
             pipe.blmpop(wait_s, 1, self._queue, direction="LEFT", count=BATCH)
@@ -158,7 +160,7 @@ class Deduplicator:
         return taken[1] if taken else []
 
     async def _sift(self, entries: list[bytes]) -> dict[bytes, bytes]:
-        """Return the entries that no deduplicator has seen, by key, in order; from now on they count as seen."""
+        """Return the entries that no deduplicator has seen, by key and in order. They count as seen from now on."""
         prefix, now_ms = seen_prefix(self._queue), self._now_ms()
         asked: dict[bytes, bytes] = {}
         for message in entries:
@@ -167,7 +169,7 @@ class Deduplicator:
                 asked[key] = message
         if not asked:
             return {}
-        # Read before Redis starts its clock, so that this cache keeps nothing longer than Redis does.
+        # This time is read before Redis sets the key, so that the local cache keeps nothing longer than Redis does.
         expiry_ms = now_ms + self._ttl_ms
         async with self._redis.pipeline(transaction=False) as pipe:
             for key in asked:
@@ -207,7 +209,7 @@ class Deduplicator:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or the end of standard input; return 0, or 1 with a message if it cannot continue."""
+    """Run until SIGTERM or the end of standard input. Return 0, or print a message and return 1 on a failure."""
     options = _options(arguments)
     try:
         uvloop.run(_run(options))
@@ -220,14 +222,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m ingeborg.loadgen.layer.deduplicator",
-        description="One deduplicator in front of a system that does not drop duplicates. `loadgen` starts the number "
-        "that it is given. Standard input has to be a pipe or a terminal; its end ends the deduplicator.",
+        description="Run one deduplicator in front of a system that does not drop duplicates. `loadgen` starts as many "
+        "as its option --deduplicators says. Standard input has to be a pipe or a terminal. When it ends, the "
+        "deduplicator ends.",
     )
     parser.add_argument("--redis", required=True, metavar="URL", help="the Redis that the layer shares")
-    parser.add_argument("--queue", required=True, metavar="NAME", help="the work queue's key there")
+    parser.add_argument("--queue", required=True, metavar="NAME", help="the key of the work queue in that Redis")
     parser.add_argument("--system", required=True, choices=sorted(SYSTEMS), help="the system that gets the messages")
-    parser.add_argument("--url", required=True, action="append", help="its server; repeat it for several servers")
-    parser.add_argument("--run", required=True, metavar="ID", help="the run's id, the same as the subscribers'")
+    parser.add_argument(
+        "--url", required=True, action="append", help="a server of the system; repeat the option for more"
+    )
+    parser.add_argument("--run", required=True, metavar="ID", help="the id of the run, the same as for the subscribers")
     parser.add_argument("--ttl-s", type=float, default=10.0, metavar="S", help="how long a message counts as seen")
     parser.add_argument("--number", type=int, default=0, metavar="N", help="number of this deduplicator in the run")
     options = parser.parse_args(arguments)
@@ -275,10 +280,10 @@ def _unix_ms() -> int:
 
 
 def _watch(stop: asyncio.Event) -> None:
-    """Set ``stop`` on SIGTERM, and when the parent is gone."""
+    """Set ``stop`` on SIGTERM, and when the parent has ended."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    # The parent decides when this process ends.
+    # Ignore SIGINT, because the parent decides when this process ends.
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     stdin = sys.stdin.fileno()
 
@@ -291,7 +296,7 @@ def _watch(stop: asyncio.Event) -> None:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Ignore messages: none arrive, since a deduplicator subscribes to nothing."""
+    """Ignore a message. None arrives, because a deduplicator subscribes to nothing."""
 
 
 if __name__ == "__main__":

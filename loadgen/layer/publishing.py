@@ -1,12 +1,12 @@
-"""The deduplication layer of thesis 1.3.4, in front of any system that has none: its publishing side and its processes.
+"""The deduplication layer of thesis 1.3.4, for systems that do not drop duplicates: its publishing side and processes.
 
-Owns: the way of a publish into the work queue, with its limits; starting and ending the deduplicators. Must never:
-decide what is a duplicate, or touch other keys of Redis than its own.
+Owns: writing publishes into the work queue, within limits; starting and ending the deduplicators. Must never: decide
+which messages are duplicates, or touch any key of Redis except its own.
 
-    publishers -> work queue (Redis) -> deduplicators (cache in the same Redis, and one each) -> the system
+    publishers -> work queue (Redis) -> deduplicators (a cache in the same Redis, and a local one each) -> the system
 
-`Layer` is for the one process that conducts a run, `Deduplicated` for each process of the generator. `deduplicator.py`
-describes the contents of Redis. The layer needs its own Redis, apart from any Redis under test.
+The one process that coordinates a run uses `Layer`, and each process of the generator uses `Deduplicated`.
+`deduplicator.py` describes the contents of Redis. The layer needs its own Redis, separate from any Redis under test.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from redis.exceptions import RedisError
 from ..backends.base import Backend, BackendError, Connection, Counters, OnError, OnMessage
 from .deduplicator import counts_key, entry, open_redis, seen_prefix
 
-#: Messages in the work queue above which publishers wait: half a second of a deduplicator's work. A longer queue would
-#: only delay messages, not speed anything up.
+#: Publishers wait while the work queue has more messages than this, which are half a second of work for a deduplicator.
+#: A longer queue would only delay messages, not speed anything up.
 QUEUE_MAX = 10_000
-#: Messages that a process may hold while the queue is being written to; and messages of one write.
+#: The most messages that a process may hold until they are in the queue, and the most messages of one write.
 _HELD_MAX = 2_000
 _PUSH_BATCH = 500
-#: How often a full queue is checked: a hundredth of the time that its content takes.
+#: Seconds between two checks of a full queue: a hundredth of the time that a deduplicator needs for its content.
 _FULL_POLL_S = 0.005
-#: A layer in which nothing moves for this long has stopped.
+#: If nothing moves in the layer for this long, it counts as stopped.
 _PROGRESS_TIMEOUT_S = 30.0
 _COUNTERS_TIMEOUT_S = 2.0
 _CLOSE_TIMEOUT_S = 5.0
-#: For starting an interpreter and a connection each, on a busy machine.
+#: Time limit for all deduplicators to start their interpreters and connections, on a busy machine.
 _START_TIMEOUT_S = 60.0
-#: A deduplicator notices within half a second, and has a batch to publish.
+#: Time limit for a deduplicator to stop. It notices the signal within half a second, and may have a batch to publish.
 _STOP_TIMEOUT_S = 10.0
-#: Deduplicators of one layer: more processes than a machine has cores are of no use.
+#: The most deduplicators of one layer. More processes than a machine has cores are of no use.
 PROCESSES_MAX = 64
-#: Bytes kept of a deduplicator's last output, for the message about its death.
+#: The layer keeps this many bytes of a deduplicator's last output, for the message about its end.
 _WORDS_BYTES = 2_000
-#: For SCAN and UNLINK of the leftovers of an earlier run with the same name.
+#: Keys per SCAN and UNLINK, which remove keys that an earlier run with the same name left behind.
 _CLEAR_BATCH = 1_000
 
 _COUNTED = ("pushed", "published", "duplicates_dropped", "failed", "publish_waits")
 
 
 class Deduplicated:
-    """Another backend behind the layer: publishes go into the work queue, everything else to ``backend``.
+    """Another backend behind the layer. Publishes go into the work queue, and all other calls go to ``backend``.
 
-    A publish is done when it is in a buffer that is being written to the queue. While the queue is longer than
-    `QUEUE_MAX`, or the buffer is full, it waits (counted in ``publish_waits``). ``on_error`` gets ``layer_lost`` once
-    for each message that cannot be written.
+    A publish is done when its messages are in a buffer, from which a task writes them to the queue. The task waits
+    while the queue is longer than `QUEUE_MAX`. A publish waits while the buffer is full, and ``publish_waits`` counts
+    such waits. ``on_error`` gets ``layer_lost`` once for each message that cannot be written.
     """
 
     deduplicates = True
@@ -71,14 +71,14 @@ class Deduplicated:
         return _Connection(await self._backend.connect(number, on_message, on_error), self._feeder, on_error)
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. Returns the system's counters, and the layer's as source ``layer``: the whole layer's, from
-        any process. ``in_hand`` counts messages that deduplicators have taken and not finished; once none runs, they
-        are lost."""
+        """See ``Backend``. Return the system's counters, and those of the layer as source ``layer``. Any process
+        returns the counters of the whole layer. ``in_hand`` counts messages that deduplicators have taken and not
+        finished. When no deduplicator runs any more, these messages are lost."""
         found, layer = await asyncio.gather(self._backend.counters(), self._feeder.counters())
         return found + layer
 
     async def close(self) -> None:
-        """See ``Backend``. Writes its remaining messages to the queue first."""
+        """See ``Backend``. Write the remaining messages to the queue first."""
         await self._feeder.close()
         await self._backend.close()
 
@@ -120,8 +120,8 @@ class _Feeder:
         self._held: deque[tuple[bytes, OnError]] = deque()
         self._waits = 0
         self._lost: BackendError | None = None
-        self._news = asyncio.Event()  # something is held
-        self._room = asyncio.Condition()  # something was written, or everything is lost
+        self._news = asyncio.Event()  # set while messages are held
+        self._room = asyncio.Condition()  # notified when messages were written, or all are lost
         self._writer: asyncio.Task[None] | None = None
 
     async def push(self, entries: list[bytes], on_error: OnError) -> None:
@@ -150,12 +150,12 @@ class _Feeder:
 
     async def _write_all(self) -> None:
         try:
-            # `close` also cancels this task, but redis-py sometimes loses a cancellation: up to Python 3.11
-            # `asyncio.wait_for` does, if what it waits for ended at that instant.
+            # `close` also cancels this task, but redis-py can lose a cancellation. Up to Python 3.11,
+            # `asyncio.wait_for` loses it if the awaited call ends at the same instant.
             while self._lost is None:
                 await self._news.wait()
                 batch = [message for message, _ in islice(self._held, _PUSH_BATCH)]
-                length = await self._write(batch)  # held until it has been written: see `close`
+                length = await self._write(batch)  # its messages stay held until they are written, see `close`
                 for _ in batch:
                     self._held.popleft()
                 if not self._held:
@@ -167,14 +167,14 @@ class _Feeder:
                     length = await self._redis.llen(self._queue)
         except (RedisError, OSError) as error:
             self._lost = BackendError("layer_lost", f"the deduplication layer's Redis ({self._where}): {error}")
-            while self._held:  # also the batch under way: it is unknown whether Redis received it
+            while self._held:  # also the batch under way, which Redis may have received or not
                 self._held.popleft()[1]("layer_lost")
             async with self._room:
                 self._room.notify_all()
 
     async def _write(self, entries: list[bytes]) -> int:
-        """Return the queue's length afterwards. Queue and counter change as one, so that their difference is
-        reliable."""
+        """Append to the queue, and return its length afterwards. Queue and counter change in one transaction, so that
+        their difference is reliable."""
         waits, self._waits = self._waits, 0
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.rpush(self._queue, *entries)
@@ -185,13 +185,13 @@ class _Feeder:
         return length
 
     async def counters(self) -> list[Counters]:
-        """Return the layer's counters; none if its Redis does not answer."""
+        """Return the layer's counters, or an empty list if its Redis does not answer."""
         try:
             async with asyncio.timeout(_COUNTERS_TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
                 pipe.hgetall(counts_key(self._queue))
                 pipe.llen(self._queue)
                 told, queued = await pipe.execute()
-        except (RedisError, OSError):  # TimeoutError is one; the gap shows, and publishing reports its cause
+        except (RedisError, OSError):  # also on TimeoutError; the log has a gap, and `publish` reports the cause
             return []
         counts = {name: int(told.get(name.encode(), 0)) for name in _COUNTED}
         counts["publish_waits"] += self._waits
@@ -201,8 +201,8 @@ class _Feeder:
         return [Counters(time.monotonic_ns(), "layer", values)]
 
     async def close(self) -> None:
-        """Write the remaining messages first, if the queue takes them in time: else they are missing at the
-        subscribers, which shows there. Idempotent."""
+        """Write the remaining messages, if the queue takes them in time, and close. Other messages never reach the
+        subscribers, so they count as lost there. Idempotent."""
         if self._writer is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S), self._room:
@@ -219,7 +219,7 @@ class Layer:
     """The deduplicators of a run, as child processes, and their keys in Redis.
 
     ``system``, ``urls``, ``run``: as for ``open_backend``. ``queue``: the work queue's key, which has to be the run's
-    own. ``processes``: from 1; one keeps the order within a topic, more do not.
+    own. ``processes``: how many deduplicators, from 1. Only a single one keeps the order within a topic.
     """
 
     def __init__(
@@ -237,8 +237,8 @@ class Layer:
 
     @property
     def processes(self) -> dict[str, int]:
-        """Return the processes whose CPU time and memory are the layer's, with their pids: the deduplicators that have
-        not ended, and its Redis if it is on this machine."""
+        """Return the pids, by name, of all processes of the layer on this machine: the deduplicators that have not
+        ended, and its Redis if it runs here."""
         processes = {
             f"deduplicator-{number}": deduplicator.pid
             for number, deduplicator in enumerate(self._deduplicators)
@@ -247,11 +247,12 @@ class Layer:
         return processes if self._redis_pid is None else processes | {"layer-redis": self._redis_pid}
 
     def failures(self) -> list[str]:
-        """Describe the deduplicators that ended unexpectedly; the batch of each is lost. Call it before `stop`."""
+        """Describe the deduplicators that ended unexpectedly. The batch of each is lost. Call this before `stop`."""
         return [deduplicator.words() for deduplicator in self._deduplicators if deduplicator.ended]
 
     async def start(self) -> None:
-        """Start the deduplicators; return when all take messages. ``BackendError``; then none runs."""
+        """Start the deduplicators; return when all take messages. Raises ``BackendError``, and then none of them
+        runs."""
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 await self._prepare_redis()
@@ -283,19 +284,19 @@ class Layer:
             ) from error
 
     async def stop(self) -> None:
-        """Let the deduplicators finish their batches and end; kill those that do not in time. Then remove the queue
-        with its content. Idempotent; bounded in time; raises nothing."""
+        """Let the deduplicators finish their batches and end. Kill those that do not end in time. Then remove the queue
+        and its content. Idempotent, bounded in time, raises nothing."""
         await asyncio.gather(*(deduplicator.stop() for deduplicator in self._deduplicators))
         if self._deduplicators:
             self._deduplicators = []
-            # If Redis is gone, so are the keys; if it hangs, they expire, except one list and one hash.
+            # If Redis has ended, the keys are gone too. If it hangs, all keys but one list and one hash expire.
             with contextlib.suppress(RedisError, OSError):
                 async with asyncio.timeout(_STOP_TIMEOUT_S), open_redis(self._redis_url) as redis:
                     await _clear(redis, self._queue)
 
 
 class _Process:
-    """One deduplicator: ``python -m ingeborg.loadgen.layer.deduplicator``, with a pipe to each of its ends."""
+    """One process ``python -m ingeborg.loadgen.layer.deduplicator``, with pipes to stdin, stdout and stderr."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -309,7 +310,8 @@ class _Process:
     async def start(cls, arguments: list[str]) -> _Process:
         pipe = asyncio.subprocess.PIPE
         command = [sys.executable, "-m", "ingeborg.loadgen.layer.deduplicator", *arguments]
-        # In its own session: a signal to the whole group (Ctrl-C) goes to the coordinator, which ends this process.
+        # It gets its own session. So a signal to the whole group (Ctrl-C) goes to the coordinator, which ends this
+        # process.
         return cls(
             await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
         )
@@ -323,14 +325,15 @@ class _Process:
         return self._process.returncode is not None
 
     async def ready(self) -> None:
-        """Wait for its one line of output. ``BackendError`` if it has ended instead."""
+        """Wait for the line that the process prints when it is ready. Raises ``BackendError`` if it has ended
+        instead."""
         if not await self._stdout.readline():
             await self._process.wait()
             await self._listener
             raise BackendError("layer", self.words())
 
     def words(self) -> str:
-        """Say how it ended."""
+        """Describe how the process ended."""
         words = self._words.decode(errors="replace").strip()
         return f"a deduplicator ended with status {self._process.returncode}: {words or 'it said nothing'}"
 
@@ -351,7 +354,7 @@ class _Process:
 
 
 async def _clear(redis: Any, queue: str) -> None:
-    """Remove the queue, its counters and its cache. Nothing else."""
+    """Remove the queue, its counters and its cache, and nothing else."""
     await redis.unlink(queue, counts_key(queue))
     keys: list[bytes] = []
     async for key in redis.scan_iter(match=seen_prefix(queue) + b"*", count=_CLEAR_BATCH):
