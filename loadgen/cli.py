@@ -48,14 +48,14 @@ EXIT_LOSSES = 3
 _DESCRIPTIONS = {
     "traffic": (
         "the greatest sustainable rate, and latencies at that rate and at half that rate",
-        "Subscribe 20 connections to 1,000 topics. Raise the publish rate until the latency limit breaks, find the "
-        "greatest rate that keeps it, and measure there and at half that rate. With --rate, only measure at that rate.",
+        "Subscribe 20 connections to 1,000 topics. Raise the publish rate until latency exceeds its limit, find the "
+        "greatest rate within the limit, and measure there and at half that rate. With --rate, measure only that rate.",
     ),
     "topics": (
         "how a system handles 1, 2, 4 … 2,097,152 topics",
         "For each number of topics: one client subscribes to every topic, another publishes to them in turn as fast as "
-        "it can with a bounded number of messages in flight, and every message has to arrive. Each number is one run "
-        "in its own folder under DIR; --resume continues a series that was cut short.",
+        "it can with a bounded number of messages in flight, and every message has to arrive. Each number is one run, "
+        "in its own folder under DIR. --resume continues a series that was cut short.",
     ),
     "radio": (
         "an invented radio: stations change songs, listeners report them, and clients get the songs they wish for",
@@ -65,7 +65,7 @@ _DESCRIPTIONS = {
     "replay": (
         "the radio world, with the songs of a recorded now-playing log",
         "Play a now-playing log: CSV, gzipped or plain, with the columns station, offset_s, artist, track. `loadgen "
-        "preview` says beforehand what it would send.",
+        "preview` says beforehand what this would send.",
     ),
     "causal": (
         "questions and answers on several topics: does an answer overtake its question?",
@@ -138,7 +138,9 @@ def _parser() -> argparse.ArgumentParser:
         "where `loadgen radio --subscribed` with the same workload finds them.",
     )
     command.add_argument("--out", type=Path, required=True, metavar="FILE", help="must not exist")
-    command.add_argument("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
+    command.add_argument(
+        "--workload", type=Path, metavar="FILE.toml", help="file with settings; options given here override them"
+    )
     _of_workload(command, Radio)
     command = commands.add_parser(
         "preview",
@@ -147,7 +149,9 @@ def _parser() -> argparse.ArgumentParser:
         "and reject what it would reject. This needs no server.",
     )
     _log(command)
-    command.add_argument("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
+    command.add_argument(
+        "--workload", type=Path, metavar="FILE.toml", help="file with settings; options given here override them"
+    )
     _of_workload(command, Replay)
     return parser
 
@@ -158,7 +162,7 @@ def _log(command: argparse.ArgumentParser) -> None:
 
 def _of_workload(command: argparse.ArgumentParser, kind: type[Settings]) -> None:
     """Add one option per key of the workload. Options have no defaults, so that the workload file can set the keys."""
-    group = command.add_argument_group(f"the workload (also the keys of its file: {kind.workload})")
+    group = command.add_argument_group(f"settings of the workload {kind.workload} (also the keys of its file)")
     add_options(group, kind, prefix=_PREFIX, told="(default: {})")
 
 
@@ -173,7 +177,7 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
         help="a server; repeat the option to spread the connections",
     )
     add("--out", type=Path, required=True, metavar="DIR", help="directory for the log; must be new or empty")
-    add("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
+    add("--workload", type=Path, metavar="FILE.toml", help="file with settings; options given here override them")
     if kind == "topics":
         add("--resume", action="store_true", help="continue the series in DIR that was cut short")
     else:
@@ -193,7 +197,7 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
         add(
             "--subscribed",
             action="store_true",
-            help="the store already has the wish lists: see loadgen wishes (ingeborg only)",
+            help="the store already has the wish lists that `loadgen wishes` wrote (ingeborg only)",
         )
     add("--variant", default="", metavar="TEXT", help="how the system is set up, for the report (home, lookup, …)")
     add(
@@ -214,7 +218,7 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
         action="append",
         default=[],
         metavar="PID",
-        help="a process of the system, if it is not the one that listens at a --url on this machine",
+        help="a process of the system on this machine, if no --url leads to it",
     )
     layer = command.add_argument_group("deduplication layer (for systems that do not drop duplicates; thesis 1.3.4)")
     layer.add_argument("--dedup", metavar="REDIS_URL", help="put the layer in front of the system, with this Redis")

@@ -1,6 +1,6 @@
 """The interface between a run and the system under load (thesis figure 6.1: one interface, an adapter per system).
 
-Owns: the interface and its errors. Must never: know a system.
+Owns: the interface and its errors. Must never: depend on a particular system.
 
 Topics and payloads are text. A topic is any text that `protocol/topics.py` allows: Unicode except control characters,
 up to 1,024 bytes, including spaces, dots and the wildcards of other systems. A payload has up to a few kilobytes. If a
@@ -59,7 +59,7 @@ class Connection(Protocol):
         """
 
     async def unsubscribe(self, topics: Sequence[str]) -> None:
-        """Unsubscribe, confirmed as in ``subscribe``.
+        """Unsubscribe, and wait for the confirmation like ``subscribe``.
 
         Args:
             topics: distinct topics to which this connection is subscribed.

@@ -1,6 +1,7 @@
 """Centrifuge (the Go library) as a system under load, in its JSON protocol over WebSocket.
 
-Owns: how a client's commands and their replies share a connection. Must never: reconnect (a run has to count a loss).
+Owns: how a client's commands and their replies share a connection. Must never: reconnect, because a run has to count a
+lost connection.
 
 - **Names**: the name of a channel is the topic, unchanged. To the library, characters of a name have no meaning (to
   Centrifugo, the server built on it, some have). A name may have up to 255 bytes, unless ``ChannelMaxLength`` allows

@@ -20,7 +20,7 @@ from .base import About, BackendError, Bounded, BoundingConnection, Counters, On
 
 #: Time limit for each command of a large subscribe (of some ten thousand topics) over a slow store.
 _SUBSCRIBE_TIMEOUT_S = 120.0
-#: Counters are read once a second. If an endpoint is too busy to answer within this time, they have a gap.
+#: Counters are read once a second. If an endpoint is too busy to answer within this time, the log has a gap.
 _SCRAPE_TIMEOUT_S = 2.0
 #: Time limit for an endpoint to be ready. An endpoint that has just started needs a moment to find its peers.
 _READY_TIMEOUT_S = 10.0
@@ -96,7 +96,7 @@ class Ingeborg:
         undo."""
 
     async def _until_ready(self) -> None:
-        """Wait until every endpoint is ready. A wrong URL fails here with one clear message, not once in each
+        """Wait until every endpoint is ready. A wrong URL fails here with one clear message, instead of one for each
         client."""
         for url in self._inside:
             why = "no answer"

@@ -1,4 +1,4 @@
-"""Kafka as a system under load (thesis 6.2.4), over aiokafka: one Kafka topic, with one partition, per topic.
+"""Kafka as a system under load (thesis 6.2.4), through aiokafka. Each topic is a Kafka topic with one partition.
 
 Owns: how topics map to Kafka's topics, and how Kafka's topics are created and removed. Must never: commit an offset, or
 leave a topic behind that it could have removed.
@@ -59,7 +59,8 @@ _WATCH_INTERVAL_S = 1.0
 #: Seconds between two checks that a new topic has a leader.
 _LEADER_POLL_S = 0.02
 #: The most topics that one request creates, looks up or deletes. A controller accepts at most 10,000 records at a time,
-#: and a topic takes three. Also, while Kafka still makes files, aiokafka repeats its request for all offsets.
+#: and a topic takes three. While Kafka still makes the files of new topics, aiokafka also repeats its request for all
+#: their offsets, which more topics would make larger.
 _TOPIC_BATCH = 500
 #: Kafka's retention.ms is the time in which a stalled consumer has to catch up.
 _TOPIC_SETTINGS = {"retention.ms": "60000"}
@@ -85,7 +86,8 @@ _HASHED = "_h"  # not an escape, because an escape has digits and capital letter
 
 def topic_name(run: str, topic: str) -> str:
     """Return Kafka's topic for a topic of the run, one to one. It is ``RUN_`` and the topic, with ``_XX`` for each byte
-    that Kafka does not allow. If that is longer than 249, the 128-bit BLAKE2b of the topic replaces the topic."""
+    that Kafka does not allow. If that is longer than 249 characters, the 128-bit BLAKE2b of the topic replaces the
+    topic."""
 
     def escaped(match: re.Match[str]) -> str:
         return "".join(f"_{byte:02X}" for byte in match[0].encode())

@@ -1,8 +1,8 @@
 """Tracks whether an adapter's connection is still alive, and limits how long its calls wait.
 
 Owns: the end of a connection (lost, timed out or closed), of which it reports only the first; the time-outs of calls;
-the message about a server that does not answer. Must never: know a system, or reconnect, because a run has to count a
-lost connection.
+the message about a server that does not answer. Must never: depend on a particular system, or reconnect, because a run
+has to count a lost connection.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""MQTT 3.1.1 at QoS 0 as a system under load, over paho-mqtt in the event loop; measured with Mosquitto.
+"""MQTT 3.1.1 at QoS 0 as a system under load, through paho-mqtt in the event loop; measured with Mosquitto.
 
-Owns: how topics become MQTT's names, and a paho client's socket in asyncio. Must never: reconnect (a run has to count a
-loss).
+Owns: how topics become MQTT's names, and a paho client's socket in asyncio. Must never: reconnect, because a run has to
+count a lost connection.
 
 - **Names**: a topic is one level. Percent-encoding replaces level separators, wildcards, ``$`` (which begins the
   server's own topics), ``%``, and the characters that MQTT lets a server refuse (Unicode's non-characters). A topic

@@ -1,7 +1,7 @@
-"""NATS (core, at most once) as a system under load, over nats-py.
+"""NATS (core, at most once) as a system under load, through nats-py.
 
-Owns: how topics become subjects, and when a subscription counts as confirmed. Must never: reconnect (a run has to count
-a loss).
+Owns: how topics become subjects, and when a subscription counts as confirmed. Must never: reconnect, because a run has
+to count a lost connection.
 
 - **Names**: a topic is a subject of one token. Percent-encoding replaces separators, wildcards and ``%``. A topic made
   only of such characters becomes three times as long (3,072 bytes of the 4,096 that the server allows for a command

@@ -16,7 +16,7 @@ nearly all in pamqp's framing.
   so this reply confirms the whole batch. An unbind always has a reply (AMQP 0-9-1 1.7.2.7), so it takes a round trip
   per topic. With four or sixteen channels at once, unbinding was 15 % faster, which is not worth the effort.
 - The exchange is deleted with its last binding, and a queue with its connection. Each queue has one binding from the
-  beginning, so the exchange exists exactly as long as any client of the run, even after a crash.
+  beginning, so the exchange exists exactly as long as any client of the run, even if the run crashes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Redis pub/sub as a system under load, over redis-py with the hiredis parser.
+"""Redis pub/sub as a system under load, through redis-py with the hiredis parser.
 
-Owns: how a client's two connections are read and written. Must never: reconnect (a run has to count a loss).
+Owns: how a client's two connections are read and written. Must never: reconnect, because a run has to count a lost
+connection.
 
 - **Names**: the name of a channel is the topic, unchanged. Channels may have any bytes in their names, and only
   `PSUBSCRIBE` has patterns.

@@ -169,7 +169,7 @@ class Controller:
         self._recover_most_s = recover_most_s
 
         self._low: float | None = None  # the highest rate that held
-        self._high: float | None = None  # the lowest that did not
+        self._high: float | None = None  # the lowest rate that did not hold
         self._reached = start_per_s  # while no rate has held yet: the rate that the system delivered
         self._again = False  # whether the step under way repeats a breach
         self._calm = False  # whether p99 was far within the limit at `_low`
@@ -191,7 +191,7 @@ class Controller:
         """The most seconds that all steps together can take. Usually they take a fraction of that."""
         up = range(math.ceil(math.log2(self._most / self._start)) + 1)
         down = range(math.ceil(math.log2(self._start / self._least)) + 1)
-        # Doubling ends, and halving begins, at a ratio of at most 4. Rounding of rates can add one more step.
+        # When bisection begins, the two rates differ by a factor of at most 4. Rounding can add one more step.
         halvings = math.ceil(math.log2(math.log(4) / math.log1p(self._half_precision))) + 1
         rising_s = sum(self._length_s(self._start * 2**n) for n in up) + halvings * self._length_s(self._start)
         # The search may go down to a rate that holds, and up again from there.
@@ -302,7 +302,7 @@ class Controller:
             self._reached = step.rate_per_s * min(1.0, seen.delivered / max(seen.expected, 1))
         onward = self._onward()
         if onward is None:
-            self._end(None, f"not even {_rate(step.rate_per_s)} held: {self._limit_text()}")
+            self._end(None, f"not even {_rate(step.rate_per_s)} held; a step needs {self._limit_text()}")
         else:
             self._recover(onward)
         return "; for the second time" if again else "; no stall explains that"
@@ -358,9 +358,9 @@ class Controller:
         if self._lowered:
             how += f" after {_rate(self._found)} was too much in the long run"
         if rate >= self._most:
-            how += "; the highest rate to try: the limit may be higher"
+            how += "; this is the highest rate to try and the limit may be higher"
         elif rate < self._start:
-            how += "; below the start rate"
+            how += "; this is below the start rate"
         if not held:
             how += f"; at half of this rate: {text}"
         self._end(rate, how)
@@ -375,7 +375,7 @@ class Controller:
     def _rest(self) -> None:
         """Choose one more step of recovery, or end the search if the time for recovering is used up."""
         if self._recovering_s + self._recover_s > self._recover_most_s:
-            self._give_up(f"{self._recover_most_s:g} s of recovering were not enough")
+            self._give_up(f"{self._recover_most_s:g} s were not enough to recover")
             return
         self._recovering_s += self._recover_s
         known = self._low if self._low is not None else self._reached

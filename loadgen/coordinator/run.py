@@ -1,7 +1,8 @@
 """One run: its phases in order, and the log of each.
 
 Owns: what a phase is, when it ends, and when a run has failed. Must never: send a message (the crew's processes do),
-know a system, or judge a figure (the digest does, except that the controller judges each step of the search).
+depend on a particular system, or judge a figure (the digest does, except that the controller judges each step of the
+search).
 """
 
 from __future__ import annotations
@@ -444,7 +445,7 @@ class Run:
             gone = total.errors["connection_lost"]
             if gone > lost and now_s - lost_at_s >= _LOST_TOLD_EVERY_S:
                 again = f", {gone:,} so far" if lost else ""
-                self._progress.say(f"{name}: connections lost: {gone - lost:,}{again}: the server ended or closed them")
+                self._progress.say(f"{name}: connections lost: {gone - lost:,}{again}; the server ended or closed them")
                 lost, lost_at_s = gone, now_s
             if silence.failed and not self._cut.is_set():
                 why = f"the server ended, or closed its connections ({gone:,} lost)" if gone else "the server hangs"

@@ -14,8 +14,8 @@ from __future__ import annotations
 #: restarts within that time, so a shorter silence gets no line.
 TOLD_AFTER_S = 3.0
 #: A silence needs at least this many due messages. At a low rate, one or two lost messages do not make a silence, no
-#: matter how long the next message takes. Deliveries do not count here, since one lost message can be a hundred of
-#: them.
+#: matter how long the next message takes. Deliveries are not counted here, since one lost message can mean a hundred
+#: missing deliveries.
 _DUE_MIN = 5
 
 
@@ -52,7 +52,7 @@ class Silence:
 
     @property
     def lasts_s(self) -> float:
-        """How long messages have been due and nothing has arrived; 0 if there is no silence, or not yet."""
+        """How long nothing has arrived although messages were due; 0 if the system is not silent."""
         enough = self.due >= (1 if self._closed_loop else _DUE_MIN)
         return self._now_s - self._since_s if enough and self._since_s is not None else 0.0
 

@@ -103,7 +103,7 @@ def _measured(phase: Phase) -> list[tuple[str, str]]:
     for role, name in (("generator", "the generator"), ("layer", "the deduplication layer")):
         busy = phase.cores(role)
         if busy is not None and busy >= _BUSY:
-            found.append(("  note", f"{name} used {busy:.0%} of a core: it may have limited the rate"))
+            found.append(("  note", f"{name} used {busy:.0%} of a core, so it may have limited the rate"))
     return found
 
 

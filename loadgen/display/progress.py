@@ -82,7 +82,7 @@ class Progress:
                 console=self._console,
                 auto_refresh=False,
                 transient=True,
-                # Other output to the terminal goes above the display; other output elsewhere stays there.
+                # Other output to the terminal goes above the display. Output to files is left alone.
                 redirect_stdout=sys.stdout.isatty(),
                 redirect_stderr=sys.stderr.isatty(),
             )

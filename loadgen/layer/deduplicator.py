@@ -56,7 +56,7 @@ BATCH = 500
 SEEN_MAX = 200_000
 #: How long a deduplicator waits at an empty queue before it checks whether it should stop.
 _WAIT_S = 0.5
-#: A Redis that takes longer for a command counts as failed. It has to be well above `_WAIT_S`.
+#: A Redis that takes longer for a command counts as failed. This limit has to be well above `_WAIT_S`.
 _REDIS_TIMEOUT_S = 10.0
 #: Numbers of clients begin at 0, and numbers of deduplicators here, so that names made from numbers do not clash.
 _FIRST_NUMBER = 1_000_000

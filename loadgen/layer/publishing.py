@@ -218,15 +218,15 @@ class _Feeder:
 class Layer:
     """The deduplicators of a run, as child processes, and their keys in Redis.
 
-    ``system``, ``urls``, ``run``: as for ``open_backend``. ``queue``: the work queue's key, which has to be the run's
-    own. ``processes``: how many deduplicators, from 1. Only a single one keeps the order within a topic.
+    ``system``, ``urls``, ``run``: as for ``open_backend``. ``queue``: the key of the work queue, which no other run may
+    use. ``processes``: how many deduplicators, from 1. Only a single one keeps the order within a topic.
     """
 
     def __init__(
         self, redis_url: str, queue: str, *, system: str, urls: Sequence[str], run: str, ttl_s: float, processes: int
     ) -> None:
         if not 1 <= processes <= PROCESSES_MAX:
-            raise ValueError(f"1 to {PROCESSES_MAX} deduplicators, not {processes}")
+            raise ValueError(f"there have to be 1 to {PROCESSES_MAX} deduplicators, not {processes}")
         self._redis_url = redis_url
         self._queue = queue
         self._arguments = ["--redis", redis_url, "--queue", queue, "--system", system, "--run", run]

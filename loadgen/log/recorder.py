@@ -64,7 +64,7 @@ class Recorder:
         self._append(f"received,{phase},{connection},{topic},{seq},{intended_ns},{at_ns},{value}\n")
 
     def error(self, phase: str, connection: int, at_ns: int, code: str) -> None:
-        """Log a failure on a connection; ``code``: the system's own."""
+        """Log a failure on a connection. ``code``: the error code that the adapter gave."""
         self._append(f"error,{phase},{connection},,,,{at_ns},0,{quoted(code)}\n")
 
     def take(self) -> str:

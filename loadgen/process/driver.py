@@ -1,8 +1,8 @@
 """One process's part of a run: its connections, their publishes, and their deliveries.
 
 Owns: sending on time, recognising received messages, and logging both. Each connection has its own lane, so that a
-connection that accepts no more messages does not delay the others. Must never: know a system (the backends do), draw
-random numbers (the plan does), or decide what comes next (the coordinator does).
+connection that accepts no more messages does not delay the others. Must never: depend on a system (the backends do),
+draw random numbers (the plan does), or decide what comes next (the coordinator does).
 
 To send a message, the driver takes one item of the plan, makes one text, and puts it in a lane. One `publish` call
 sends many messages that are due on a connection. To receive a message, the driver splits the text once, converts three
@@ -46,8 +46,8 @@ _TURN_MAX = 128
 _SLEEP_S_MIN = 0.001
 #: The longest sleep of a sender, which notices a cut only after it.
 _SLEEP_S_MAX = 0.1
-#: The most errors of one kind that get a line each in the log. Further errors are only counted, so that a broken server
-#: cannot fill the disk.
+#: Up to this many errors of one kind get a line each in the log. Further errors are only counted, so that a broken
+#: server cannot fill the disk.
 _ERRORS_LOGGED_MAX = 10_000
 #: When this many log lines wait for the disk, the process writes them early, so that writing never takes long.
 LINES_MAX = 20_000
@@ -189,8 +189,8 @@ class Driver:
         await self._each(one)
 
     def prepare(self, rate_per_s: float | None, duration_s: float) -> None:
-        """Draw the next segment of the plan up to its first send. For that, a plan with its own times may sort all its
-        sends. If the segment were already running, the first seconds would be late."""
+        """Draw the next segment of the plan up to its first send, before the segment starts. A plan with its own times
+        may sort all its sends here, which would otherwise delay the first seconds."""
         self._judge_order()
         sends = iter(self._plan.sends(rate_per_s, duration_s, self._process, self._processes))
         self._sends = chain(list(islice(sends, 1)), sends)

@@ -85,7 +85,9 @@ def assigned(groups: Sequence[Group], clients: int, seed: int) -> list[Group | N
 
 def _group(number: int, row: object) -> Group:
     if type(row) is not dict or "bounds" not in row or not set(row) <= set(_FIELDS):
-        raise ValueError(f"group {number} has to have bounds, and may have share, not {str(row)[:_SHOWN_CHARS_MAX]}")
+        raise ValueError(
+            f"group {number} has to be an object with bounds and maybe share, not {str(row)[:_SHOWN_CHARS_MAX]}"
+        )
     share = row.get("share", 1)
     if type(share) not in (int, float) or not 0 < share <= 1:
         raise ValueError(f"group {number}: share has to be above 0 and at most 1, not {str(share)[:_SHOWN_CHARS_MAX]}")

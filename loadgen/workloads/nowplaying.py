@@ -24,7 +24,7 @@ COLUMNS: Final = ("station", "offset_s", "artist", "track")
 LOG_BYTES_MAX: Final = 1024 * 1024 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _DELIMITERS: Final = {";": "semicolons", "\t": "tabs", "|": "bars"}
-#: Present times since 1970 are above these numbers if they are in these units, and far below if they are in seconds.
+#: Present times since 1970 are above these numbers in these units, and far below all these numbers in seconds.
 _UNITS: Final = ((1e17, "nanoseconds"), (1e14, "microseconds"), (1e11, "milliseconds"))
 
 
@@ -64,10 +64,10 @@ def entries(path: Path, *, durations: bool = False) -> Iterator[Entry]:
     for line, cells in rows:
         where = f"{path}, line {line}"
         if len(cells) <= max(places):
-            raise WorkloadError(f"{where}: {len(cells)} columns, where the header line has {len(header)}")
+            raise WorkloadError(f"{where}: {len(cells)} columns, but the header line has {len(header)}")
         if any(cells[len(header) :]):
             raise WorkloadError(
-                f"{where}: {len(cells)} columns, where the header line has {len(header)}: a text with a comma needs "
+                f"{where}: {len(cells)} columns, but the header line has {len(header)}; a text with a comma needs "
                 "quotes"
             )
         station, offset, artist, track, *rest = (cells[place] for place in places)
@@ -153,7 +153,7 @@ def _wrong_header(header: list[str], columns: tuple[str, ...]) -> str | None:
     hint = f"the first line has to name the columns: {','.join(columns)}"
     for delimiter, name in _DELIMITERS.items():
         if _named(found.split(delimiter), columns):
-            hint = f"{name} separate its columns, and commas have to"
+            hint = f"{name} separate its columns, but commas have to"
     if _named(header, columns):
         hint = "names are written in small letters and without blanks"
     return f"no column {', '.join(missing)} in the header line {shown(found)}: {hint}"

@@ -74,7 +74,7 @@ def replay(log: Log, crowd: Crowd, *, stations: int, start_s: float, speed: floa
         first_s, last_s = (pick(row.offset_ms for row in log.rows) / 1000 for pick in (min, max))
         raise WorkloadError(
             f"the log has no change from second {start_s:.15g} to {end_s:.15g}: it begins at second {first_s:.15g} and "
-            f"ends at {last_s:.15g}: see --start-s and --speed{unit_hint(first_s)}"
+            f"ends at {last_s:.15g}; see --start-s and --speed{unit_hint(first_s)}"
         )
     names = sorted({row.station for row in part})
     chosen = sorted(Random(f"stations {crowd.seed}").sample(names, min(stations, len(names))))

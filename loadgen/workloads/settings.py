@@ -1,8 +1,8 @@
 """The settings of each workload: one table of names, defaults, limits and help for the command line and workload files.
 
 Owns: reading a workload file (TOML), the legal values, and the precedence (option, then file, then default). Must
-never: know a system or a run. It rejects every wrong value with a ``WorkloadError``, which names the key and its legal
-values.
+never: depend on a system or a run. It rejects every wrong value with a ``WorkloadError``, which names the key and its
+legal values.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Traffic(_Paced):
 
     connections: int = _option(20, "clients, each of which publishes and subscribes", least=1, most=CONNECTIONS_MAX)
     topics: int = _option(1000, "topics", least=1, most=TOPICS_MAX)
-    fanout: float = _option(5.0, "subscribers of a topic on average, Zipf(1) over the topics")
+    fanout: float = _option(5.0, "average number of subscribers of a topic; Zipf(1) over the topics")
     duplicates: float = _option(0.23, "share of publishes that repeat another connection's payload", "SHARE", most=0.99)
     repeat_within_s: float = _option(1.0, "longest time from first publish to repetition", "S", most=3600, above=True)
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
@@ -177,7 +177,7 @@ class _Air(_Paced):
         "X",
         most=WISH_EXPONENT_MAX,
     )
-    idle_wishes: int = _option(50, "songs on each wish list that nobody plays")
+    idle_wishes: int = _option(50, "unplayed songs on each wish list")
     spread_ms: float = _option(200.0, "clients report a change within this time", "MS")
     size: str = _option("64", "least payload bytes: 64, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
 
@@ -220,7 +220,7 @@ class Replay(_Air):
         _check(self)
         _sizes(self.size)
         if not self.log:
-            raise WorkloadError("log: name the recorded now-playing log to replay")
+            raise WorkloadError("log: give the path of the now-playing log to replay")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +245,7 @@ class Causal(_Paced):
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
     violations: int | None = _option(
         None,
-        "the most causal violations that the run's goal allows; bench digest judges it (default: no goal)",
+        "the most causal violations that the run's goal allows; bench digest checks this (default: no goal)",
         most=MESSAGES_MAX,
     )
 
@@ -314,7 +314,7 @@ def _read(workload: str, file: Path, known: Mapping[str, dataclasses.Field[Any]]
 def _typed(row: dataclasses.Field[Any], value: Any, where: str) -> Any:
     """Convert a command-line text, or a TOML value, to the row's type."""
     if row.name == "size" and type(value) is int:
-        return str(value)  # the simplest spec is a number
+        return str(value)  # in a file, the simplest size is a number
     if row.name == "bounds" and type(value) is list:
         value = json.dumps(value, default=str)  # a file has a list; an option has the same as JSON
     try:

@@ -221,7 +221,7 @@ def test_a_system_that_is_always_too_slow_has_no_rate() -> None:
 
 def test_a_system_that_only_holds_below_the_least_rate_has_no_rate() -> None:
     made = search(System(10_000, extra_s=lambda rate: 0.2 if rate >= 10 else 0).run, Controller(LIMIT, start_per_s=20))
-    assert made.result == (None, "not even 10/s held: p99 within 50 ms and no growing backlog")
+    assert made.result == (None, "not even 10/s held; a step needs p99 within 50 ms and no growing backlog")
 
 
 def test_a_system_faster_than_the_most_is_measured_there() -> None:

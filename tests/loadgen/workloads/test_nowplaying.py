@@ -84,12 +84,12 @@ def test_a_time_in_another_unit_is_recognised(tmp_path: Path, offset: str, unit:
     [
         ("", "is empty: it has no header line (station,offset_s,artist,track)"),
         ("\n\n", "is empty: it has no header line (station,offset_s,artist,track)"),
-        (HEADER + "s,1,A\n", "line 2: 3 columns, where the header line has 5"),
-        (HEADER + "\n\ns,1,A\n", "line 4: 3 columns, where the header line has 5"),
-        (HEADER + 's,1,A,"B\nC",1\ns,1,A\n', "line 4: 3 columns, where the header line has 5"),
+        (HEADER + "s,1,A\n", "line 2: 3 columns, but the header line has 5"),
+        (HEADER + "\n\ns,1,A\n", "line 4: 3 columns, but the header line has 5"),
+        (HEADER + 's,1,A,"B\nC",1\ns,1,A\n', "line 4: 3 columns, but the header line has 5"),
         (
             HEADER + "s,1,A,Baby, Please,1\n",
-            "line 2: 6 columns, where the header line has 5: a text with a comma needs quotes",
+            "line 2: 6 columns, but the header line has 5; a text with a comma needs quotes",
         ),
         (HEADER + 's,1,A,"open,1\n', "line 2: a quote that opens here is never closed"),
         (HEADER + "s,1,A,B,1\n" * 7 + '"s,1', "line 9: a quote that opens here is never closed"),

@@ -82,7 +82,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_log_lies_beside_the_workload_file_that_names_it(tmp_path: Path) -> None:
     made = settings(Replay, written(tmp_path, 'log = "day.csv.gz"'), {})
     assert made.log == str(tmp_path / "day.csv.gz")
-    with pytest.raises(WorkloadError, match="log: name the recorded"):
+    with pytest.raises(WorkloadError, match="log: give the path"):
         settings(Replay, None, {})
 
 
@@ -137,7 +137,10 @@ def test_the_even_radio_world_is_the_full_one_but_for_its_wish_lists() -> None:
     [
         ('bounds = "slow"', "bounds: has to be live, screen, wall, or a JSON list of groups"),
         ("bounds = []", "or a JSON list of groups"),
-        ('bounds = [{ share = 0.5, rules = "wall" }]', "group 1 has to have bounds, and may have share, not"),
+        (
+            'bounds = [{ share = 0.5, rules = "wall" }]',
+            "group 1 has to be an object with bounds and maybe share",
+        ),
         ('bounds = [{ share = 0, bounds = "wall" }]', "group 1: share has to be above 0 and at most 1, not 0"),
         ('bounds = [{ share = 0.6, bounds = "wall" }, { share = 0.5, bounds = "live" }]', "add up to 1.1, above 1"),
         ('bounds = [{ bounds = [{ prefix = "", stale = 1 }] }]', "group 1: Key 'bounds': rule 1 has no field 'stale'"),
