@@ -3,9 +3,9 @@
 Owns: how a client's commands and their replies share a connection. Must never: reconnect, because a run has to count a
 lost connection.
 
-- **Names**: the name of a channel is the topic, unchanged. To the library, characters of a name have no meaning (to
-  Centrifugo, the server built on it, some have). A name may have up to 255 bytes, unless ``ChannelMaxLength`` allows
-  more. The library refuses longer names with `bad request`.
+- **Names**: the name of a channel is the topic, unchanged. The library gives no meaning to characters of a name
+  (Centrifugo, the server built on it, does). A name may have up to 255 bytes, unless ``ChannelMaxLength`` allows more.
+  The library refuses longer names with `bad request`.
 - **Several commands share a frame**, one per line, as when Centrifuge's own clients send collected commands. The server
   also sends up to 16 replies and publications in a frame, which one call reads here.
 - **This project's own socket** (``protocol.outgoing``) is used, not the Python client by Centrifuge's makers. In that

@@ -49,7 +49,7 @@ _STEP_MESSAGES = 150
 _STRETCHED_MOST = 3
 #: The fewest publishes of a recovery step, because fewer could not show a latency.
 _RECOVER_MESSAGES = 5
-#: A system recovers at this share of the highest rate that held. It is nearly idle then, as some systems need to be.
+#: A system recovers at this share of the highest rate that held. At this rate it is nearly idle, as some need to be.
 _RECOVER_SHARE = 0.1
 #: Close to the greatest rate, p99 is more than the limit divided by this number, unless latency rises abruptly.
 _CALM = 5

@@ -34,7 +34,7 @@ _GIT_TIMEOUT_S = 5.0
 
 
 def goals(settings: Settings) -> dict[str, float]:
-    """Return the goals for `run.json`. Causal violations are a goal only if the workload sets their number. No system
+    """Return the goals for `run.json`. Causal violations are a goal only if the workload sets a limit. No system
     promises an order across publishers, so without a goal they are a finding and not a failure."""
     if isinstance(settings, Topics):
         return {}

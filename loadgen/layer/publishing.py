@@ -155,7 +155,7 @@ class _Feeder:
             while self._lost is None:
                 await self._news.wait()
                 batch = [message for message, _ in islice(self._held, _PUSH_BATCH)]
-                length = await self._write(batch)  # its messages stay held until they are written, see `close`
+                length = await self._write(batch)  # the batch stays held until it is written, see `close`
                 for _ in batch:
                     self._held.popleft()
                 if not self._held:

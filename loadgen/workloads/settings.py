@@ -179,7 +179,7 @@ class _Air(_Paced):
     )
     idle_wishes: int = _option(50, "unplayed songs on each wish list")
     spread_ms: float = _option(200.0, "clients report a change within this time", "MS")
-    size: str = _option("64", "least payload bytes: 64, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
+    size: str = _option("64", "smallest payload in bytes: 64, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
 
     @property
     def payload_sizes(self) -> Sizes:
@@ -314,9 +314,9 @@ def _read(workload: str, file: Path, known: Mapping[str, dataclasses.Field[Any]]
 def _typed(row: dataclasses.Field[Any], value: Any, where: str) -> Any:
     """Convert a command-line text, or a TOML value, to the row's type."""
     if row.name == "size" and type(value) is int:
-        return str(value)  # in a file, the simplest size is a number
+        return str(value)  # a file may give a fixed size as a number
     if row.name == "bounds" and type(value) is list:
-        value = json.dumps(value, default=str)  # a file has a list; an option has the same as JSON
+        value = json.dumps(value, default=str)  # a file has a list, and an option has the same list as JSON
     try:
         return converted(row, value)
     except ValueError as error:

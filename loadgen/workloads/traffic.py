@@ -28,8 +28,8 @@ class TrafficPlan:
     """See ``Plan``. Publishes are evenly spaced.
 
     One connection (topic number modulo connections) is the first to publish each message of a topic, and only the other
-    connections repeat it. So sequence numbers count per publisher and topic, and a system can promise to keep the order
-    of such messages.
+    connections repeat it. So all new messages of a topic come from one publisher. A system can promise to keep the
+    order of such messages, and their sequence numbers show whether it does.
     """
 
     notes: Sequence[str] = ()
@@ -39,7 +39,7 @@ class TrafficPlan:
         self._duplicates = duplicates
         self._seqs = [0] * settings.topics
         self._segment = 0
-        # When another connection was due to repeat a message, by its topic and number. The second dict is older.
+        # When another connection was due to repeat a message, by topic and number. The second dict has older entries.
         self._repeats: dict[tuple[int, int], int] = {}
         self._repeats_before: dict[tuple[int, int], int] = {}
         self.connections = settings.connections

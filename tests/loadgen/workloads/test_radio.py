@@ -225,7 +225,7 @@ def test_where_nothing_is_played_the_log_is_said_to_begin_and_end(tmp_path: Path
     with pytest.raises(WorkloadError) as caught:
         replay.replay(log, crowd, stations=1, start_s=0.0, speed=180.0, duration_s=20.0)
     assert str(caught.value) == (
-        f"the log has no change from second 0 to 3600: it begins at second {begin} and ends at {begin + 49}: see "
+        f"the log has no change from second 0 to 3600: it begins at second {begin} and ends at {begin + 49}; see "
         f"--start-s and --speed{hint}"
     )
     played = replay.replay(log, crowd, stations=1, start_s=float(begin), speed=180.0, duration_s=20.0)
