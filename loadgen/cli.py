@@ -203,7 +203,7 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
     add(
         "--lines",
         action="store_true",
-        help="several messages share a frame in both directions, SPEC 1.6 (ingeborg only)",
+        help="let several messages share a frame, in both directions (SPEC 1.6; ingeborg only)",
     )
     add(
         "--metrics-url",

@@ -274,7 +274,7 @@ class _Connection:
             self._stop(_code(error), f"the server closed the channel: {error}")
 
     def _on_cancelled(self, _: object) -> None:
-        self._stop("cancelled", "the server stopped delivering: the queue was deleted")
+        self._stop("cancelled", "the server stopped delivering because the queue was deleted")
 
     def _stop(self, code: str, text: str) -> None:
         self._lifeline.end(code, text)

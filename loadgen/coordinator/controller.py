@@ -13,9 +13,9 @@ The search, in the order of the code below:
 3. After every breach, and before every measured phase, let the system recover at a low rate, step by step, until a step
    holds and the backlog drains no further.
 4. Bisect (geometrically) between the highest rate that held and the lowest rate that did not, until the interval is
-   half the precision. If latency was far below the limit at the highest rate that held, then try the lowest rate that
-   did not hold once more, because a disturbance of the machine may have lasted for both of its steps. If this rate
-   holds now, continue from there as in 1.
+   half the precision. If latency was far below the limit at the highest rate that held, also try the lowest failed rate
+   once more. A disturbance of the machine may have made both of its steps fail. If this rate holds now, continue from
+   there as in 1.
 5. Measure (``sustained``). This phase is longer, so it detects smaller overloads than the search could. If it is a
    breach, lower the rate by half the precision, and then by more. So a search result that is right within half the
    precision ends within the full precision.
@@ -62,7 +62,8 @@ _LOWERED = (1, 2, 3, 4, 6, 10, 16)
 
 
 class Limit(NamedTuple):
-    """The limit that a step must keep: the latency of 99 % of the deliveries, from the intended time of sending."""
+    """The limit that a step must keep. ``p99_ns``: the latency that 99 % of the deliveries may have at most, from the
+    intended time of sending."""
 
     p99_ns: int
 
@@ -215,9 +216,9 @@ class Controller:
         """Judge the step that ``next()`` returned. Raises ``ValueError`` if there is no step, or if it took no time."""
         step = self._step
         if step is None:
-            raise ValueError("the search is over: there is no step to observe")
+            raise ValueError("the search is over, so there is no step to observe")
         if not seen.duration_s > 0:
-            raise ValueError(f"a step takes time, not {seen.duration_s:g} s")
+            raise ValueError(f"a step must take some time, not {seen.duration_s:g} s")
         self._lost = min(self._lost, seen.backlog)  # some of the lost deliveries arrived after all
         if step.purpose == "recover":
             verdict = self._after_recover(step, seen)

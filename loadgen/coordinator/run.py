@@ -203,7 +203,8 @@ class Run:
                     done = not self._cut.is_set()
                     await self._crew.do("close", timeout_s=_CLOSE_S + _CLOSE_S_PER_CONNECTION * self._connections)
         except (CrewFailed, _Silent) as error:
-            # After a cut this is no failure, because the same signal may have ended the process that failed.
+            # After a cut, this does not count as a failure, because the same signal may have ended the process that
+            # failed.
             failed = None if self._cut.is_set() else str(error)
             if self._phase is not None:
                 failed = failed and f"{self._phase.name}: {failed}"

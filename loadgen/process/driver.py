@@ -38,7 +38,7 @@ from .tally import Latencies, Sequences
 #: The most connections or subscribe calls that one process has under way. This keeps both sides busy, without a burst
 #: that looks like an attack.
 _AT_ONCE_MAX = 64
-#: The most messages in one call of ``publish``, so that the time of its return tells when they were written.
+#: The most messages in one call of ``publish``. They are few enough that its return tells when they were written.
 _BATCH_MAX = 256
 #: A sender that is behind its schedule lets receivers run after this many messages.
 _TURN_MAX = 128

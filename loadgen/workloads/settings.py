@@ -28,7 +28,8 @@ TOPICS_MAX = 1 << 24
 RATE_MAX = 10_000_000.0
 #: Limits of a causal run, where each process keeps all messages from the beginning. A message takes about 300 bytes.
 MESSAGES_MAX, SUBSCRIPTIONS_MAX = 1_000_000, 1 << 22
-#: With a greater exponent, nearly all wishes are for a handful of songs, and `popularity.counts` would miss the mean.
+#: With a greater exponent, nearly all wishes are for a handful of songs, and `popularity.counts` would not keep their
+#: mean.
 WISH_EXPONENT_MAX = 2.0
 DURATION_S_MAX = 24 * 3600.0
 #: The greatest time in a recorded log. Up to this value, a float has exact milliseconds. Present times in milliseconds
@@ -134,8 +135,8 @@ class Topics(_Common):
     workload: ClassVar[str] = "topics"
 
     first: int = _option(1, "number of topics to begin with", least=1, most=TOPICS_MAX)
-    last: int = _option(131_072, "number of topics to end with, after doubling", least=1, most=TOPICS_MAX)
-    messages: int = _option(20_000, "messages per number of topics, and one per topic at least", least=1, most=1 << 27)
+    last: int = _option(131_072, "number of topics to end with; it doubles for each run", least=1, most=TOPICS_MAX)
+    messages: int = _option(20_000, "messages for each number of topics, at least one per topic", least=1, most=1 << 27)
     window: int = _option(10_000, "the most messages in flight", least=1, most=1 << 20)
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
     subscribe_timeout_s: float = _option(
@@ -188,8 +189,8 @@ class _Air(_Paced):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Radio(_Air):
-    """Thesis 1.3.2: stations change songs, every listener of a station reports the change, and clients with the song on
-    their wish lists get it."""
+    """Thesis 1.3.2: stations change songs, every listener of a station reports the change, and a client gets it if the
+    song is on its wish list."""
 
     workload: ClassVar[str] = "radio"
 

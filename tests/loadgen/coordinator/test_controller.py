@@ -411,7 +411,7 @@ def test_a_limit_of_nothing_is_refused() -> None:
 def test_only_a_step_under_way_can_be_observed() -> None:
     controller = Controller(LIMIT)
     system = System(10_000)
-    with pytest.raises(ValueError, match="takes time"):
+    with pytest.raises(ValueError, match="must take some time"):
         controller.observe(system.run(Step(500, 3, "search"))._replace(duration_s=0))
     made = search(system.run, controller)
     with pytest.raises(ValueError, match="is over"):
