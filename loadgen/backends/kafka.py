@@ -381,8 +381,8 @@ class _Connection:
         await asyncio.gather(self._stop_producer(), self._stop_consumer())
 
     # If the cluster answers, closing both is enough. Otherwise the producer waits for acknowledgements that never come.
-    # A consumer cancels its tasks, but they cancel it as well, so that tasks and sockets stay. This code ends them by
-    # private names, because no public names exist.
+    # A consumer cancels its own tasks, which then cancel the consumer, so that tasks and sockets are left behind. This
+    # code ends them by private names, because no public names exist.
 
     async def _stop_producer(self) -> None:
         if not await _finished(self._producer.stop()):

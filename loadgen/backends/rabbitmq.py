@@ -83,7 +83,7 @@ _READ_AHEAD_BYTES = 1 << 20
 _KEY_BYTES_MAX = 255
 _SPECIAL = re.compile("[%.*#]")
 _HASHED = "%="
-_KEEPER_KEY = "%"  # not a topic's key: in those, two digits or an equals sign follow a percent sign
+_KEEPER_KEY = "%"  # not a topic's key, where two digits or an equals sign follow a percent sign
 
 _TRANSIENT = Basic.Properties(delivery_mode=1)
 

@@ -89,8 +89,8 @@ class _Connection:
         self._subscriber = _connection(url, name)
         self._publisher = _connection(url, name)
         self._reading: asyncio.Task[None] | None = None
-        #: For the SUBSCRIBE or UNSUBSCRIBE under way: how many channels Redis still has to answer, and the future of
-        #: all.
+        #: For the SUBSCRIBE or UNSUBSCRIBE under way: how many channels Redis still has to answer, and the future that
+        #: waits for all answers.
         self._unanswered = 0
         self._answered: asyncio.Future[None] | None = None
         #: How many replies to publishes are unread. If a call is cancelled, the next call reads its replies.
