@@ -27,13 +27,13 @@ class Held:
 
     __slots__ = ("message", "named", "since", "size", "skipped", "weight")
 
-    def __init__(self, message: Message, named: bool, since: float) -> None:
+    def __init__(self, message: Message, named: bool, since: float, weight: float, size: int) -> None:
         self.message = message
         self.named = named  # its client recovers, so the notification has the message's `mid`.
         self.since = since  # when the oldest of these messages came, in monotonic seconds
         self.skipped = 0
-        self.weight = message.about.weight if message.about is not None else 1.0
-        self.size = ENTRY_BYTES + len(message.topic) + len(message.payload)
+        self.weight = weight
+        self.size = size
 
 
 class Conit:
@@ -47,6 +47,7 @@ class Conit:
         "floor",
         "held",
         "is_late",
+        "newest",
         "next_at",
         "number",
         "since",
@@ -61,6 +62,7 @@ class Conit:
         self.topic = topic
         self.bound = bound
         self.held: dict[str | int | None, Held] = {}  # in the order of release, by item or number
+        self.newest: Held | None = None  # the last of them
         self.number = 0  # the latest key of a message that no newer one can replace
         self.weight = 0.0  # the weight of the held messages and the messages they replace
         self.since = 0.0  # when the oldest of all these came, in monotonic seconds
@@ -86,35 +88,44 @@ class Conit:
         Returns:
             The change in the number of held bytes.
         """
-        if not self.held:
-            self.since = now
-        held = Held(message, named, now)
-        self.weight += held.weight
+        about, held = message.about, self.held
+        weight = 1.0 if about is None else about.weight
+        size = ENTRY_BYTES + len(message.topic) + len(message.payload)
+        self.weight += weight
         key: str | int | None
         if self.bound.latest and not (named and message.is_kept):
-            key = None if message.about is None else message.about.item
-            former = self.held.pop(key, None)  # removed first, so that the new message goes to the end
+            key = None if about is None else about.item
+            former = held.get(key)
+            if former is not None:
+                if former is not self.newest:
+                    del held[key]  # so that the new message goes to the end
+                    held[key] = self.newest = former
+                growth = size - former.size
+                former.message, former.named, former.size = message, named, size
+                former.skipped += 1
+                former.weight += weight
+                return growth
         else:
             self.number += 1
-            key, former = self.number, None
-        self.held[key] = held
-        if former is None:
-            return held.size
-        held.since = former.since
-        held.skipped = former.skipped + 1
-        held.weight += former.weight
-        return held.size - former.size
+            key = self.number
+        if not held:
+            self.since = now
+        held[key] = self.newest = Held(message, named, now, weight, size)
+        return size
 
     def take(self) -> Held:
         """Take out the message that leaves first."""
         held = self.held.pop(next(iter(self.held)))
         self.weight -= held.weight
+        if held is self.newest:
+            self.newest = None
         return held
 
     def take_all(self) -> list[Held]:
         """Take out all messages, in the order of release."""
         leaving = list(self.held.values())
         self.held.clear()
+        self.newest = None
         self.weight = 0.0
         return leaving
 

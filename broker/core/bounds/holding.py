@@ -321,7 +321,8 @@ class Holding(Part):
         more = len(conit.held) - before
         if not more:
             self.conflated[conit.bound.band] += 1
-        self._count(receiver, more, size)
+        if more or size:
+            self._count(receiver, more, size)
         if not before:
             conit.floor = self._watermarks.cluster_watermark
             receiver.conits[conit] = None
