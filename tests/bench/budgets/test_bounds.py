@@ -1,26 +1,39 @@
-"""The verdict of the bounds' benchmark, and one short load on a real endpoint."""
+"""The verdicts of the benchmarks of bounds, and one short load on a real endpoint."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
 
-from ingeborg.bench.budgets import bounds
-from ingeborg.bench.budgets.bounds import Floor, interval_checks
-from ingeborg.bench.compare.matrix import System
-from ingeborg.bench.compare.servers import running
+from ingeborg.bench.budgets import bounds, overload
+from ingeborg.bench.budgets.floor import COUNTING, floor
+from ingeborg.bench.budgets.overload import Age, Overload
 
 
 def test_the_saving_is_compared_round_by_round() -> None:
     found = {"plain": [10.0, 20.0, 10.0], "all": [6.0, 12.0, 9.0], "latest": [6.0, 12.0, 1.0]}
-    of_all, of_latest = interval_checks(found)
+    of_all, of_latest = bounds.interval_checks(found, 600)
     assert (of_all.met, of_latest.met) == (True, False)
     assert of_all.measured == "40% (10% to 40%) of 10.00 (10.00 to 20.00) us per delivery due"
 
 
-async def test_a_load_gets_everything_or_notice_of_it(tmp_path: Path) -> None:
-    with running(System("ingeborg", "ingeborg"), tmp_path, layer=False) as server:
-        async with Floor(server.urls[0]) as floor:
-            await floor.bind_all(bounds.KINDS["latest"])
-            load = await floor.load(200, 1.0, 30.0)
+def test_the_price_above_the_limit_is_that_of_the_load_which_exceeds_it() -> None:
+    check = bounds.held_check({1.6: [3.0, 5.0, 4.0], 0.8: [4.0, 4.0, 4.0]})
+    assert (check.measured, check.met) == ("1.00 (0.75 to 1.25) of 4.00 (4.00 to 4.00) us per delivery due", True)
+
+
+def test_an_overload_is_judged_by_the_first_preset_and_by_the_way_back() -> None:
+    fresh = [Age("live", 0.04, 0.0), Age("screen", 9.0, 8.0)]
+    gain, p99, back = overload.checks([100.0], [130.0], [Overload(fresh, 3.0, True)])
+    assert (gain.met, p99.met, back.met) == (True, True, True)
+    *_, p99, back = overload.checks([1.0], [1.0], [Overload(fresh[::-1], math.inf, True), Overload(fresh, 3.0, False)])
+    assert (p99.met, back.met) == (False, False)
+
+
+async def test_a_load_gets_everything_or_notice_of_it() -> None:
+    async with floor() as clients:
+        await clients.bind(overload.preset)
+        load = await clients.load(lambda at: 200 + 100 * at, 1.0, 30.0)
     assert load.is_whole
-    assert load.received < 200 * bounds.FANOUT
+    assert load.published == 250
+    assert 250 < load.received < 250 * len(COUNTING)
+    assert all(load.probes)

@@ -1,0 +1,159 @@
+"""Bounds under load: how fresh each preset is at each rate, the greatest rate, and an overload.
+
+    python -m ingeborg.bench.budgets.overload [--rounds 3]
+
+20 subscribers have all 100 topics: 4 with the preset `live`, 6 with `screen` and 10 with `wall`. One connection
+publishes. The endpoint runs on the first core, and everything else on the second. Each round raises the rate twice,
+while no subscriber has bounds and while all do, until messages are too old for their subscribers. Then the load rises
+from half of the greatest rate without bounds to 150 %, and stays there. A round takes five minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+import uvloop
+
+from ingeborg.bench.errors import BenchError
+
+from .bounds import spread
+from .floor import Floor, Load, Sample, constant, floor
+from .model import Check, measured, show
+
+ROUNDS = 3
+
+#: The presets, the number of subscribers of each, and the age in seconds that each allows.
+PRESETS = (("live", 4, 0.05), ("screen", 6, 1.0), ("wall", 10, 5.0))
+#: A rate is too high if a hundredth of a preset's messages are so much older than it allows, in seconds.
+LATE_S = 0.1
+RATE_FIRST, RATE_MAX, STEP, TRIED_S = 2_000.0, 200_000.0, 1.5, 4.0
+
+#: The overload: its rate as a share of the greatest one without bounds, its rise, and its length in seconds.
+OVERLOAD, RISE_S, OVERLOAD_S = 1.5, 10.0, 30.0
+#: The level has to be back at 0 within these seconds after the last message.
+QUIET_S = 10.0
+#: Seconds to wait for the last message.
+SETTLE_S = 60.0
+
+STEERED, LIVE_P99_S = 1.25, 0.05
+
+
+class Age(NamedTuple):
+    """Seconds between the planned publish and the arrival of a preset's probes. ``p99``, ``excess``: the latter beyond
+    what the preset allows."""
+
+    preset: str
+    p99: float
+    excess: float
+
+
+def ages(load: Load) -> list[Age]:
+    """Return the ages of each preset."""
+    found = []
+    for (name, _, allowed), probes in zip(PRESETS, load.probes, strict=True):
+        sorted_ages = sorted(came - planned for planned, came in probes)
+        p99 = sorted_ages[int(0.99 * len(sorted_ages))] if sorted_ages else math.inf
+        found.append(Age(name, p99, p99 - allowed))
+    return found
+
+
+def preset(number: int) -> str:
+    """Return the preset of a subscriber."""
+    names = [name for name, count, _ in PRESETS for _ in range(count)]
+    return names[number]
+
+
+def line(kind: str, rate: float, seconds: float, load: Load) -> str:
+    """Return what a load showed."""
+    fresh = ", ".join(f"{age.preset} {age.p99 * 1000:,.1f} ms" for age in ages(load))
+    level = max(sample.level for sample in load.samples)
+    share = load.cpu_s / seconds
+    return (
+        f"{kind}, {rate:,.0f}/s: p99 {fresh}; {share:.0%} of a core, generator {load.generator:.0%}, level {level:.0f}"
+    )
+
+
+async def greatest(clients: Floor, kind: str) -> float:
+    """Return the greatest rate at which every message came as fresh as its subscriber allows."""
+    await clients.bind(preset if kind == "bounds" else lambda _: [])
+    rate, best = RATE_FIRST, 0.0
+    while rate <= RATE_MAX:
+        load = await clients.load(constant(rate), TRIED_S, SETTLE_S)
+        print(line(kind, rate, TRIED_S, load), flush=True)
+        if not load.is_whole or max(age.excess for age in ages(load)) > LATE_S:
+            break
+        best = rate
+        rate *= STEP
+    await asyncio.sleep(QUIET_S)  # back at level 0
+    return best
+
+
+class Overload(NamedTuple):
+    """``ages``: of all probes, by preset. ``back_s``: seconds from the last message to level 0. ``is_steady``: the
+    level never rose after that message."""
+
+    ages: list[Age]
+    back_s: float
+    is_steady: bool
+
+
+async def overload(clients: Floor, rate: float) -> Overload:
+    """Overload the endpoint, and see it become quiet again."""
+    await clients.bind(preset)
+    top = OVERLOAD * rate
+    load = await clients.load(lambda at: min(top, 0.5 * rate + (top - 0.5 * rate) * at / RISE_S), OVERLOAD_S, SETTLE_S)
+    print(line("overload", top, OVERLOAD_S, load), flush=True)
+    quiet: list[Sample] = []
+    await clients.sample(quiet, 2 * QUIET_S)
+    levels = [sample.level for sample in quiet]
+    back_s = next((sample.at_s for sample in quiet if not sample.level), math.inf)
+    return Overload(ages(load), back_s, all(later <= sooner for sooner, later in pairwise(levels)))
+
+
+async def measure(rounds: int) -> list[Check]:
+    """Measure. ``BenchError``: the endpoint does not answer, or closes a connection."""
+    found: dict[str, list[float]] = {"plain": [], "bounds": []}
+    over = []
+    async with floor() as clients:
+        for number in range(rounds):
+            for kind in list(found)[:: -1 if number % 2 else 1]:
+                found[kind].append(await greatest(clients, kind))
+            over.append(await overload(clients, found["plain"][-1]))
+    return checks(found["plain"], found["bounds"], over)
+
+
+def checks(plain: Sequence[float], bounds: Sequence[float], over: Sequence[Overload]) -> list[Check]:
+    """Compare the figures with their goals."""
+    gain = [with_bounds / without for without, with_bounds in zip(plain, bounds, strict=True)]
+    text = f"{spread(gain, '.2f')} of {spread(plain, ',.0f')} publishes per second"
+    rows = [Check("greatest rate with bounds, to that without", f"at least {STEERED}", text, median(gain) >= STEERED)]
+    p99 = [one.ages[0].p99 * 1000 for one in over]
+    goal = f"at most {LIVE_P99_S * 1000:.0f} ms"
+    rows.append(Check("p99 of `live` at 150 %", goal, f"{spread(p99, '.0f')} ms", median(p99) <= LIVE_P99_S * 1000))
+    back = [one.back_s for one in over]
+    is_steady = all(one.is_steady for one in over)
+    text = f"{spread(back, '.1f')} s, {'without' if is_steady else 'with'} a rise after the load"
+    rows.append(Check("level 0 after the load", f"within {QUIET_S:.0f} s", text, max(back) <= QUIET_S and is_steady))
+    return rows
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    options = parser.parse_args()
+    print(measured(), flush=True)
+    try:
+        show(uvloop.run(measure(options.rounds)))
+    except BenchError as error:
+        parser.exit(1, f"{error}\n")
+
+
+if __name__ == "__main__":
+    main()
