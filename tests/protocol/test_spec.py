@@ -112,7 +112,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "ended subscriptions remembered for a client": (model.ENDED_MAX,),
     "topics and filters of these ended subscriptions, bytes": (model.ENDED_BYTES_MAX,),
     "time for which ended subscriptions are remembered, s": (expiry.KEPT_S,),
-    "revoked tokens and subjects that a store remembers until their `expires_at`": (revocations.REVOCATIONS_MAX,),
+    "revoked tokens and subjects that a store remembers": (revocations.REVOCATIONS_MAX,),
     "revocations of an endpoint that wait for earlier revocations": (revoking.WAITING_MAX,),
 }
 
