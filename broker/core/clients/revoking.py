@@ -128,7 +128,7 @@ class Revoking(Part):
 
     def commands(self) -> dict[str, CommandSpec]:
         """See ``Part``."""
-        return {"revoke": CommandSpec(self.revoke)}
+        return {"revoke": CommandSpec(self.revoke, after_close=True)}
 
     def requests(self) -> dict[type[Request], RequestHandler]:
         """See ``Part``."""

@@ -17,7 +17,7 @@ from .fake_desk import FakeDesk
 #: connection is over.
 ONE_BY_ONE = {"subscriptions"}
 PUBLISHES = {"publish", "broadcast"}
-AFTER_CLOSE = {"publish", "broadcast", "subscribe", "unsubscribe"}
+AFTER_CLOSE = {"publish", "broadcast", "subscribe", "unsubscribe", "revoke"}
 
 
 @pytest.mark.parametrize("layers", [by_homes, by_lookup])
