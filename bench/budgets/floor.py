@@ -201,7 +201,7 @@ class Floor:
         """
         samples: list[Sample] = []
         with self._counting():
-            before = (await self.figures())["process_cpu_seconds_total"]
+            before = (await figures(self._url))["process_cpu_seconds_total"]
             began, cpu = time.monotonic(), time.process_time()
             sampling = asyncio.create_task(self.sample(samples, seconds + settle_s))
             try:
@@ -212,7 +212,7 @@ class Floor:
                     await asyncio.sleep(0.02)
             finally:
                 sampling.cancel()
-            cpu_s = (await self.figures())["process_cpu_seconds_total"] - before
+            cpu_s = (await figures(self._url))["process_cpu_seconds_total"] - before
             if any(one.is_lost for one in self._counters) or any(one.is_lost for one in self._discarders):
                 raise BenchError("the endpoint closed the connection of a subscriber")
         received = sum(one.received for one in self._counters)
@@ -241,8 +241,8 @@ class Floor:
         """Append the endpoint's metrics every ``SAMPLED_S`` for so long."""
         began = time.monotonic()
         while (at_s := time.monotonic() - began) < seconds:
-            figures = await self.figures()
-            samples.append(Sample(at_s, figures["ingeborg_bounds_level"], figures["ingeborg_bounds_busy"]))
+            now = await figures(self._url)
+            samples.append(Sample(at_s, now["ingeborg_bounds_level"], now["ingeborg_bounds_busy"]))
             for socket in self._sockets:  # nothing answers pings
                 socket.transport.write(empty_frame(PONG, masked=True))
             await asyncio.sleep(SAMPLED_S)
@@ -263,17 +263,18 @@ class Floor:
             for counter in self._counters:
                 counter.socket.transport.set_protocol(counter.socket)
 
-    async def figures(self) -> dict[str, float]:
-        """Read the endpoint's metrics without labels."""
-        try:
-            return {sample.name: sample.value for sample in samples((await fetch(self._url, "/metrics")).text)}
-        except PageError as error:
-            raise BenchError(str(error)) from None
+
+async def figures(url: str) -> dict[str, float]:
+    """Read an endpoint's metrics without labels. ``BenchError``: it does not answer."""
+    try:
+        return {sample.name: sample.value for sample in samples((await fetch(url, "/metrics")).text)}
+    except PageError as error:
+        raise BenchError(str(error)) from None
 
 
 @contextlib.asynccontextmanager
-async def floor() -> AsyncIterator[Floor]:
-    """Start an endpoint on the first core, and its clients on the last one."""
+async def endpoint() -> AsyncIterator[str]:
+    """Start an endpoint on the first core, and yield its URL. Everything else runs on the last core until the end."""
     cores = sorted(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -281,8 +282,14 @@ async def floor() -> AsyncIterator[Floor]:
         os.sched_setaffinity(0, cores[:1])  # the endpoint inherits this core
         server = stack.enter_context(running(System("ingeborg", "ingeborg"), folder, layer=False))
         os.sched_setaffinity(0, cores[-1:])
-        async with Floor(server.urls[0]) as found:
-            yield found
+        yield server.urls[0]
+
+
+@contextlib.asynccontextmanager
+async def floor() -> AsyncIterator[Floor]:
+    """Start an endpoint, and its clients."""
+    async with endpoint() as url, Floor(url) as found:
+        yield found
 
 
 def constant(rate: float) -> Callable[[float], float]:

@@ -5,7 +5,8 @@
 20 subscribers have all 100 topics: 4 with the preset `live`, 6 with `screen` and 10 with `wall`. One connection
 publishes. The endpoint runs on the first core, and everything else on the second. Each round raises the rate twice,
 while no subscriber has bounds and while all do, until messages are too old for their subscribers. Then the load rises
-from half of the greatest rate without bounds to 150 %, and stays there. A round takes five minutes.
+from half of the greatest rate without bounds to 150 %, and stays there. At last, at 90 % and 150 %, 16 subscribers with
+a staleness of 500 ms are compared with 4 without bounds: nothing may be held for longer. A round takes six minutes.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvloop
 
@@ -40,6 +42,13 @@ OVERLOAD, RISE_S, OVERLOAD_S = 1.5, 10.0, 30.0
 QUIET_S = 10.0
 #: Seconds to wait for the last message.
 SETTLE_S = 60.0
+
+#: How exactly a staleness is kept: its rule, the shares of the greatest rate, and the length of each load in seconds.
+#: The lag is the greatest age that a subscriber without bounds saw within ``AROUND_S`` of the arrival.
+EXACT: dict[str, Any] = {"prefix": "", "staleness_ms": 500, "priority": -1}
+EXACT_SHARES, EXACT_S, AROUND_S = (0.9, 1.5), 8.0, 0.05
+#: The greatest share of messages that may be more than ``BEYOND_S`` seconds older than staleness and lag allow.
+BEYOND_S, BEYOND_SHARE = 0.01, 0.001
 
 STEERED, LIVE_P99_S = 1.25, 0.05
 
@@ -116,16 +125,43 @@ async def overload(clients: Floor, rate: float) -> Overload:
     return Overload(ages(load), back_s, all(later <= sooner for sooner, later in pairwise(levels)))
 
 
+def beyond(load: Load, staleness_s: float) -> float:
+    """Return the share of the probes that were too old. The first counting subscriber has no bounds."""
+    lags = sorted((came, came - planned) for planned, came in load.probes[0])
+    times = [came for came, _ in lags]
+    late = total = 0
+    for planned, came in (probe for probes in load.probes[1:] for probe in probes):
+        around = lags[bisect_left(times, came - AROUND_S) : bisect_right(times, came + AROUND_S)]
+        lag_s = max((age for _, age in around), default=0.0)
+        total += 1
+        late += came - planned > staleness_s + lag_s + BEYOND_S
+    return late / max(total, 1)
+
+
+async def exactness(clients: Floor, rate: float) -> float:
+    """Return the share of the messages that the endpoint held for too long at this rate."""
+    await clients.bind(lambda number: [] if preset(number) == "live" else [EXACT])
+    load = await clients.load(constant(rate), EXACT_S, SETTLE_S)
+    await asyncio.sleep(QUIET_S)
+    found = beyond(load, EXACT["staleness_ms"] / 1000)
+    level = max(sample.level for sample in load.samples)
+    print(f"staleness 500 ms, {rate:,.0f}/s: {found:.3%} too late, level {level:.0f}", flush=True)
+    return found
+
+
 async def measure(rounds: int) -> list[Check]:
     """Measure. ``BenchError``: the endpoint does not answer, or closes a connection."""
     found: dict[str, list[float]] = {"plain": [], "bounds": []}
-    over = []
+    over: list[Overload] = []
+    late: dict[float, list[float]] = {share: [] for share in EXACT_SHARES}
     async with floor() as clients:
         for number in range(rounds):
             for kind in list(found)[:: -1 if number % 2 else 1]:
                 found[kind].append(await greatest(clients, kind))
             over.append(await overload(clients, found["plain"][-1]))
-    return checks(found["plain"], found["bounds"], over)
+            for share in EXACT_SHARES:
+                late[share].append(await exactness(clients, share * found["plain"][-1]))
+    return [*checks(found["plain"], found["bounds"], over), *map(exact_check, late, late.values())]
 
 
 def checks(plain: Sequence[float], bounds: Sequence[float], over: Sequence[Overload]) -> list[Check]:
@@ -141,6 +177,12 @@ def checks(plain: Sequence[float], bounds: Sequence[float], over: Sequence[Overl
     text = f"{spread(back, '.1f')} s, {'without' if is_steady else 'with'} a rise after the load"
     rows.append(Check("level 0 after the load", f"within {QUIET_S:.0f} s", text, max(back) <= QUIET_S and is_steady))
     return rows
+
+
+def exact_check(share: float, late: Sequence[float]) -> Check:
+    """Compare how exactly a staleness was kept with the goal."""
+    figure = f"messages over {BEYOND_S * 1000:.0f} ms older than staleness and lag, at {share:.0%}"
+    return Check(figure, f"at most {BEYOND_SHARE:.1%}", spread(late, ".3%"), median(late) <= BEYOND_SHARE)
 
 
 def main() -> None:

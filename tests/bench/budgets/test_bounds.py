@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ingeborg.bench.budgets import bounds, overload
-from ingeborg.bench.budgets.floor import COUNTING, floor
+from ingeborg.bench.budgets import bounds, many_bounds, overload
+from ingeborg.bench.budgets.floor import COUNTING, Load, floor
 from ingeborg.bench.budgets.overload import Age, Overload
 
 
@@ -27,6 +27,21 @@ def test_an_overload_is_judged_by_the_first_preset_and_by_the_way_back() -> None
     assert (gain.met, p99.met, back.met) == (True, True, True)
     *_, p99, back = overload.checks([1.0], [1.0], [Overload(fresh[::-1], math.inf, True), Overload(fresh, 3.0, False)])
     assert (p99.met, back.met) == (False, False)
+
+
+def test_a_message_is_too_old_beyond_its_staleness_and_the_lag_at_its_arrival() -> None:
+    yardstick = [(float(number), number + (0.2 if number == 7 else 0.001)) for number in range(10)]
+    held = [(number - 0.5, number + 0.005) for number in range(10)]  # 7 arrived while the lag was 0.2 s
+    late = [(6.7, 7.21), (8.0, 8.512)]  # 0.01 s beyond its staleness while the endpoint lags; 0.012 s while it does not
+    load = Load(0, 0.0, 0.0, 0, True, [], [yardstick, held, late])
+    assert overload.beyond(load, 0.5) == 1 / 12
+
+
+def test_memory_is_compared_between_the_first_and_the_last_third() -> None:
+    idle, memory = many_bounds.checks(1e5, 0.0072, [100e6, 100e6, 150e6, 110e6, 101e6, 101e6, 300e6, 101e6, 90e6])
+    assert (idle.met, idle.measured) == (True, "0.72%")
+    assert (memory.met, memory.measured) == (True, "+1.0% of 100 MB")
+    assert not many_bounds.checks(1e5, 0.03, [100e6, 1e6, 103e6])[1].met
 
 
 async def test_a_load_gets_everything_or_notice_of_it() -> None:

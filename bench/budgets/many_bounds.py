@@ -1,0 +1,123 @@
+"""Many clients with bounds: the CPU they cost while they are idle, and memory while they get messages.
+
+    python -m ingeborg.bench.budgets.many_bounds [--minutes 10]
+
+1,000 connections have 100 clients each, all with the preset `wall`. Each client subscribes to one of 100 topics. One
+endpoint runs on the first core, and everything else on the second. After a minute without a message, the command
+publishes 10 messages per second for the given minutes, each to 1,000 clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Sequence
+from itertools import count
+from statistics import median
+
+import orjson
+import uvloop
+
+from ingeborg.bench.errors import BenchError
+from ingeborg.protocol.outgoing import OutgoingSocket
+
+from .floor import endpoint, figures
+from .light import TIMEOUT_S, dial
+from .model import Check, measured, show
+
+CONNECTIONS, CLIENTS, TOPICS = 1_000, 100, 100
+IDLE_S, MINUTES, RATE, SAMPLED_S = 60.0, 10.0, 10.0, 15.0
+
+#: The goals: a part of a core, and the growth of memory from the first to the last third of the load.
+CPU_MAX, GROWTH_MAX = 0.02, 0.02
+
+
+async def connect(url: str, number: int) -> OutgoingSocket:
+    """Connect, and have all clients of the connection listen and subscribe. ``BenchError``: a command fails."""
+    done, answers = asyncio.get_running_loop().create_future(), 0
+
+    def answered(_: OutgoingSocket, data: bytes) -> None:
+        nonlocal answers
+        answers += b'"success"' in data
+        if b'"error"' in data and not done.done():
+            done.set_exception(BenchError(data.decode()))
+        elif answers == 2 * CLIENTS and not done.done():
+            done.set_result(None)
+
+    socket = await dial(url, answered)
+    for client in range(number * CLIENTS, (number + 1) * CLIENTS):
+        listen = {"command": "listen", "client_id": client, "bounds": "wall"}
+        socket.write(orjson.dumps(listen))
+        socket.write(orjson.dumps({"command": "subscribe", "client_id": client, "topic": f"topic {client % TOPICS}"}))
+    async with asyncio.timeout(TIMEOUT_S):
+        await done
+    socket.on_message = lambda socket, data: None
+    return socket
+
+
+async def measure(minutes: float) -> list[Check]:
+    """Measure. ``BenchError``: a command fails, or the endpoint does not answer."""
+    async with endpoint() as url:
+        sockets = [await connect(url, number) for number in range(CONNECTIONS)]
+        await asyncio.sleep(5.0)
+        before = await figures(url)
+        await asyncio.sleep(IDLE_S)
+        after = await figures(url)
+        name = "process_cpu_seconds_total"
+        idle = (after[name] - before[name]) / IDLE_S
+        sizes = await _load(url, minutes)
+        held = (await figures(url))["ingeborg_bounds_clients"]
+        for socket in sockets:
+            socket.transport.close()
+        await asyncio.sleep(0.1)
+    return checks(held, idle, sizes)
+
+
+async def _load(url: str, minutes: float) -> list[float]:
+    """Publish, and return the endpoint's memory in bytes, every ``SAMPLED_S`` seconds."""
+    publisher = await dial(url)
+    sizes: list[float] = []
+    begin = time.monotonic()
+    for number in count():
+        at = begin + number / RATE
+        if at > begin + minutes * 60:
+            break
+        await asyncio.sleep(max(at - time.monotonic(), 0.0))
+        command = {"command": "publish", "client_id": "p", "topic": f"topic {number % TOPICS}", "payload": number}
+        publisher.write(orjson.dumps(command))
+        if at - begin >= (1 + len(sizes)) * SAMPLED_S:
+            sizes.append((await figures(url))["process_resident_memory_bytes"])
+    publisher.transport.close()
+    return sizes
+
+
+def checks(clients: float, idle: float, sizes: Sequence[float]) -> list[Check]:
+    """Compare the figures with their goals."""
+    figure = f"CPU of {clients:,.0f} idle clients with bounds"
+    rows = [Check(figure, f"at most {CPU_MAX:.0%} of a core", f"{idle:.2%}", idle <= CPU_MAX)]
+    third = len(sizes) // 3
+    if third:
+        first, last = median(sizes[:third]), median(sizes[-third:])
+        growth = last / first - 1
+        text = f"{growth:+.1%} of {first / 1e6:,.0f} MB"
+        rows.append(
+            Check("memory from the first to the last third", f"at most {GROWTH_MAX:+.0%}", text, growth <= GROWTH_MAX)
+        )
+    return rows
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=MINUTES)
+    options = parser.parse_args()
+    print(measured(), flush=True)
+    try:
+        show(uvloop.run(measure(options.minutes)))
+    except BenchError as error:
+        parser.exit(1, f"{error}\n")
+
+
+if __name__ == "__main__":
+    main()
