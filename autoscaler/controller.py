@@ -1,17 +1,17 @@
-"""The controller turns reports from members, monitor and scaler into orders for members and scaler.
+"""The controller turns reports from the members, the monitor and the scaler into orders for the members and the scaler.
 
-Owns: the list of members, the controller's term, and the order of its steps. Must never: read a clock, wait, or know
-Kafka: time comes in, effects go out.
+Owns: the list of members, the controller's term, and the order of its steps. Must never: read a clock, wait, or call
+Kafka. Its caller passes the time in, and carries out the effects that it returns.
 
-This module implements the document's state machine (arXiv 2402.06085, section V-C, figure 4) as *levels*, not as a
-script. It compares the current owners (``owners``) with the planned owners (``sentinel``), and at each event it acts on
-the difference. So a crash at any point is harmless: the next controller asks members what they own, and continues from
-there. From outside, this looks like the document's states:
+This module implements the state machine of the paper (arXiv 2402.06085, section V-C, figure 4), but not as a sequence
+of steps. At each event, it compares the current owners (``owners``) with the planned owners (``sentinel``), and acts on
+the difference. So a crash at any point is harmless, because the next controller asks the members which queues they own,
+and continues from there. From outside, this looks like the states of the paper:
 
-- *Synchronize* (``synchronizing``): not every member has reported yet what it owns.
-- *Sentinel* (``watching``): no difference.
-- *Reassign*: a decision. The controller makes it at once, so nobody sees this state.
-- *Group Management* (``managing``): a difference, or a member that is about to join or leave.
+- *Synchronize* (``synchronizing``): at least one member has not reported its queues yet.
+- *Sentinel* (``watching``): every queue has its planned owner.
+- *Reassign*: the controller makes a decision. It does so within one step, so this state is never visible.
+- *Group Management* (``managing``): a queue is not with its planned owner, or a member is about to join or leave.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ SYNCHRONIZING: Final = "synchronizing"
 WATCHING: Final = "watching"
 MANAGING: Final = "managing"
 
-#: If two ticks are farther apart, the controller itself was paused. No member is to blame for silence in that time.
+#: If two ticks are more than this many seconds apart, the controller itself was paused, and the members' silence in
+#: that time does not count.
 PAUSE_S: Final = 2.0
-#: Sizes are stale after this many seconds without a measurement.
+#: The sizes of the queues are stale after this many seconds without a measurement.
 STALE_S: Final = 60.0
-#: After this many seconds without any message, even from the monitor, the fault is Kafka's and not a member's.
-#: At most half of ``lost_s`` applies: otherwise members would be lost first.
+#: If no message arrives for this many seconds, not even from the monitor, the controller blames Kafka and not the
+#: members. It uses half of ``lost_s`` if that is less, because members would otherwise count as lost first.
 DEAF_S: Final = 5.0
-#: Nonces and names that the controller remembers.
+#: Maximum number of nonces, and of names, that the controller remembers of replaced programs.
 REPLACED_MAX: Final = 1_000
 #: Seconds between two of the controller's heartbeats to members.
 AGAIN_S: Final = 20.0
@@ -62,7 +63,8 @@ AGAIN_S: Final = 20.0
 
 @dataclass
 class Member:
-    """A program that has a number. ``is_ready``: it has reported what it owns since this controller began."""
+    """A program to which the controller has given a number. ``is_ready``: it has reported its queues to this
+    controller."""
 
     name: str
     nonce: str
@@ -76,9 +78,10 @@ class Member:
 
 
 class Controller:
-    """Controls one group. Each method takes the time in seconds, from a clock that never goes back. Fetch the resulting
-    effects with ``take``. ``numbers_max``: the highest number of a member. ``name``: the name of this start of the
-    program. ``sink``: see ``model.Hello``; ``""`` accepts any sink."""
+    """Controls one group. Each method takes the time in seconds, from a clock that never goes back. Call ``take``
+    afterwards to get the resulting effects. ``numbers_max``: the highest number that a member can have. ``name``:
+    identifies this run of the program. ``sink``: the fingerprint that members must report (see ``model.Hello``), or
+    ``""`` to accept any sink."""
 
     def __init__(self, settings: GroupSettings, numbers_max: int, name: str, sink: str = "") -> None:
         self._settings = settings
@@ -106,13 +109,14 @@ class Controller:
         self._is_full = False
         self._is_over = False
         self._has_other_topics = False
-        #: Nonces of programs whose name another one has taken, the newest last; and names that two programs have had.
+        #: The nonces of programs whose name a newer program has taken, and the names that two live programs share. The
+        #: newest entries are last.
         self._replaced: deque[str] = deque(maxlen=REPLACED_MAX)
         self._same_names: deque[str] = deque(maxlen=REPLACED_MAX)
-        #: Monitors heard recently: since when, and when last.
+        #: For each monitor that sent a message recently: the times of its first and its last message.
         self._monitors: dict[str, tuple[float, float]] = {}
         self.lost = 0
-        #: Messages that arrived too late to count.
+        #: Number of messages that the controller ignored, mostly because they arrived too late.
         self.stale = 0
 
     def take(self) -> list[Effect]:
@@ -120,19 +124,19 @@ class Controller:
         return self._notes.take()
 
     def _is_known(self, now_s: float, epoch: int) -> None:
-        """Take note of an epoch that another program knows. If this controller has yet to assign it, another one had
-        the same term."""
+        """Take note of an epoch that a member reported. If this controller has not assigned it yet, an earlier
+        controller has used the same term, and this one moves to a higher term."""
         if epoch > self.term * EPOCHS_PER_TERM + self._epochs:
             self._above(now_s, epoch // EPOCHS_PER_TERM)
 
     # Events
 
     def begin(self, now_s: float, place: int) -> None:
-        """Begin the term. ``place``: offset of this controller's ``Reign`` among the messages for controllers, from 0.
-        The term is greater than that of every earlier controller."""
+        """Begin this controller's term. ``place``: the offset of its ``Reign`` message in the controller's partition,
+        from 0. The term follows from this offset, so it is greater than the term of every earlier controller."""
         self._place = place
         self._reign(now_s, place + 1)
-        self._notes.note("synchronizing", f"term {self.term}: asking members what they own")
+        self._notes.note("synchronizing", f"term {self.term}: asking members which queues they own")
 
     def _reign(self, now_s: float, term: int) -> None:
         self.term, self._epochs = term, 0
@@ -141,14 +145,15 @@ class Controller:
             self._notes.add(Tell(number, Reign(self._name, term)))
 
     def _above(self, now_s: float, term: int) -> None:
-        """Move to a higher term: another program already knows this term, and it is not below this controller's.
-        Offsets restarted, as they do in a topic that was deleted and recreated. Terms must still grow."""
-        self._notes.trouble("term", f"term {term} is known already: continuing with {term + 1}")
+        """Move to a higher term than ``term``, which another program already knows and which is not below this
+        controller's term. This happens if the offsets restarted because the topic was deleted and recreated. Even then,
+        terms must grow."""
+        self._notes.trouble("term", f"term {term} was already used, so this controller continues with term {term + 1}")
         self._reign(now_s, term + 1)
 
     def heard(self, now_s: float, *messages: tuple[Message, int]) -> None:
-        """Process a batch of messages for the controller, each with its offset (0: it has none). Decide only once,
-        after the batch, because a decision can take some milliseconds."""
+        """Process a batch of messages for the controller, each with its offset (0 if it has none). The controller
+        decides only once, after the batch, because a decision can take some milliseconds."""
         for message, place in messages:
             self._take_in(now_s, message, place)
         self._turn(now_s)
@@ -174,7 +179,7 @@ class Controller:
                     self._resign(f"a newer controller has begun: {message.controller}")
             case Speeds():
                 self._speeds(now_s, message)
-            case _:  # its own
+            case _:  # sent by the controller itself
                 pass
 
     def _resign(self, why: str) -> None:
@@ -192,12 +197,13 @@ class Controller:
         self._turn(now_s)
 
     def tick(self, now_s: float) -> None:
-        """Act on the time. Call this several times in ``PAUSE_S``."""
+        """Do the work that is due now. The caller must call this several times in every ``PAUSE_S`` seconds."""
         gap_s = now_s - self._ticked_s
         self._ticked_s = now_s
         if gap_s > PAUSE_S:
             self._heard_s += gap_s
-        # Without members none can be lost, and the controller does not wait for a scaler that gives no names.
+        # Without members, silence does not make the controller deaf. No member can be lost then, and if the scaler
+        # lists no names, only the time since ``_began_s`` can end the synchronization.
         is_deaf = now_s - self._heard_s > self._deaf_s and bool(self._members)
         if is_deaf and not self._is_deaf:
             self._is_deaf = True
@@ -220,13 +226,13 @@ class Controller:
             self.lost += 1
             self._notes.trouble(
                 "lost",
-                f"{member.name}, member {member.number}, has been silent for {self._settings.lost_s:g} s: its "
-                f"{held:,} queues go to others",
+                f"{member.name}, member {member.number}, has been silent for {self._settings.lost_s:g} s, so its "
+                f"{held:,} queues go to other members",
             )
         if self._measured_s is not None and now_s - self._measured_s > STALE_S and not self._is_stale:
             self._is_stale = True
             self._notes.trouble(
-                "stale", f"no measurement for {STALE_S:g} s: is a monitor running? Sizes stay as they were"
+                "stale", f"no measurement for {STALE_S:g} s: is a monitor running? The queues keep their last sizes"
             )
         self._turn(now_s)
 
@@ -275,15 +281,15 @@ class Controller:
         if message.sink and self._sink and message.sink != self._sink:
             self._notes.trouble(
                 "other_sink",
-                f"{name} writes to another sink than the one in this controller's file: its records go elsewhere than "
-                f"the other members' records. Restart it with the same file",
+                f"{name} does not write to the sink in this controller's settings file, so its records end up apart "
+                f"from the other members' records. Restart it with the same file",
             )
         self.staff.joined(name)
         return member
 
     def _free_number(self, taken: set[int]) -> int:
-        """Return a number that a decision has planned for a new member, else the lowest free one; 0 if all are
-        taken."""
+        """Return the lowest free number that a decision has planned for a new member. If there is none, return the
+        lowest free number, or 0 if all numbers are taken."""
         numbers = range(1, self._numbers_max + 1)
         meant = {*numbers}.intersection(self.sentinel.targets.values()) - taken
         return min(meant, default=0) or next((number for number in numbers if number not in taken), 0)
@@ -294,13 +300,13 @@ class Controller:
             return
         member = self._members.get(beat.name)
         if member is not None and member.nonce != beat.nonce:
-            self.stale += 1  # from an earlier program of that name: the newer one has said hello
+            self.stale += 1  # from an earlier program with this name; a newer program has sent a hello
             return
         if member is not None:
             member.heard_s = now_s
         if beat.term < self.term:
-            # It is alive. Its report counts only once it knows this controller: an order from the previous one may
-            # still be under way.
+            # The member is alive, but its report does not count until the member knows this controller, because an
+            # order from the previous controller may still be under way.
             if beat.number <= self._numbers_max:
                 self._notes.add(Tell(beat.number, Reign(self._name, self.term)))
             return
@@ -308,7 +314,7 @@ class Controller:
             member = self._join(now_s, beat, beat.number)
             if member is None:
                 return
-        if member.number != beat.number <= self._numbers_max:  # it listens there
+        if member.number != beat.number <= self._numbers_max:  # the member listens at this number
             self._notes.add(Tell(beat.number, Welcome(member.name, member.nonce, member.number, self.term)))
         if beat.part != len(member.beats):
             member.beats.clear()
@@ -320,7 +326,7 @@ class Controller:
             self._holds(now_s, member, held)
 
     def _holds(self, now_s: float, member: Member, held: list[Held]) -> None:
-        """Process a complete beat: exactly what the member owns."""
+        """Process a complete beat. It lists all queues that the member owns."""
         if not member.is_ready:
             member.is_ready = True
             self._notes.note(
@@ -359,7 +365,7 @@ class Controller:
         known_s = [each for each in took_s if each is not None]
         self.stale += len(took_s) - len(known_s)
         if any(known_s):
-            words = f"{message.name} has {len(message.queues):,} queues more, after up to {max(known_s):.2g} s"
+            words = f"{message.name} has {len(message.queues):,} more queues, after up to {max(known_s):.2g} s"
             self._notes.note("given", words, max(known_s))
         if isinstance(message, Refused):
             self._is_known(now_s, message.newer)
@@ -375,7 +381,7 @@ class Controller:
         )
 
     def _gone(self, member: Member) -> int:
-        """Release all that the member owned, and return the number of its queues."""
+        """Remove the member and its queues from the group's state, and return the number of these queues."""
         del self._members[member.name]
         self.sentinel.gone(member.number)
         return self.owners.gone(member.name)
@@ -389,8 +395,8 @@ class Controller:
             if not self._has_other_topics:
                 self._notes.trouble(
                     "other_topics",
-                    "a monitor with another file measures topics other than those in this controller's file, so its "
-                    "measurements do not count. Stop it, or restart it with the same file",
+                    "a monitor with a different settings file measures other topics than this controller's file lists, "
+                    "so its measurements do not count. Stop it, or restart it with the same file",
                 )
             self._has_other_topics = True
             return
@@ -421,8 +427,8 @@ class Controller:
         self._missing = speeds.missing
 
     def _is_young(self, now_s: float, monitor: str) -> bool:
-        """Return whether this monitor began recently while an older one still sends. The first figures of a monitor are
-        means over a second or two; the older one's are better."""
+        """Return whether this monitor began recently while an older monitor still sends. A monitor's first measurements
+        cover only a second or two, so those of the older monitor are better."""
         known = {name: times for name, times in self._monitors.items() if now_s - times[1] <= STALE_S}
         began_s, _ = known.get(monitor, (now_s if known else now_s - SETTLE_S, now_s))
         self._monitors = {**known, monitor: (began_s, now_s)}
@@ -459,8 +465,8 @@ class Controller:
         self._settle(now_s, present)
 
     def _is_synchronized(self, now_s: float) -> bool:
-        """Return whether every member that the scaler knows has answered. A member that never answers counts as lost in
-        the end."""
+        """Return whether every member that the scaler lists has answered. After ``lost_s``, the controller waits no
+        longer for members that have not."""
         if not self.term:
             return False
         if now_s - self._began_s > self._settings.lost_s:
@@ -479,12 +485,12 @@ class Controller:
         self._notes.note("synchronized", f"{len(present):,} members own {len(owned):,} queues")
 
     def _present(self) -> dict[int, Member]:
-        """Return the members that may own something, by number."""
+        """Return the members that may own queues, by number."""
         leaving = self.staff.leaving
         return {each.number: each for each in self._members.values() if each.is_ready and each.name not in leaving}
 
     def _reconcile(self, now_s: float, present: dict[int, Member]) -> None:
-        if self._epochs + 1 >= EPOCHS_PER_TERM:  # orders that are given together share one epoch
+        if self._epochs + 1 >= EPOCHS_PER_TERM:  # all orders of one call share one epoch
             self._reign(now_s, self.term + 1)
         targets = {
             queue: present[number].name if number in present else None
@@ -523,7 +529,7 @@ class Controller:
     # Display
 
     def picture(self) -> Picture:
-        """Return the group's current state."""
+        """Return the group's current state for display."""
         sizes, flows = self.sentinel.sizes.now, self.sentinel.flows
         mine: dict[str, list[Share]] = {}
         for queue, owner in self.owners.of.items():

@@ -1,9 +1,9 @@
-"""Decides which member reads which queue, and how many members that takes: the document's step "Reassign".
+"""Decides which member reads which queue, and how many members are needed. This is the paper's step "Reassign".
 
-Owns: a decision, from sizes and owners. Must never: know a clock, or earlier decisions.
+Owns: computing a decision from the queues' sizes and owners. Must never: read a clock, or depend on earlier decisions.
 
-``autoscaler.groups`` does the packing. This module maps its bins to members by their numbers, and keeps the bounds of
-the file: at least ``least`` members, at most ``most``.
+``autoscaler.groups`` packs the queues into bins. This module assigns a member's number to each bin, and keeps within
+the limits of the settings file: at least ``least`` members, and at most ``most``.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "bfd": packing.best_fit_decreasing,
     "wfd": packing.worst_fit_decreasing,
 }
-"""The algorithms that pack from scratch; ``mend`` also takes a price."""
+"""The packing algorithms by name, except ``mend``, which also takes a price."""
 
-#: When ``least`` members share few bytes, each gets up to this many times its equal share: exactly equal shares would
-#: need a change at every measurement.
+#: If ``least`` members are more than the load needs, each gets up to this many times an equal share of the load.
+#: Exactly equal shares would require moves at every measurement.
 EVEN = 1.25
 
 
@@ -43,8 +43,8 @@ class Group(NamedTuple):
     """A group's current state.
 
     ``sizes``: bytes per second of each queue. ``owners``: the number of the member that owns each queue. ``members``:
-    the capacity of each present member, in bytes per second, by its number. ``reserved``: numbers that a new member
-    cannot have.
+    the capacity in bytes per second of each present member, by the member's number. ``reserved``: numbers that a new
+    member cannot have.
     """
 
     sizes: Mapping[Queue, float]
@@ -56,8 +56,9 @@ class Group(NamedTuple):
 class Rules(NamedTuple):
     """Limits of a decision.
 
-    ``capacity``: bytes per second, for a member that has reported no other. ``fill``: the part of a member's capacity
-    that a decision uses. ``price``: see ``mend``. ``least``, ``most``: numbers of members.
+    ``capacity``: the capacity in bytes per second of a member that has not reported its own. ``fill``: the fraction of
+    a member's capacity that a decision may use. ``price``: see ``mend``. ``least``, ``most``: the smallest and the
+    largest number of members.
     """
 
     algorithm: str
@@ -71,9 +72,9 @@ class Rules(NamedTuple):
 class Decision(NamedTuple):
     """The result of a decision.
 
-    ``where``: the number of the planned owner of each queue. ``members``: how many members that takes, without regard
-    to ``least``. ``hot``: queues that exceed the capacity of a whole member. ``capped``: the group needs more than
-    ``most`` members, so members get more than they can take.
+    ``where``: the number of the planned owner of each queue. ``members``: the number of members that the packing needs,
+    which can be below ``least`` or above ``most``. ``hot``: queues that exceed the capacity of a whole member.
+    ``capped``: the group needs more than ``most`` members, so some members get more than they can take.
     """
 
     where: dict[Queue, int]
@@ -91,7 +92,7 @@ def decide(group: Group, rules: Rules) -> Decision:
         capacity = min(capacity, max(EVEN * math.fsum(sizes) / rules.least, *sizes, 0.0) or capacity)
     packed = sizes
     if queues and not any(sizes):
-        # Their sizes are unknown: distribute them by number.
+        # The sizes are unknown, so give each member the same number of queues.
         packed = [capacity / math.ceil(len(queues) / max(rules.least, 1))] * len(queues)
     own = {
         number - 1: min(each * rules.fill, capacity) if capacity < rules.capacity * rules.fill else each * rules.fill
@@ -122,7 +123,8 @@ def _mended(instance: Instance, price: float) -> list[int]:
 
 
 def _evened(instance: Instance, bins: list[int]) -> list[int]:
-    """Put items without a bin into the used bins, the largest item first, always into the bin with the least load."""
+    """Redistribute the items that have no former bin over the used bins, the largest item first. Each item goes into
+    the bin that is then the least full."""
     filled = dict.fromkeys(bins, 0.0)
     for item, bin in enumerate(bins):
         if instance.former[item] != NOWHERE:
@@ -138,8 +140,8 @@ def _evened(instance: Instance, bins: list[int]) -> list[int]:
 
 
 def _numbered(bins: list[int], sizes: list[float], group: Group, rules: Rules) -> list[int]:
-    """Return the member number for each bin. A bin without a member gets a present member that is idle; only if none is
-    idle does it get a new one."""
+    """Return the number of the member that gets each item. A bin without a present member gets a present member that is
+    idle. If no member is idle, the bin gets a new member."""
     used = {bin + 1 for bin in bins}
     names = {number: number for number in used if number in group.members}
     free = sorted(number for number, each in group.members.items() if number not in used and each == rules.capacity)
@@ -156,9 +158,9 @@ def _numbered(bins: list[int], sizes: list[float], group: Group, rules: Rules) -
 
 
 def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: Group, rules: Rules) -> list[int]:
-    """Reduce a decision to ``most`` members. Present members stay first, then those with the most load. The items of
-    the others go, the largest first, to the member that is filled least, or back to their former owner if that one is
-    not much fuller."""
+    """Reduce a decision to ``most`` members. Present members have priority over new members, and after that members
+    with more load. The items of the other members are reassigned, the largest item first. An item goes to the least
+    full member, or back to its former owner if that owner would not be much fuller."""
     loads: dict[int, float] = {}
     for number, size in zip(numbers, sizes, strict=True):
         loads[number] = loads.get(number, 0.0) + size
@@ -184,8 +186,9 @@ def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: 
 
 
 def _relieve(numbers: list[int], filled: dict[int, float], sizes: list[float], group: Group, rules: Rules) -> None:
-    """While the fullest member has more than it can take, move one of its items to the emptiest: the one after whose
-    move the fuller of the two is least full. Make at most as many moves as there are items."""
+    """While the fullest member has more than it can take, move one of its items to the emptiest member. Choose the item
+    whose move leaves the fuller of these two members the least full. The number of moves is at most the number of
+    items."""
 
     def share(number: int, more: float = 0.0) -> float:
         return (filled[number] + more) / group.members.get(number, rules.capacity)

@@ -1,6 +1,6 @@
-"""Shows what the autoscaler would do, with a group of simulated members.
+"""Shows the decisions that the autoscaler would make for a group of simulated members.
 
-Owns: simulated members, which join, take queues and leave at once. Must never: give an order.
+Owns: simulated members, which join, take queues and leave without delay. Must never: send an order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .settings import GroupSettings
 
 
 class DryRun:
-    """Decides as the controller does, for each measurement. Each decision counts as carried out."""
+    """Makes the controller's decision for each measurement, and assumes that the decision is carried out at once."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
@@ -21,7 +21,7 @@ class DryRun:
         self._parts: list[Speeds] = []
 
     def heard(self, now_s: float, speeds: Speeds) -> list[Note]:
-        """Process a part of a measurement, and return the effects that would follow, if any."""
+        """Process one part of a measurement. Return the notes that the controller would write, if any."""
         if self._parts and self._parts[0].serial != speeds.serial:
             self._parts.clear()
         if speeds.part != len(self._parts):

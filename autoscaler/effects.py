@@ -1,6 +1,7 @@
-"""The controller's effects and its picture for display.
+"""The effects that the controller returns, and its picture of the group for display.
 
-Owns: the types between the controller and the code that carries out its orders or displays it. Must never: decide.
+Owns: the types that the controller passes to the code that carries out its orders or displays its state. Must never:
+decide anything.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from .model import Message, Queue
 
 
 class Tell(NamedTuple):
-    """A message for the member with this number. 0: into the controller's own partition, where a joining member reads
-    it."""
+    """A message for the member with this number. If the number is 0, the message goes into the controller's own
+    partition, where joining members read it."""
 
     number: int
     message: Message
@@ -21,7 +22,8 @@ class Tell(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """An order for the scaler: run ``count`` members, and end those in ``leaving`` if that is fewer than now."""
+    """An order for the scaler to run ``count`` members. If that is fewer than now, the scaler ends members in
+    ``leaving``."""
 
     count: int
     leaving: tuple[str, ...]
@@ -34,8 +36,8 @@ class Resign(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A note for people. ``event``: its name, for programs; ``words``: text for people; ``is_trouble``: somebody must
-    act; ``seconds``: the duration, if known."""
+    """A note about an event. ``event``: the event's name, for programs. ``words``: the text for people. ``is_trouble``:
+    an operator must act. ``seconds``: how long the event took, if known."""
 
     event: str
     words: str
@@ -47,7 +49,7 @@ Effect = Tell | Scale | Resign | Note
 
 
 class Notes:
-    """Collects notes and effects in their order."""
+    """Collects notes and other effects in the order in which they are added."""
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
@@ -61,7 +63,7 @@ class Notes:
         self._effects.append(Note(event, words, seconds=seconds))
 
     def trouble(self, event: str, words: str) -> None:
-        """Add a note about an event that needs an operator."""
+        """Add a note about an event that an operator must act on."""
         self._effects.append(Note(event, words, True))
 
     def take(self) -> list[Effect]:
@@ -71,8 +73,8 @@ class Notes:
 
 
 class Share(NamedTuple):
-    """A queue that a member owns, for display. ``bytes_per_s``: its size; ``state``: see ``owners``; ``problem``: why
-    the member does not read it, or ``""``."""
+    """A queue that a member owns, for display. ``bytes_per_s``: the queue's size. ``state``: see ``owners``.
+    ``problem``: the reason why the member does not read the queue, or ``""``."""
 
     queue: Queue
     bytes_per_s: float
@@ -81,8 +83,8 @@ class Share(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A member, for display. ``load``: the total size of its queues, bytes per second; ``rate``: bytes per second that
-    it reports reading. ``shares``: the largest first."""
+    """A member, for display. ``load``: the total size of its queues, in bytes per second. ``rate``: the bytes per
+    second that it reads, by its own report. ``shares``: its queues, the largest first."""
 
     number: int
     name: str
@@ -95,7 +97,8 @@ class Bar(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """The group, for display. ``running``: the scaler's count, if it reports one. ``stock``: bytes not read yet."""
+    """The group, for display. ``running``: the number of members that the scaler reports, if it reports any. ``stock``:
+    the bytes that the group has not read yet."""
 
     state: str
     term: int

@@ -1,10 +1,11 @@
-"""A member's side of the group: its number, its queues, and its answers.
+"""A member's state in its group: its number, its queues, and its answers to the controller.
 
-Owns: the queues that the member was given and has not released. Must never: read a queue, or know a sink.
+Owns: the queues that the controller gave to the member and that the member has not released. Must never: read a queue,
+or call a sink.
 
-The member carries out orders between two of its cycles (arXiv 2402.06085, section V-B), and answers only then. So once
-it reports a queue as released, it hands no record from that queue to a sink. Without a controller it keeps reading its
-queues.
+The member carries out orders between two of its cycles (arXiv 2402.06085, section V-B), and answers only then. So when
+it reports a queue as released, it passes no more records from that queue to the sink. If there is no controller, the
+member keeps reading its queues.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ from .model import (
     Welcome,
 )
 
-#: Queues in one beat, and characters of a queue's problem: a beat with names of 249 characters fits a message.
+#: Maximum number of queues in one beat, and of characters of a queue's problem. With these limits, a beat fits into one
+#: message even if the topics' names have 249 characters.
 BEAT_QUEUES, PROBLEM_CHARS = 1_500, 300
 
 
 @dataclass(slots=True)
 class Holding:
-    """A queue that the member owns. ``next``: the offset after the last record in the sink; -1: not known yet.
-    ``is_open``: the sink knows this epoch. ``problem``: why the member does not read it, or ``""``."""
+    """A queue that the member owns. ``next``: the offset after the last record in the sink, or -1 if it is not known
+    yet. ``is_open``: the sink has accepted this epoch. ``problem``: the reason why the member does not read the queue,
+    or ``""``."""
 
     epoch: int
     next: int = -1
@@ -46,11 +49,11 @@ class Holding:
 
 
 class Membership:
-    """One member's state. ``name``: the member's name, also in the scaler's list. ``nonce``: identifies this start of
-    the program. ``capacity``: bytes per second; 0: as the group's file says. ``sink``: see ``model.Hello``.
+    """One member's state. ``name``: the member's name, also in the scaler's list. ``nonce``: identifies this run of the
+    program. ``capacity``: in bytes per second, or 0 for the value in the settings file. ``sink``: see ``model.Hello``.
 
-    After each call, look at ``opening`` (queues to open at the sink), ``closing`` (queues to release) and ``answers``
-    (messages for the controller).
+    After each call, the caller must process ``opening`` (queues to open at the sink), ``closing`` (queues to release)
+    and ``answers`` (messages for the controller).
     """
 
     def __init__(self, name: str, nonce: str, capacity: float = 0.0, sink: str = "") -> None:
@@ -82,7 +85,7 @@ class Membership:
         return False
 
     def told(self, message: Message) -> None:
-        """Process a message to the member's number."""
+        """Process a message that the controller sent to the member's number."""
         match message:
             case Reign():
                 if message.term > self.term:
@@ -96,8 +99,8 @@ class Membership:
                     return
                 self.term = message.term
                 if message.name != self.name or message.nonce not in ("", self.nonce):
-                    # The number belongs to another member now: this one was silent for too long, or shares its name
-                    # with another program. It asks for a new number.
+                    # The number now belongs to another member, because this member was silent for too long or shares
+                    # its name with another program. This member will request a new number.
                     self.number = 0
                     return
                 if isinstance(message, Start):
@@ -139,7 +142,7 @@ class Membership:
     # Results of the work
 
     def opened(self, queue: Queue, epoch: int, next: int) -> None:
-        """Take note that the sink knows the epoch, and that reading starts at this offset."""
+        """Take note that the sink has accepted the epoch, and that reading starts at the offset ``next``."""
         holding = self.held.get(queue)
         if holding is None or holding.epoch != epoch:
             return
@@ -148,7 +151,7 @@ class Membership:
         self.answers.append(Started(self.name, self.number, self.term, epoch, (queue,)))
 
     def refused(self, queue: Queue, newer: int) -> None:
-        """Drop the queue: the sink knows an owner with a newer epoch."""
+        """Drop the queue, because the sink knows an owner with a newer epoch."""
         holding = self.held.pop(queue, None)
         self.opening.discard(queue)
         self.closing.discard(queue)
@@ -156,7 +159,8 @@ class Membership:
             self.answers.append(Refused(self.name, self.number, self.term, holding.epoch, newer, (queue,)))
 
     def closed(self) -> None:
-        """Release the queues in ``closing``: no call to the sink is under way for them."""
+        """Release the queues in ``closing``. The caller ensures that no call to the sink is under way for these
+        queues."""
         for queue in self.closing:
             self.held.pop(queue, None)
             self.opening.discard(queue)
@@ -166,11 +170,11 @@ class Membership:
     # Messages out
 
     def hello(self) -> Hello:
-        """Return the hello, which the member repeats until it has a number."""
+        """Return the ``Hello`` message, which the member repeats until it has a number."""
         return Hello(self.name, self.nonce, self.capacity, self.sink)
 
     def beat(self) -> None:
-        """Report the owned queues, if the member has a number."""
+        """Report the owned queues to the controller, if the member has a number."""
         if not self.number:
             return
         held = [
@@ -185,15 +189,15 @@ class Membership:
             )
 
     def bye(self) -> Bye:
-        """Release everything, and return the last message."""
+        """Release all queues, and return the member's last message."""
         self.held.clear()
         self.opening.clear()
         self.closing.clear()
         return Bye(self.name, self.nonce, self.number)
 
     def take(self) -> list[Message]:
-        """Return the messages for the controller since the last call. ``Started`` with the same epoch become one
-        message."""
+        """Return the messages for the controller since the last call. Consecutive ``Started`` messages with the same
+        epoch are merged into one."""
         answers, self.answers = self.answers, []
         found: list[Message] = []
         for answer in answers:

@@ -1,10 +1,11 @@
 """The messages between members, monitor and controller.
 
-Owns: the messages, their JSON, and their validation. Must never: know how a message travels, or its consequences.
+Owns: the messages, their JSON, and their validation. Must never: send a message, or act on one.
 
-The document is Landau et al., arXiv 2402.06085, sections V-A to V-C. A *queue* has one reader at a time; on Kafka it is
-a partition. A *member* is a consumer of the group. It has a unique name, and a number that the controller assigns. An
-*epoch* identifies one ownership of one queue, and a *term* one controller. Both grow.
+The comments call Landau et al., arXiv 2402.06085, "the paper"; its sections V-A to V-C describe such a group. A *queue*
+has one reader at a time. On Kafka, a queue is a partition. A *member* is a consumer of the group. It has a unique name,
+and a number that the controller assigns. An *epoch* is a number that identifies one ownership of a queue. A *term* is a
+number that identifies one controller. New epochs and terms are always greater than earlier ones.
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-#: Characters of a member's name: Kubernetes pod names have up to 253.
+#: Maximum length of a member's name. A pod's name in Kubernetes has up to 253 characters.
 NAME_CHARS_MAX = 253
-#: Queues in one received message; and in one sent message, so that names of 249 characters fit. More queues go into
-#: several messages.
+#: Maximum number of queues in one received message, and in one sent message. The limit for sent messages leaves room
+#: for topic names of 249 characters. More queues are split over several messages.
 QUEUES_MAX, QUEUES_SENT = 10_000, 3_000
-#: Size of a message in bytes: Kafka accepts 1 MiB.
+#: Maximum size of a message in bytes. Kafka accepts 1 MiB.
 MESSAGE_BYTES_MAX = 1_000_000
-#: Epochs in one term. A controller that has used them all begins another term. A term is an offset, so this number
-#: leaves room below ``NUMBER_MAX`` for decades of a thousand members' messages.
+#: Number of epochs in one term. A controller that has used them all begins another term. A term grows with the offset
+#: of the controller's partition. Even if a thousand members send messages, this number keeps epochs below
+#: ``NUMBER_MAX`` for decades.
 EPOCHS_PER_TERM = 10_000
 #: JSON numbers are exact up to this value.
 NUMBER_MAX = 2**53 - 1
 
 
 class MessageError(ValueError):
-    """The bytes are not a valid message; the text says why."""
+    """The bytes are not a valid message. The text says why."""
 
 
 class Queue(NamedTuple):
@@ -43,8 +45,9 @@ class Queue(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A queue that a member owns. ``next``: the offset after the last record that it handed to the sink; -1: it has not
-    begun. ``bytes_per_s``: its recent reading rate. ``problem``: why it does not read, or ``""``."""
+    """A queue that a member owns. ``next``: the offset after the last record that the member passed to the sink, or -1
+    if the member has not begun. ``bytes_per_s``: the member's recent reading rate. ``problem``: the reason why the
+    member does not read the queue, or ``""``."""
 
     queue: Queue
     epoch: int
@@ -57,9 +60,9 @@ class Held(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """The member is here, and has no number. ``nonce``: identifies this start of the program. ``capacity``: bytes a
-    second that it can take; 0: as the group's file says. ``sink``: a fingerprint of its sink; ``""``: the member does
-    not report one."""
+    """Announces a member that has no number yet. ``nonce``: identifies this run of the program. ``capacity``: the bytes
+    per second that the member can take, or 0 for the value in the settings file. ``sink``: a fingerprint of the
+    member's sink, or ``""`` if the member does not report one."""
 
     name: str
     nonce: str
@@ -68,8 +71,9 @@ class Hello(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """The member is alive, and owns these queues. ``term``: the newest controller's that the member knows. A long
-    report takes several messages: ``part`` of ``parts``, from 0. ``sink``: as in ``Hello``."""
+    """Reports that the member is alive and owns these queues. ``term``: the term of the newest controller that the
+    member knows. A long report is split over several messages. This message is number ``part`` of ``parts``, counted
+    from 0. ``sink``: as in ``Hello``."""
 
     name: str
     nonce: str
@@ -83,8 +87,8 @@ class Beat(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The member owns these queues now, and the sink knows. ``number``: 0 if the member has lost its number, as in the
-    next two messages."""
+    """Reports that the member now owns these queues, and that the sink has accepted the epoch. ``number``: the member's
+    number, or 0 if the member has lost it. This also holds for ``Stopped`` and ``Refused``."""
 
     name: str
     number: int
@@ -94,8 +98,8 @@ class Started(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """The member has released these queues: no call to the sink is under way for them. It drops records that it has
-    read and the sink lacks; the next owner reads them."""
+    """Reports that the member has released these queues, and that no call to the sink is under way for them. The member
+    drops records that it has read but that are not in the sink. The next owner reads these records again."""
 
     name: str
     number: int
@@ -104,8 +108,8 @@ class Stopped(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The sink refuses the member's epoch for these queues: it knows an owner with a newer one, ``newer``. The member
-    has released them."""
+    """Reports that the sink refuses the member's epoch for these queues, because it knows an owner with the epoch
+    ``newer``. The member has released the queues."""
 
     name: str
     number: int
@@ -116,7 +120,7 @@ class Refused(NamedTuple):
 
 
 class Bye(NamedTuple):
-    """The member ends, and owns nothing."""
+    """Reports that the member is ending and owns no queues."""
 
     name: str
     nonce: str
@@ -127,15 +131,15 @@ class Bye(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """A controller has begun. In the controller's own partition ``term`` is 0, because the message's offset there makes
-    the term. Messages to members carry the term."""
+    """Reports that a controller has begun. In the controller's own partition, ``term`` is 0, because the term follows
+    from the offset of this message. In messages to members, ``term`` is the controller's term."""
 
     controller: str
     term: int
 
 
 class Welcome(NamedTuple):
-    """The controller gives the member this number."""
+    """Gives the member this number."""
 
     name: str
     nonce: str
@@ -144,8 +148,8 @@ class Welcome(NamedTuple):
 
 
 class Start(NamedTuple):
-    """The member must read these from now on. ``nonce``: the start of the program that this addresses; ``""``: any
-    program of that name."""
+    """Orders the member to read these queues from now on. ``nonce``: identifies the run of the program that the order
+    is for. If it is ``""``, the order is for any program with this name."""
 
     name: str
     term: int
@@ -155,8 +159,8 @@ class Start(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """The member must release these once the sink has acknowledged everything sent to it. ``nonce``: as in
-    ``Start``."""
+    """Orders the member to release these queues after the sink has acknowledged everything that the member sent.
+    ``nonce``: as in ``Start``."""
 
     name: str
     term: int
@@ -168,7 +172,8 @@ class Stop(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A queue's flow. ``bytes_per_s``: recent rate of writes; ``stock``: bytes that the group has not read yet."""
+    """The measured load of a queue. ``bytes_per_s``: the recent rate of writes. ``stock``: the bytes that the group has
+    not read yet."""
 
     queue: Queue
     bytes_per_s: float
@@ -176,10 +181,10 @@ class Flow(NamedTuple):
 
 
 class Speeds(NamedTuple):
-    """A measurement of all queues. ``serial``: its number within this monitor; ``monitor``: identifies this start of
-    the monitor. ``missing``: topics that do not exist. One measurement can take several messages: ``part`` of
-    ``parts``, from 0. ``topics``: a fingerprint of the monitored topics, whether they exist or not; ``""``: the monitor
-    does not report one."""
+    """A measurement of all queues. ``monitor``: identifies this run of the monitor. ``serial``: the measurement's
+    number within this run. ``missing``: topics that do not exist. A long measurement is split over several messages.
+    This message is number ``part`` of ``parts``, counted from 0. ``topics``: a fingerprint of all monitored topics,
+    including missing ones, or ``""`` if the monitor does not report one."""
 
     monitor: str
     serial: int
@@ -195,13 +200,13 @@ Message = Hello | Beat | Started | Stopped | Refused | Bye | Reign | Welcome | S
 
 
 def encode(message: Message) -> bytes:
-    """Encode a message as one line of JSON: the kind, and the fields by their names. A queue is ``[topic,
-    partition]``."""
+    """Encode a message as one line of JSON: an object with the message's kind and with its fields by name. A queue is
+    encoded as ``[topic, partition]``."""
     return orjson.dumps({"kind": type(message).__name__.lower(), **message._asdict()}, default=tuple)
 
 
 def decode(data: bytes | None) -> Message:
-    """Decode a message, and ignore unknown fields. Raises ``MessageError``."""
+    """Decode a message, and ignore unknown fields. Raises ``MessageError`` if the data is not a valid message."""
     try:
         found = orjson.loads(data or b"")
     except orjson.JSONDecodeError as error:

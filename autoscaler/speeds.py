@@ -1,11 +1,12 @@
-"""How fast queues grow: turns repeated readings into bytes per second (arXiv 2402.06085, V-A).
+"""Computes from repeated readings how many bytes per second each queue gets (arXiv 2402.06085, V-A).
 
-Owns: the time window, the size of a record, and the unread bytes. Must never: read a clock, or know the source of an
-amount.
+Owns: the time window, the mean size of a record, and the number of unread bytes. Must never: read a clock, or make a
+reading itself.
 
-The document divides the growth of the logs' sizes over 30 s by the time (``log_sizes`` here). Retention makes logs
-shorter, so this result is too low. ``offsets``, the default, multiplies the growth of the offsets, which retention
-leaves alone, by the mean size of a record. If nothing is deleted, both results agree.
+There are two methods. The paper's method, ``log_sizes``, divides the growth of a log's size over 30 s by the time.
+Retention deletes the beginning of a log, so this result is too low. The default method, ``offsets``, multiplies the
+growth of the end offset, which retention does not change, by the mean size of a record. If nothing is deleted, both
+methods give the same result.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from typing import Final, NamedTuple
 
 from .model import Flow, Queue
 
-#: A window has this many steps, with at most two points in each. The document's 30 s at one point a second are 30
-#: points; more than twice that would cost memory and improve nothing.
+#: The window is divided into this many steps, with at most two points in each. The paper uses 30 points, one per second
+#: for 30 s. More than twice that number would cost memory and not improve the result.
 STEPS: Final = 60
 
 
 class Reading(NamedTuple):
-    """A queue at one moment. ``begin``: offset of the first existing record; ``end``: offset after the last one;
-    ``size``: bytes of its log; ``committed``: the group's position, ``None``: unknown."""
+    """The state of a queue at one moment. ``begin``: the offset of the first existing record. ``end``: the offset after
+    the last record. ``size``: the size of the queue's log in bytes. ``committed``: the group's position, or ``None`` if
+    it is unknown."""
 
     begin: int
     end: int
@@ -33,32 +35,34 @@ class Reading(NamedTuple):
 
 
 class Windows:
-    """Computes the speed of each queue over the last ``window_s`` seconds, from a growing amount. ``shrunk``: times an
-    amount was smaller than before."""
+    """Computes the speed of each queue over the last ``window_s`` seconds, from an amount that grows. ``shrunk``: how
+    often an amount was smaller than before."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
-        #: Time, and growth of each queue since it was first seen. The window begins at the first point.
+        #: Each point holds a time, and the growth of each queue since the queue was first seen. The window begins at
+        #: the first point.
         self._points: deque[tuple[float, dict[Queue, float]]] = deque()
         self._amounts: dict[Queue, float] = {}
         self.shrunk = 0
 
     @property
     def span_s(self) -> float:
-        """The seconds that the speeds cover. 0: no speed is known, with one measurement or none."""
+        """The seconds that the speeds cover. It is 0 after fewer than two measurements, because no speed is known
+        then."""
         return self._points[-1][0] - self._points[0][0] if self._points else 0.0
 
     def add(self, time_s: float, amounts: Mapping[Queue, float]) -> None:
-        """Add a measurement. ``amounts``: the amounts of all existing queues. The time must never be earlier than
-        before.
+        """Add a measurement. ``amounts``: the amounts of all existing queues. ``time_s`` must not be earlier than in
+        the previous call.
 
-        An amount shrinks if the topic was recreated, or if retention has cut the log. The writes in between are
-        unknown, and count as nothing.
+        An amount shrinks if the topic was recreated, or if retention has cut the log. The writes since the previous
+        measurement are then unknown, and count as 0.
         """
         points, before = self._points, self._amounts
         grown: dict[Queue, float] = points[-1][1] if points else {}
         for queue in before.keys() - amounts.keys():
-            for _, each in points:  # if it comes back, it is a new queue
+            for _, each in points:  # if the queue comes back, it counts as a new queue
                 each.pop(queue, None)
         now = {}
         for queue, amount in amounts.items():
@@ -69,14 +73,14 @@ class Windows:
         if len(points) >= 2 and time_s - points[-2][0] < self._window_s / STEPS:
             points.pop()
         points.append((time_s, now))
-        # After a pause of this process the window keeps the point before the pause: only the mean over the pause is
-        # known.
+        # After a pause of this process, the window keeps the point before the pause, because only the mean over the
+        # whole pause is known.
         while len(points) > 2 and time_s - points[0][0] > self._window_s:
             points.popleft()
 
     def speeds(self) -> dict[Queue, float]:
-        """Return the speed of each queue, in amounts per second: (last - first) / time, over the part of the window in
-        which the queue existed. 0 for a queue that was seen only once."""
+        """Return the speed of each queue: the growth of its amount per second, over the part of the window in which the
+        queue existed. The speed is 0 for a queue that was seen only once."""
         if not self._points:
             return {}
         now_s, last = self._points[-1]
@@ -89,19 +93,19 @@ class Windows:
 
 @dataclass(slots=True)
 class _Written:
-    """A log's growth in bytes and records; older growth counts less."""
+    """A log's growth in bytes and in records. Older growth counts less."""
 
     bytes: float = 0.0
     records: float = 0.0
 
 
 class RecordSizes:
-    """The mean record size of each queue, in bytes in the log.
+    """Computes the mean record size of each queue, in bytes in the log.
 
-    Between two readings without deletion, the log grows by exactly the written records, so their mean size is known.
-    Until then the mean of the whole log applies. It would be far too large where records were deleted one by one: their
-    bytes stay in the log until their whole segment is gone. A queue without records gets the mean of its topic, or else
-    that of the group.
+    If nothing is deleted between two readings, the log grows by exactly the written records, so their mean size is
+    known. Before there are two such readings, this class uses the mean of the whole log. That mean is far too large if
+    records were deleted one by one, because their bytes stay in the log until their whole segment is deleted. A queue
+    without records gets the mean size of its topic, or the mean size of the group if the topic has none.
     """
 
     def __init__(self, half_life_s: float) -> None:
@@ -111,7 +115,7 @@ class RecordSizes:
         self._written: dict[Queue, _Written] = {}
 
     def means(self, time_s: float, readings: Mapping[Queue, Reading]) -> dict[Queue, float]:
-        """Return the mean record size for every existing queue. 0: no queue has a known size."""
+        """Return the mean record size for every existing queue. The sizes are 0 if none is known for any queue."""
         kept = 0.5 ** ((time_s - self._time_s) / self._half_life_s) if self._readings else 0.0
         written: dict[Queue, _Written] = {}
         own: dict[Queue, float] = {}
@@ -131,8 +135,9 @@ class RecordSizes:
         return {queue: own.get(queue, by_topic.get(queue.topic, of_all)) for queue in readings}
 
     def _grown(self, written: _Written, before: Reading, now: Reading, kept: float) -> _Written:
-        """Add the growth between two readings. Offsets and sizes are not read at the same instant, so growth can appear
-        in one before the other. Therefore an interval counts even if only one has grown."""
+        """Add the growth between two readings. The monitor does not read offsets and sizes at the same instant, so a
+        write can appear in one before it appears in the other. Therefore an interval counts even if only the offset or
+        only the size has grown."""
         records, size = now.end - before.end, now.size - before.size
         if now.begin != before.begin or size < 0 or not (records or size):
             return written
@@ -151,8 +156,8 @@ def _mean(values: Iterable[float]) -> float:
 
 
 class Meter:
-    """Turns readings into flows. ``by_offsets``: compute speeds from offsets times the record size; else from the logs'
-    sizes. ``earliest``: the group reads new queues from their beginning."""
+    """Turns readings into flows. ``by_offsets``: compute speeds from offsets and the record size, and not from the
+    logs' sizes. ``earliest``: the group reads new queues from their beginning."""
 
     def __init__(self, *, by_offsets: bool, window_s: float, earliest: bool) -> None:
         self._by_offsets = by_offsets
@@ -162,17 +167,17 @@ class Meter:
 
     @property
     def span_s(self) -> float:
-        """The seconds that the flows cover; 0: no speed is known yet."""
+        """The seconds that the flows cover, or 0 if no speed is known yet."""
         return self._windows.span_s
 
     @property
     def shrunk(self) -> int:
-        """Times a queue was shorter than before."""
+        """How often a queue was shorter than before."""
         return self._windows.shrunk
 
     def flows(self, time_s: float, readings: Mapping[Queue, Reading]) -> tuple[Flow, ...]:
-        """Return each queue's rate of writes and unread bytes, sorted by queue. ``readings``: those of all existing
-        queues; times do not go back."""
+        """Return each queue's rate of writes and unread bytes, sorted by queue. ``readings``: one reading of every
+        existing queue. ``time_s`` must not be earlier than in the previous call."""
         means = self._sizes.means(time_s, readings)
         self._windows.add(time_s, {queue: self._amount(reading) for queue, reading in readings.items()})
         speeds = self._windows.speeds()
