@@ -2,10 +2,11 @@
 
 Owns: the known owner of each queue, and its epoch. Must never: choose an owner.
 
-Each queue moves on its own: the controller orders the owner to stop, the owner confirms, and only then the controller
-orders the next owner to start (arXiv 2402.06085, section V-C: no more than one consumer of a group reads a queue). A
-member counts as owner as soon as a start has been sent to it. A live owner that does not release a queue in time still
-loses it: the next epoch is newer, and the sink refuses the old one.
+Each queue moves independently of the others. The controller orders the owner to stop, and waits for the owner to
+confirm. Only then does it order the next owner to start. So at most one consumer of a group reads a queue (arXiv
+2402.06085, section V-C). A member counts as the owner as soon as the controller has sent it an order to start. A live
+owner that does not release a queue in time loses the queue anyway: the next owner has a newer epoch, so the sink
+refuses the old owner.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ STOPPING: Final = "stopping"
 
 @dataclass(slots=True)
 class Owner:
-    """The owner of a queue. ``since_s``: when its state began; ``sent_s``: when the last order to it left."""
+    """The owner of a queue. ``since_s``: the time when the current state began. ``sent_s``: the time of the last order
+    to this owner."""
 
     name: str
     epoch: int
@@ -34,8 +36,8 @@ class Owner:
 
 
 class Owners:
-    """The owners of all queues. ``answer_s``: seconds until an order is sent again; ``stop_s``: seconds until a stop is
-    not awaited any longer."""
+    """The owners of all queues. ``answer_s``: seconds after which an unanswered order is sent again. ``stop_s``:
+    seconds that an owner may take to release a queue."""
 
     def __init__(self, answer_s: float, stop_s: float, notes: Notes) -> None:
         self._answer_s = answer_s
@@ -44,21 +46,21 @@ class Owners:
         self.of: dict[Queue, Owner] = {}
         #: The newest known epoch of each queue.
         self._newest: dict[Queue, int] = {}
-        #: When the first order left, for each queue that is between two owners or has none.
+        #: The time of the first order, for each queue that is between two owners or has no owner yet.
         self._since_s: dict[Queue, float] = {}
         self.forced = 0
         self.repeats = 0
 
     def holders(self) -> set[str]:
-        """Return the members that own something, or may."""
+        """Return the names of the members that own queues, or that may own some."""
         return {owner.name for owner in self.of.values()}
 
     def moving(self, now_s: float) -> int:
-        """Return the queues between two owners, except those whose stop is overdue."""
+        """Return the number of queues between two owners, without queues whose release is overdue."""
         return sum(owner.state != OWNED and now_s - owner.since_s <= self._stop_s for owner in self.of.values())
 
     def paused(self, gap_s: float) -> None:
-        """Shift all deadlines by a pause of the controller: nobody was late in that time."""
+        """Postpone all deadlines by ``gap_s``, because nobody counts as late during a pause of the controller."""
         for owner in self.of.values():
             owner.since_s += gap_s
             owner.sent_s += gap_s
@@ -68,8 +70,8 @@ class Owners:
     # Reports from members
 
     def holds(self, now_s: float, name: str, held: Iterable[Held]) -> list[Queue]:
-        """Take over a member's full report. Return the queues that it should not own: it has missed an order, and the
-        sink refuses its records from them."""
+        """Take over a member's complete report. Return the reported queues that the member should not own. It has
+        missed an order for these queues, and the sink refuses its records from them."""
         listed = {each.queue: each.epoch for each in held}
         wrong = []
         for queue, epoch in listed.items():
@@ -95,8 +97,8 @@ class Owners:
         return wrong
 
     def started(self, now_s: float, name: str, epoch: int, queue: Queue) -> float | None:
-        """Take note that the member owns the queue. Return the seconds since the first order that led to it. ``None``:
-        the member had no such order; 0: this was known already."""
+        """Take note that the member owns the queue. Return the seconds since the first order of this move. Return
+        ``None`` if the member had no such order, and 0 if the ownership was known already."""
         owner = self.of.get(queue)
         if owner is None or (owner.name, owner.epoch) != (name, epoch):
             return None
@@ -105,7 +107,7 @@ class Owners:
         return now_s - self._since_s.pop(queue, now_s)
 
     def stopped(self, name: str, queue: Queue) -> bool:
-        """Take note that the member has released the queue. Return False if it had no such order."""
+        """Take note that the member has released the queue. Return False if the member had no order to release it."""
         owner = self.of.get(queue)
         if owner is None or owner.name != name or owner.state != STOPPING:
             return False
@@ -113,7 +115,7 @@ class Owners:
         return True
 
     def refused(self, name: str, epoch: int, queue: Queue) -> None:
-        """Take note that the sink refuses the member's epoch: the queue needs a newer one."""
+        """Take note that the sink refuses the member's epoch. The queue then has no owner, and needs a newer epoch."""
         owner = self.of.get(queue)
         if owner is not None and (owner.name, owner.epoch) == (name, epoch):
             del self.of[queue]
@@ -130,8 +132,9 @@ class Owners:
     def orders(
         self, now_s: float, targets: Mapping[Queue, str | None], term: int, next_epoch: Callable[[], int]
     ) -> dict[str, list[Start | Stop]]:
-        """Return the orders by member name. ``targets``: the planned owner of each queue; ``None``: a member that has
-        yet to join, so the queue stays where it is. A queue that is missing in ``targets`` is released."""
+        """Return the orders to send, by member name. ``targets``: the planned owner of each queue. If it is ``None``,
+        the planned owner has yet to join, and the queue stays with its current owner. A queue that is missing in
+        ``targets`` is released."""
         stops: dict[str, list[Queue]] = {}
         starts: dict[tuple[str, int], list[Queue]] = {}
         epoch = 0
@@ -180,8 +183,8 @@ class Owners:
         self.forced += 1
         self._notes.trouble(
             "forced",
-            f"{owner.name} has not released {queue} in {self._stop_s:g} s: the controller reassigns it, and the sink "
-            "refuses the old owner's batches",
+            f"{owner.name} has not released {queue} in {self._stop_s:g} s, so the controller reassigns it, and the "
+            "sink refuses the old owner's batches",
         )
         return True
 

@@ -1,7 +1,7 @@
-"""The programs of a group: controller, monitor, member, or controller and monitor together.
+"""Runs the programs of a group: the controller, the monitor, a member, or controller and monitor together.
 
-Owns: the parts of each program, signals, and exit codes. Must never: decide, measure or read anything itself, or format
-log lines: the caller of ``main`` does.
+Owns: the parts of each program, signals, and exit codes. Must never: decide, measure or read records itself, or format
+log lines. The caller of ``main`` sets up the log.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _log = logging.getLogger("ingeborg.autoscale")
 
 #: Seconds between two refreshes of the terminal.
 _DRAWN_EVERY_S: Final = 0.5
-#: Seconds without Kafka before a member gives up; its supervisor restarts it.
+#: Seconds until a member starts again after a problem with Kafka: at first, and at most. They double after each
+#: failure.
 _AGAIN_S: Final = 1.0
 _AGAIN_S_MAX: Final = 30.0
 
@@ -65,14 +66,14 @@ def main(
     watch: bool,
     journal: Path | None,
 ) -> int:
-    """Run `ingeborg autoscale`, once the log is set up. Returns the exit code."""
-    # It also raises the errors that it logs.
+    """Run `ingeborg autoscale`, and return the exit code. The caller must have set up the log."""
+    # Drop aiokafka's log lines, because it also raises the errors that it logs.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     logging.getLogger("aiokafka").propagate = False
     try:
         settings = read(file)
         if journal is not None and part not in ("all", "controller"):
-            raise SettingsError(f"--journal needs the controller: --part {part} has none")
+            raise SettingsError(f"--journal needs the controller, which --part {part} does not run")
         if not 0 <= len(name) <= NAME_CHARS_MAX or not name.isprintable():
             raise SettingsError(f"--name has to be 1 to {NAME_CHARS_MAX} printable characters")
         return uvloop.run(_main(settings, part, name, dry_run=dry_run, watch=watch, journal=journal))
@@ -105,13 +106,13 @@ async def _main(settings: Settings, part: str, name: str, *, dry_run: bool, watc
 
 
 def member_name() -> str:
-    """Return a name for a member without --name."""
-    # Containers can share a host name, and each has a process 1.
+    """Return the name of a member that was started without --name."""
+    # Containers can share a host name, and each has a process 1, so the name needs a random part.
     return os.environ.get(NAME_VARIABLE) or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 async def _until(ending: asyncio.Event, *works: Callable[[], Awaitable[None]]) -> int:
-    """Run these until one fails, or until a signal ends them. Returns the exit code."""
+    """Run all ``works`` until one fails or ``ending`` is set, and return the exit code."""
     code = DONE
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -120,7 +121,7 @@ async def _until(ending: asyncio.Event, *works: Callable[[], Awaitable[None]]) -
             for task in running:
                 task.cancel()
     except* Resigned as group:
-        _log.warning("%s: this program ends", _first(group))
+        _log.warning("%s; this program ends", _first(group))
         code = RESIGNED
     except* SettingsError as group:
         _log.error("%s", _first(group))
@@ -132,7 +133,7 @@ async def _until(ending: asyncio.Event, *works: Callable[[], Awaitable[None]]) -
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group, or of a group inside it."""
+    """Return the first error in an exception group, which may contain other groups."""
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
@@ -145,7 +146,7 @@ async def _work(work: Callable[[], Awaitable[None]]) -> None:
 
 @asynccontextmanager
 async def _journal(path: Path | None) -> AsyncIterator[Callable[[float, Note], None]]:
-    """Yield a function that writes a note to the journal; its first argument is the monotonic time in seconds."""
+    """Yield a function that writes a note to the journal. Its first argument is the monotonic time in seconds."""
     if path is None:
         yield lambda at_s, note: None
         return
@@ -160,7 +161,7 @@ async def _journal(path: Path | None) -> AsyncIterator[Callable[[float, Note], N
             opened.write(orjson.dumps(line) + b"\n")
         except OSError as error:  # the controller continues even if the disk is full
             if not is_said:
-                _log.warning("the journal %s lacks lines: %s; scaling continues", path, error.strerror)
+                _log.warning("cannot write all lines to the journal %s: %s; scaling continues", path, error.strerror)
             is_said = True
 
     with path.open("ab", buffering=0) as opened:
@@ -179,7 +180,8 @@ async def _control(settings: Settings, write: Callable[[float, Note], None], wat
         enter = stack.enter_async_context
         scaler = scalers.make(settings)
         stack.push_async_callback(scaler.close)
-        # Start the pages before Kafka, which can take long to answer: then the health check works early.
+        # Start the pages before connecting to Kafka, which can take long to answer, so that the health check works
+        # early.
         if settings.web.port >= 0:
             metrics = Metrics(group.name, controller)
             url = await enter(serving(settings.web.host, settings.web.port, group.name, metrics, controller.picture))
@@ -195,7 +197,7 @@ async def _control(settings: Settings, write: Callable[[float, Note], None], wat
 
 @asynccontextmanager
 async def _shown(group: str, picture: Callable[[], Picture], watch: bool) -> AsyncIterator[None]:
-    """Show the group on the terminal, if the user asked for it."""
+    """Show the group on the terminal if ``watch`` is set."""
     if not watch:
         yield
         return
@@ -207,7 +209,7 @@ async def _shown(group: str, picture: Callable[[], Picture], watch: bool) -> Asy
 
     try:
         with Terminal(group, Console(file=sys.stdout)) as terminal:
-            _log_to(sys.stderr)  # now the display's stream: log lines appear above it
+            _log_to(sys.stderr)  # sys.stderr is now the display's stream, which shows log lines above the display
             drawing = asyncio.create_task(draw(terminal))
             try:
                 yield
@@ -224,7 +226,7 @@ def _log_to(stream: TextIO) -> None:
 
 
 async def _dry_run(settings: Settings) -> None:
-    """Measure in this process, and show what the controller would do."""
+    """Measure in this process, and print the decisions that a controller would make."""
     dry = DryRun(settings.group)
     monitor = Monitor(settings)
 
@@ -232,7 +234,7 @@ async def _dry_run(settings: Settings) -> None:
         while True:
             for speeds in await monitor.measure():
                 for note in dry.heard(time.monotonic(), speeds):
-                    print(f"would be {note.words}" if note.event == "decided" else note.words, flush=True)
+                    print(f"would decide: {note.words}" if note.event == "decided" else note.words, flush=True)
             await asyncio.sleep(settings.monitor.every_s)
     finally:
         await monitor.close()
@@ -242,8 +244,8 @@ async def _dry_run(settings: Settings) -> None:
 
 
 async def _member(settings: Settings, name: str, ending: asyncio.Event) -> int:
-    """Run a member. If Kafka goes away and comes back, the member restarts, and the controller assigns its queues
-    again, to it or to others."""
+    """Run a member. After a problem with Kafka, it starts again, and the controller reassigns its queues, to this
+    member or to others."""
     pause_s = _AGAIN_S
     nonce = secrets.token_hex(8)
     while not ending.is_set():
@@ -290,5 +292,5 @@ async def _member_once(settings: Settings, membership: Membership, ending: async
 
 async def _end(member: Member, ending: asyncio.Event) -> None:
     await ending.wait()
-    _log.info("ending; first the sink gets everything that was read")
+    _log.info("ending after the records already read have been sent to the sink")
     member.end()

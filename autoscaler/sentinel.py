@@ -1,14 +1,17 @@
 """Decides when to repack the group, and how many members it needs.
 
-Owns: sizes, the planned owner of each queue, the number of members. Must never: know the current owner of a queue, or a
-scaler.
+Owns: the queues' sizes, the planned owner of each queue, and the wanted number of members. Must never: know the current
+owner of a queue, or call a scaler.
 
-The document (arXiv 2402.06085, section V-C and its program) leaves its state Sentinel when a consumer is overloaded,
-when a queue has no consumer, and after some time. In this module time alone never adds a member:
+The paper's controller (arXiv 2402.06085, section V-C, and the published program) leaves the state Sentinel when a
+consumer is overloaded, when a queue has no consumer, and after some time. In this module, time alone never adds a
+member:
 
-- A queue without an owner, or a member with more than its capacity: pack, to ``fill`` of the capacity. Between ``fill``
-  and the capacity nothing happens: this is the hysteresis.
-- Each ``look_s``: would fewer members have sufficed for the largest sizes in the last ``down_cooldown_s``?
+- If a queue has no owner, or a member has more load than its capacity, the module packs the queues again. The packing
+  uses at most ``fill`` of a member's capacity. A load between ``fill`` and the full capacity changes nothing, which
+  makes the hysteresis.
+- Every ``look_s`` seconds, the module checks whether fewer members would have sufficed for the largest sizes in the
+  last ``down_cooldown_s`` seconds.
 """
 
 from __future__ import annotations
@@ -22,14 +25,14 @@ from .model import Flow, Queue
 from .settings import GroupSettings
 from .sizes import Sizes
 
-#: Seconds between two decisions: measurements arrive every second, and a window covers many.
+#: Minimum number of seconds between two decisions. Measurements arrive every second, but each covers a longer window.
 SETTLE_S: Final = 5.0
 
 
 class Sentinel:
-    """Plans owners and the number of members.
+    """Plans the owner of each queue, and the number of members.
 
-    ``present``: capacities of the members that may own something, by number, in bytes per second.
+    ``present``: the capacity in bytes per second of each member that may own queues, by the member's number.
     """
 
     def __init__(self, settings: GroupSettings, notes: Notes) -> None:
@@ -63,7 +66,7 @@ class Sentinel:
             del self.targets[queue]
 
     def gone(self, number: int) -> None:
-        """Remove the member with this number from the plan: its queues have no owner."""
+        """Remove the member with this number from the plan. Its queues then have no planned owner."""
         for queue in [queue for queue, each in self.targets.items() if each == number]:
             del self.targets[queue]
 
@@ -75,15 +78,15 @@ class Sentinel:
     ) -> set[int]:
         """Make a decision if there is a reason, and return the numbers of the members to end.
 
-        ``reserved``: numbers that a new member cannot have. ``is_moving``: queues are between two owners; then only a
-        queue without an owner is a reason. ``is_short``: ordered members have not started, so the present ones get all
-        queues.
+        ``reserved``: numbers that a new member cannot have. ``is_moving``: some queues are between two owners. In this
+        case only a queue without an owner is a reason. ``is_short``: ordered members have not started in time, so the
+        present members get all queues.
         """
         settings = self._settings
         self._bind(present, reserved)
         if not self.flows or min(now_s - self._decided_s, self.sizes.known_s(now_s)) < self._settle_s:
-            return set()  # a monitor's first measurements cover a second, and say little
-        # A number without a member is planned for one that has yet to join.
+            return set()  # a monitor's first measurements cover only a second, which is too short
+        # If a planned number has no member, the plan is for a member that has yet to join.
         homeless = [
             queue
             for queue in self.flows
@@ -104,8 +107,8 @@ class Sentinel:
         return set()
 
     def _bind(self, present: Mapping[int, float], reserved: frozenset[int]) -> None:
-        """Give queues that wait for a new member to a present member that is idle: the new member may have joined with
-        another number."""
+        """Plan an idle present member for the queues that wait for a new member, because the new member may have joined
+        with another number than planned."""
         used = set(self.targets.values())
         idle = [number for number in sorted(present) if number not in used]
         if not idle:
@@ -116,7 +119,7 @@ class Sentinel:
             self.targets = {queue: names.get(number, number) for queue, number in self.targets.items()}
 
     def loads(self) -> dict[int, tuple[float, int]]:
-        """Return the planned load of each number: bytes per second, and queues."""
+        """Return the planned load for each member's number: the bytes per second, and the number of queues."""
         loads: dict[int, tuple[float, int]] = {}
         for queue, number in self.targets.items():
             load, count = loads.get(number, (0.0, 0))
@@ -124,7 +127,8 @@ class Sentinel:
         return loads
 
     def _over(self, present: Mapping[int, float]) -> list[int]:
-        """Return the overloaded members. A member with a single queue never counts, because no decision helps it."""
+        """Return the overloaded members. A member with a single queue never counts, because no decision can relieve
+        it."""
         loads = sorted(self.loads().items())
         return [n for n, (load, count) in loads if n in present and count > 1 and load > present[n]]
 
@@ -152,7 +156,7 @@ class Sentinel:
         most = settings.members_max
         if is_short or not may_grow:
             most = min(most, max(len(present), 1))
-        # A price of 0: moving queues to save a member is for `_shrink`.
+        # The price is 0, because only `_shrink` moves queues to save a member.
         decision = self._packed(self.sizes.now, present, reserved, most, 0.0)
         needed = self._bounded(decision.members + settings.spare)
         wanted = max(self.wanted, needed) if may_grow else self.wanted
@@ -181,7 +185,7 @@ class Sentinel:
         self.moves += moves
         if decision.hot and decision.hot != self.hot:
             names = ", ".join(str(queue) for queue in decision.hot[:5])
-            self._notes.trouble("hot", f"more than one member can take arrives on {names}: add partitions")
+            self._notes.trouble("hot", f"the load of {names} is too large for one member: add partitions")
         self.hot = decision.hot
         used = set(decision.where.values())
         idle = sorted(number for number in present if number not in used)
@@ -204,7 +208,7 @@ class Sentinel:
         if is_capped and not self.is_capped:
             self._notes.trouble(
                 "capped",
-                f"{decision.members} members are needed, and members_max is {self._settings.members_max}: "
-                "members are overloaded",
+                f"{decision.members} members are needed, but members_max is {self._settings.members_max}, so members "
+                "are overloaded",
             )
         self.is_capped = is_capped

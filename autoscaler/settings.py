@@ -21,17 +21,18 @@ ALGORITHMS = (
     *("mend", "mwf", "mbf", "mwfp", "mbfp"),
     *("nf", "ff", "bf", "wf", "nfd", "ffd", "bfd", "wfd"),
 )
-"""The project's own algorithm, the document's four (section IV-B), and the eight classic ones (II-B)."""
+"""The names of the algorithms: the project's own, the paper's four (section IV-B), and the eight classic ones
+(II-B)."""
 
 SCALERS = ("processes", "kubernetes", "http", "none")
 SINKS = ("files", "http")
 MEASURES = ("offsets", "log_sizes")
 
-#: Kafka's rule for topic names. A group's name is a part of some.
+#: A group's name follows Kafka's rule for topic names, because the names of the group's own topics contain it.
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 #: A name by RFC 1123, as Kubernetes requires.
 _DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-#: Entries of a list in the file.
+#: Maximum number of entries of a list in the file.
 _LISTED_MAX = 1_000
 
 
@@ -40,41 +41,45 @@ def _digest(texts: Sequence[str]) -> str:
 
 
 class SettingsError(Exception):
-    """The file is wrong; the text names the file, the row, and its allowed values."""
+    """The settings file is wrong. The text names the file, the row, and the row's allowed values."""
 
 
 @dataclass(frozen=True)
 class GroupSettings:
     """The table ``[group]``: the topics, and how members share them."""
 
-    name: str = option("", "the group's name, used in the names of its own topics, in metrics and logs")
-    members_max: int = option(0, "most members to run", least=1, most=1_000)
-    members_min: int = option(1, "fewest members to run", least=0, most=1_000)
+    name: str = option("", "the group's name, for the names of its own topics, for metrics and for logs")
+    members_max: int = option(0, "maximum number of members to run", least=1, most=1_000)
+    members_min: int = option(1, "minimum number of members to run", least=0, most=1_000)
     capacity_bytes_per_s: float = option(
-        0.0, "capacity of one member, in bytes per second, as stored in Kafka", least=0.0, above=True
+        0.0, "capacity of one member, in bytes per second as stored in Kafka", least=0.0, above=True
     )
-    fill: float = option(5 / 6, "the part of a member's capacity to use", least=0.1, most=1.0)
-    algorithm: str = option("mend", f"that packs: {', '.join(ALGORITHMS)}")
-    price: float = option(1.0, "mend only: capacities that may move to save one member", least=0.0, most=100.0)
-    spare: int = option(0, "idle members beyond the needed ones, for a quick start", least=0, most=100)
+    fill: float = option(5 / 6, "fraction of a member's capacity to use", least=0.1, most=1.0)
+    algorithm: str = option("mend", f"the packing algorithm: {', '.join(ALGORITHMS)}")
+    price: float = option(
+        1.0, "mend only: load that may move to save one member, as a multiple of a capacity", least=0.0, most=100.0
+    )
+    spare: int = option(0, "idle members to run in addition to the needed ones", least=0, most=100)
     look_s: float = option(30.0, "seconds between two checks whether fewer members suffice", least=0.1, most=3_600.0)
-    up_cooldown_s: float = option(0.0, "seconds between two increases", least=0.0, most=86_400.0)
+    up_cooldown_s: float = option(
+        0.0, "seconds between two increases of the number of members", least=0.0, most=86_400.0
+    )
     down_cooldown_s: float = option(
         300.0,
-        "seconds between any change of the number of members and a decrease; the number falls only if fewer members "
-        "would have sufficed all that time",
+        "seconds from any change of the number of members to a decrease; the number falls only if fewer members "
+        "would have sufficed during all these seconds",
         least=0.0,
         most=86_400.0,
     )
     catch_up_s: float = option(
-        60.0, "unread bytes count as if they arrived within this many seconds; 0: they do not count", least=0.0
+        60.0, "unread bytes count as if they arrived within this many seconds; 0 to ignore them", least=0.0
     )
     start_s: float = option(120.0, "seconds that a member may take to start", least=1.0, most=3_600.0)
-    answer_s: float = option(5.0, "seconds after which an order to a member is sent again", least=0.1, most=600.0)
+    answer_s: float = option(5.0, "seconds after which an unanswered order is sent again", least=0.1, most=600.0)
     stop_s: float = option(
         60.0,
-        "seconds that a member may take to release a queue; then the next owner gets it anyway, and the sink refuses "
-        "the old one",
+        "seconds that a member may take to release a queue; after that, the next owner gets the queue anyway, and the "
+        "sink refuses the old owner",
         least=1.0,
         most=3_600.0,
     )
@@ -91,17 +96,17 @@ class GroupSettings:
 class KafkaSettings:
     """The table ``[kafka]``: the cluster, and the group's own topics."""
 
-    metadata_topic: str = option("", "for messages to and from members; empty: NAME.metadata")
-    speeds_topic: str = option("", "for the monitor's measurements; empty: NAME.speeds")
-    replication: int = option(-1, "replicas of these two topics; -1: the cluster's default", least=-1, most=20)
+    metadata_topic: str = option("", "topic for messages to and from members; if empty, NAME.metadata")
+    speeds_topic: str = option("", "topic for the monitor's measurements; if empty, NAME.speeds")
+    replication: int = option(-1, "replicas of these two topics; -1 for the cluster's default", least=-1, most=20)
     security: str = option("plaintext", "plaintext, ssl, sasl_plaintext or sasl_ssl")
-    ca_file: str = option("", "PEM: authorities that sign the brokers' certificates; empty: the system's")
-    cert_file: str = option("", "PEM: client certificate, including its chain")
-    key_file: str = option("", "PEM: the client certificate's key")
+    ca_file: str = option("", "PEM file of the authorities that sign the brokers' certificates; if empty, the system's")
+    cert_file: str = option("", "PEM file of the client certificate, including its chain")
+    key_file: str = option("", "PEM file of the client certificate's key")
     sasl_mechanism: str = option("SCRAM-SHA-512", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
-    user: str = option("", "of SASL")
+    user: str = option("", "user name for SASL")
     password_file: str = option("", "file that holds only the password")
-    timeout_s: float = option(30.0, "seconds without an answer until a call fails", least=1.0, most=600.0)
+    timeout_s: float = option(30.0, "seconds without an answer after which a call fails", least=1.0, most=600.0)
     servers: tuple[str, ...] = ()
 
 
@@ -111,8 +116,8 @@ class MonitorSettings:
 
     measure: str = option(
         "offsets",
-        "offsets: new records, times their mean size in the log; log_sizes: growth of the log, as in the document; "
-        "retention makes this figure too low",
+        "offsets: number of new records, times their mean size in the log; log_sizes: growth of the log, as in the "
+        "paper, which is too low if retention deletes records",
     )
     every_s: float = option(1.0, "seconds between two measurements", least=0.05, most=4.0)
     window_s: float = option(30.0, "seconds that a measurement covers", least=0.1, most=3_600.0)
@@ -123,12 +128,12 @@ class MemberSettings:
     """The table ``[member]``: a member's cycle (section V-B)."""
 
     batch_bytes: int = option(5_000_000, "size of a batch to the sink, in bytes", least=1, most=1 << 30)
-    wait_s: float = option(1.0, "seconds after which a smaller batch is sent as well", least=0.001, most=600.0)
-    beat_s: float = option(2.0, "seconds between two beats", least=0.05, most=60.0)
-    throttle_bytes_per_s: float = option(0.0, "maximum number of bytes to read per second; 0: no limit", least=0.0)
+    wait_s: float = option(1.0, "seconds after which a batch is sent even if it is smaller", least=0.001, most=600.0)
+    beat_s: float = option(2.0, "seconds between two heartbeats", least=0.05, most=60.0)
+    throttle_bytes_per_s: float = option(0.0, "maximum number of bytes to read per second; 0 for no limit", least=0.0)
     isolation: str = option(
         "read_committed",
-        "records of transactions: read_committed reads them once committed; read_uncommitted reads all at once",
+        "read_committed: read a transaction's records only after its commit; read_uncommitted: do not wait for it",
     )
     start_from: str = option("earliest", "where to start in a queue that the group has never read: earliest or latest")
 
@@ -138,7 +143,7 @@ class SinkSettings:
     """The table ``[sink]``: where members put the records."""
 
     kind: str = option("", f"{' or '.join(SINKS)}")
-    folder: str = option("", "files: the folder of the files")
+    folder: str = option("", "files: the folder to write to")
     url: str = option("", "http: the service's URL")
     token_file: str = option("", "http: file that holds only a bearer token")
     timeout_s: float = option(30.0, "seconds until a call fails", least=0.1, most=600.0)
@@ -151,14 +156,14 @@ class SinkSettings:
 
 @dataclass(frozen=True)
 class ScalerSettings:
-    """The table ``[scaler]``: how members are run."""
+    """The table ``[scaler]``: how to run members."""
 
     kind: str = option("", f"{', '.join(SCALERS)}")
-    state_folder: str = option("", "processes: for the records of members; empty: next to the file")
+    state_folder: str = option("", "processes: folder for the records of members; if empty, next to this file")
     grace_s: float = option(60.0, "processes: seconds from SIGTERM to SIGKILL", least=1.0, most=3_600.0)
     namespace: str = option("default", "kubernetes: the Deployment's namespace")
     deployment: str = option("", "kubernetes: the Deployment to scale")
-    api_url: str = option("", "kubernetes: the API's URL; empty: from the pod or ~/.kube/config")
+    api_url: str = option("", "kubernetes: the API's URL; if empty, taken from the pod or ~/.kube/config")
     url: str = option("", "http: GET returns the running members, POST sets the wanted number")
     token_file: str = option("", "http: file that holds only a bearer token")
     timeout_s: float = option(10.0, "seconds until a call fails", least=0.1, most=600.0)
@@ -170,7 +175,7 @@ class WebSettings:
     """The table ``[web]``: the page, metrics and health."""
 
     host: str = option("127.0.0.1", "address to listen on")
-    port: int = option(9090, "port to listen on; 0: any free; -1: none", least=-1, most=65_535)
+    port: int = option(9090, "port to listen on; 0 for any free port, -1 for no pages", least=-1, most=65_535)
 
 
 TABLES: Mapping[str, type[Any]] = {
@@ -187,15 +192,16 @@ TABLES: Mapping[str, type[Any]] = {
 LISTS: Mapping[str, str] = {
     "group.topics": 'the topics to read, like `["orders", "refunds"]`',
     "kafka.servers": 'servers in the cluster, like `["kafka-1:9092", "kafka-2:9092"]`',
-    "sink.tables": "topic = table, if the table has another name",
-    "scaler.command": "processes: command that starts a member, with `--name NAME` added; none: this program",
+    "sink.tables": "topic = table, for topics whose table has another name",
+    "scaler.command": "processes: command that starts a member; `--name NAME` is added; if missing, this program",
 }
 """Rows that are lists or tables, with their descriptions."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A complete file. ``file``: its absolute path; the other paths are relative to its folder."""
+    """The settings of a complete file. ``file``: the file's absolute path. Paths in the file are relative to its
+    folder."""
 
     file: Path
     group: GroupSettings
@@ -229,8 +235,8 @@ class Settings:
 
     @property
     def numbers_max(self) -> int:
-        """Return the highest number of a member: twice ``members_max``. Leaving members, and lost ones that may come
-        back, keep their numbers for a while, next to new members."""
+        """Return the highest number that a member can have: twice ``members_max``. Leaving members, and lost members
+        that may come back, keep their numbers for a while, and new members need other numbers."""
         return 2 * self.group.members_max
 
 
@@ -257,7 +263,7 @@ def _known(file: Path, where: str, table: Mapping[str, Any], names: list[str], s
     for key in table:
         if spelled.format(key) not in names:
             near = difflib.get_close_matches(spelled.format(key), names, 1)
-            hint = f"; is {near[0]} meant?" if near else f"; the known ones are {', '.join(names)}"
+            hint = f"; is {near[0]} meant?" if near else f"; the known names are {', '.join(names)}"
             raise SettingsError(f"{file}: {where} has no {shown(key)}{hint}")
 
 
@@ -289,7 +295,7 @@ def _texts(file: Path, where: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
         raise SettingsError(f"{file}: {where} must be a list of non-empty strings, not {shown(value)}")
     if len(value) > _LISTED_MAX:
-        raise SettingsError(f"{file}: {where} has {len(value):,} entries; at most {_LISTED_MAX:,}")
+        raise SettingsError(f"{file}: {where} has {len(value):,} entries, but at most {_LISTED_MAX:,} may be given")
     return tuple(value)
 
 
@@ -320,7 +326,7 @@ def _check(settings: Settings) -> None:
     need(bool(kafka.servers), '[kafka] servers is needed, like ["localhost:9092"]')
     own = {settings.metadata_topic, settings.speeds_topic}
     need(len(own) == 2, "[kafka] metadata_topic and speeds_topic must differ")
-    need(not own & set(group.topics), "[group] topics has one of the group's own topics")
+    need(not own & set(group.topics), "[group] topics contains one of the group's own topics")
     need(
         kafka.security in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
         "[kafka] security must be plaintext, ssl, sasl_plaintext or sasl_ssl",

@@ -1,6 +1,6 @@
-"""The size of a queue for the packing: its rate of writes, plus its unread bytes.
+"""Computes the size of each queue for the packing: its rate of writes, plus a share of its unread bytes.
 
-Owns: the current size, and the recent maximum. Must never: read a clock.
+Owns: each queue's current size, and its recent maximum. Must never: read a clock.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ PARTS = 30
 
 
 class Sizes:
-    """The sizes of all queues. ``look_back_s``: window of the maximum, in seconds; ``catch_up_s``: unread bytes count
-    as if they arrived within this many seconds; 0: they do not count."""
+    """The sizes of all queues. ``look_back_s``: the maximum covers this many seconds. ``catch_up_s``: unread bytes
+    count as if they arrived within this many seconds. If it is 0, unread bytes do not count."""
 
     def __init__(self, look_back_s: float, catch_up_s: float) -> None:
         self._part_s = look_back_s / PARTS
         self._catch_up_s = catch_up_s
         self.now: dict[Queue, float] = {}
         self._since_s = self._measured_s = 0.0
-        #: The largest size of each queue, by part of the window; the latest last.
+        #: The largest size of each queue in each part of the window. The latest part is last.
         self._parts: deque[dict[Queue, float]] = deque([{}], maxlen=PARTS + 1)
         self._first_s: float | None = None
 

@@ -1,9 +1,10 @@
-"""How many members the scaler should run, and which should end.
+"""Decides how many members the scaler should run, and which members it should end.
 
-Owns: the scaler's orders and reports, and the missing members. Must never: choose an owner of a queue.
+Owns: the orders to the scaler, the scaler's reports, and the missing members. Must never: choose an owner of a queue.
 
-The controller counts a member as started only when the member says hello. The scaler's own reports only help: a listed
-member that stays silent must end, and other listed members are not ordered again.
+The controller counts a member as started only when the member has sent its ``Hello``. The scaler's reports have two
+uses. If a listed member stays silent, the controller orders the scaler to end it. And if the scaler lists enough
+members, the controller does not repeat its order.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ AGAIN_S: Final = 10.0
 
 
 class Staff:
-    """Tracks the scaler and its members. ``present``: names of the members that may own something."""
+    """Tracks the scaler and its members. ``present``: names of the members that may own queues."""
 
     def __init__(self, settings: GroupSettings, notes: Notes) -> None:
         self._settings = settings
@@ -32,12 +33,13 @@ class Staff:
         self.absences = 0
         self.is_short = False
         self._silent: set[str] = set()
-        #: Members that the scaler lists but that stay silent, and since when.
+        #: For each member that the scaler lists but that has sent no message: the time since when it has been listed.
         self._unheard: dict[str, float] = {}
-        #: Members that report but are not the scaler's, and since when.
+        #: For each member that sends reports but is missing from the scaler's list: the time since when it has been
+        #: missing.
         self._others: dict[str, float] = {}
         self._short_since_s: float | None = None
-        #: Times of the orders for members that have not come, the oldest first.
+        #: Times of the orders for members that have not started yet, the oldest first.
         self._ordered_s: deque[float] = deque()
         self._trouble = ""
         self._sent: tuple[Scale, float] | None = None
@@ -63,8 +65,8 @@ class Staff:
                 self._silent.add(name)
                 self._notes.trouble(
                     "never_heard",
-                    f"the scaler runs {name}, which has been silent for {self._settings.start_s:g} s: the scaler "
-                    f"should end it. Its log may say why",
+                    f"the scaler runs {name}, which has been silent for {self._settings.start_s:g} s, so the scaler "
+                    f"should end it. The member's log may say why it is silent",
                 )
         self._silent &= running.names
         self._others = {name: self._others.get(name, now_s) for name in heard if name not in running.names}
@@ -83,7 +85,7 @@ class Staff:
         self.leaving.pop(name, None)
 
     def came(self, now_s: float) -> float | None:
-        """Return the seconds between the order for a member and its readiness. ``None``: no member was ordered."""
+        """Return the seconds from the order for a member until it was ready, or ``None`` if no member was ordered."""
         return now_s - self._ordered_s.popleft() if self._ordered_s else None
 
     def lost(self, name: str) -> None:
@@ -93,19 +95,19 @@ class Staff:
             self._silent.add(name)
 
     def left(self, name: str) -> bool:
-        """Take note that a member has ended. Return whether it had an order to."""
+        """Take note that a member has ended. Return whether it had an order to end."""
         self._stays.discard(name)
         return self.leaving.pop(name, None) is not None
 
     def call_back(self) -> str:
-        """Keep a member that was leaving: the last to be chosen. If the scaler has ended it already, the member reports
-        that itself."""
+        """Keep the leaving member that was chosen last, and return its name. If the scaler has already ended this
+        member, the member reports that itself."""
         name, _ = self.leaving.popitem()
         self._stays.discard(name)
         return name
 
     def paused(self, gap_s: float) -> None:
-        """Shift all deadlines by a pause of the controller: nobody was late in that time."""
+        """Postpone all deadlines by ``gap_s``, because nobody counts as late during a pause of the controller."""
         if self._short_since_s is not None:
             self._short_since_s += gap_s
         self._ordered_s = deque(ordered_s + gap_s for ordered_s in self._ordered_s)
@@ -115,8 +117,8 @@ class Staff:
     # Decisions
 
     def count(self, now_s: float, wanted: int, present: Collection[str]) -> None:
-        """Compare the present members with the wanted number. Note when they are overdue, and when they are
-        complete."""
+        """Compare the present members with the wanted number. Write a note when members are overdue, and when all have
+        started."""
         if len(present) >= wanted:
             if self.is_short:
                 self._notes.note("complete", f"all {wanted} members have started")
@@ -128,16 +130,16 @@ class Staff:
         elif not self.is_short and now_s - self._short_since_s > self._settings.start_s:
             self.is_short = True
             self.absences += 1
-            says = "says nothing" if self.running is None else f"says that {self.running.count} run"
+            says = "reports nothing" if self.running is None else f"reports that {self.running.count} run"
             self._notes.trouble(
                 "absent",
-                f"{wanted} members were ordered, and {len(present)} have started in {self._settings.start_s:g} s; the "
-                f"scaler {says}. The others get all queues meanwhile. See the logs of members and scaler",
+                f"{wanted} members were ordered, but {len(present)} have started in {self._settings.start_s:g} s; the "
+                f"scaler {says}. Until more start, these get all queues. See the logs of the members and the scaler",
             )
 
     def order(self, now_s: float, wanted: int, present: Collection[str], holders: Collection[str]) -> Scale | None:
-        """Return an order for the scaler if it is new, or was not carried out. ``holders``: names of the members that
-        own something; the order ends none."""
+        """Return an order for the scaler if it is new, or if the scaler has not carried it out. ``holders``: names of
+        the members that own queues. The order ends no member in ``holders``, unless it is silent."""
         running = self.running
         done = sorted(name for name in self.leaving if name not in holders)
         self._look_for_stays(now_s, done)
@@ -146,12 +148,12 @@ class Staff:
         most = self._settings.members_max
         # Leaving members that still own queues keep running until they have released them.
         count = min(wanted + len(self.leaving) - len(done), most)
-        # Somebody else runs these, for longer than any delay of the scaler's list.
+        # Somebody else runs these members: they have been missing from the scaler's list for longer than it can lag.
         lost_s = self._settings.lost_s
         others = sum(name in self._others and now_s - self._others[name] > lost_s for name in present)
         count = max(count - others, 0)
         if silent and len(present) < wanted:
-            # Order a replacement for each silent member; at the limit, only after that one has gone.
+            # Order a replacement for each silent member. At the limit, order it only after the silent member has ended.
             count = count + len(silent) if count + len(silent) <= most else max(count - len(silent), 0)
         order = Scale(count, tuple(sorted([*done, *silent])))
         is_so = running is not None and running.count == count and (listed is None or not listed & set(order.leaving))
@@ -169,5 +171,5 @@ class Staff:
                 self._stays.add(name)
                 self._notes.trouble(
                     "stays",
-                    f"{name} owns nothing, and the scaler has not ended it in {now_s - since_s:.0f} s",
+                    f"{name} owns no queues, but the scaler has not ended it in {now_s - since_s:.0f} s",
                 )

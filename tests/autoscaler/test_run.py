@@ -225,7 +225,7 @@ async def test_a_dry_run_says_what_would_be_done(cluster: Cluster, programs: Pro
 
     producing = asyncio.create_task(produce())
     try:
-        await said(program, "^would be ")
+        await said(program, "^would decide: ")
     finally:
         producing.cancel()
         await asyncio.wait([producing], timeout=PATIENCE_S)
@@ -247,7 +247,7 @@ async def test_a_port_that_is_taken_is_said(programs: Programs) -> None:
 
 async def test_a_journal_on_a_full_disk_ends_nothing(cluster: Cluster, programs: Programs) -> None:
     program = programs.start("controller", "--journal", "/dev/full")
-    assert "the journal /dev/full lacks lines: No space left on device" in await said(program, "lacks lines")
+    assert "cannot write all lines to the journal /dev/full: No space left on device" in await said(program, "cannot write")
     # It continues: a member that says hello gets a number.
     async with controlling(cluster) as (heard, says):
         await says.send(0, Hello("m", "nonce", 0.0))
@@ -256,7 +256,7 @@ async def test_a_journal_on_a_full_disk_ends_nothing(cluster: Cluster, programs:
                 pass
     program.signal(signal.SIGTERM)
     assert await ended(program) == run.DONE
-    assert program.said().count("lacks lines") == 1
+    assert program.said().count("cannot write all lines") == 1
 
 
 async def test_a_journal_that_cannot_be_written_is_said(programs: Programs) -> None:
