@@ -1,9 +1,10 @@
 """Messages in the group's own topics: to and from members, and the monitor's measurements.
 
-Owns: moving a message into and out of Kafka, in order and within a time limit. Must never: know a message's meaning.
+Owns: writing messages to Kafka and reading them, in order and within a time limit. Must never: know a message's
+meaning.
 
-In the topic for members each reader has a partition (arXiv 2402.06085, section V-C): the controller reads partition 0,
-and member N reads partition N. So each reads little that does not concern it.
+In the topic for members, each reader has its own partition (arXiv 2402.06085, section V-C). The controller reads
+partition 0, and member N reads partition N. So a reader gets few messages that are for others.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from .connecting import asking, client_options, ensure_topic, running, servers_o
 
 _log = logging.getLogger("ingeborg.autoscale")
 
-#: Most messages in one read.
+#: Maximum number of messages in one read.
 _TAKE_MAX: Final = 500
 #: Milliseconds to linger, so that the answers of one cycle leave together.
 _LINGER_MS: Final = 2
-#: Milliseconds that a server holds an idle fetch. A change of the partitions waits behind it.
+#: Milliseconds that a server holds a fetch while there are no messages. A change of the read partitions waits until the
+#: fetch ends.
 _FETCH_WAIT_MS: Final = 100
 
-#: Settings for topics that this program creates. Programs read nothing older than a few seconds; the hour is for
-#: people. Timestamps are the broker's: otherwise Kafka 4 accepts nothing from a client whose clock is more than an hour
-#: ahead.
+#: Settings for topics that this program creates. Programs read only the messages of the last few seconds. Kafka keeps
+#: an hour of messages for people. The timestamps come from the broker, because Kafka 4 would otherwise reject all
+#: messages from a client whose clock is more than an hour ahead.
 METADATA_TOPIC: Final = {"retention.ms": "3600000", "segment.ms": "600000", "message.timestamp.type": "LogAppendTime"}
 SPEEDS_TOPIC: Final = METADATA_TOPIC
 
@@ -61,7 +63,8 @@ class Outgoing:
         return int(sent.offset)
 
     async def put(self, messages: Sequence[tuple[int, Message]]) -> None:
-        """Send all (partition, message) pairs concurrently. Raises ``KafkaProblem``; some may then have arrived."""
+        """Send all (partition, message) pairs concurrently. Raises ``KafkaProblem``. Some messages may have arrived
+        even then."""
         async with asking(f"cannot write to topic {self._topic}", self._servers, self._timeout_s):
             waiting = [
                 await self._producer.send(self._topic, encode(message), partition=partition)
@@ -81,7 +84,8 @@ class Incoming:
         self.unreadable = 0
 
     async def read_from(self, places: Mapping[int, int | None]) -> None:
-        """Read these partitions and no others, from these offsets; ``None``: from the end. Raises ``KafkaProblem``."""
+        """Read these partitions and no others, each from its offset in ``places``, or from its end if the offset is
+        ``None``. Raises ``KafkaProblem``."""
         consumer = self._consumer
         partitions = {number: TopicPartition(self._topic, number) for number in places}
         async with asking(f"{self._topic} cannot be read", self._servers, self._timeout_s):
@@ -93,7 +97,7 @@ class Incoming:
                 consumer.seek(partition, ends[partition] if place is None else place)
 
     async def take(self, wait_s: float) -> list[Received]:
-        """Return new messages; an empty list if none comes within ``wait_s``. Raises ``KafkaProblem``."""
+        """Return new messages, or an empty list if none arrives within ``wait_s``. Raises ``KafkaProblem``."""
         async with asking(f"{self._topic} cannot be read", self._servers, wait_s + self._timeout_s):
             batches = await self._consumer.getmany(timeout_ms=int(wait_s * 1e3), max_records=_TAKE_MAX)
         found = []
@@ -110,7 +114,8 @@ class Incoming:
 @asynccontextmanager
 async def outgoing(options: Mapping[str, Any], topic: str) -> AsyncIterator[Outgoing]:
     """Connect a sender until the end of the block. ``options``: from ``client_options``. Raises ``KafkaProblem``."""
-    # Not idempotent: a duplicate message does no harm, and aiokafka keeps the order of a partition anyway.
+    # The producer is not idempotent, because a duplicate message does no harm, and aiokafka keeps the order of a
+    # partition anyway.
     producer = AIOKafkaProducer(**options, acks="all", linger_ms=_LINGER_MS)
     async with running(producer, options):
         yield Outgoing(producer, topic, servers_of(options), timeout_of(options))

@@ -1,7 +1,7 @@
-"""The autoscaler's connection to Kafka: options of aiokafka's clients, their start and end, their errors.
+"""The autoscaler's connection to Kafka: the options of aiokafka's clients, their start and end, and their errors.
 
-Owns: the border to aiokafka, where each wait has a limit and each error becomes a ``KafkaProblem``; and the existence
-of the group's own topics. Must never: retry a failed call, or show a password.
+Owns: the limit of each wait for aiokafka, turning its errors into ``KafkaProblem``, and creating the group's own
+topics. Must never: retry a failed call, or show a password.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ingeborg.protocol.options import shown
 from ..settings import Settings, SettingsError
 
 _log = logging.getLogger("ingeborg.autoscale")
-# aiokafka also raises the errors that it logs, or a timeout catches them. When no server listens any more, it retries
-# without a pause and logs each time: hundreds of lines per second.
+# aiokafka's log is not needed, because aiokafka also raises the errors that it logs, or a time limit ends the call.
+# When no server listens any more, aiokafka retries without a pause and logs hundreds of lines per second.
 if (_its_log := logging.getLogger("aiokafka")).level == logging.NOTSET:
     _its_log.setLevel(logging.CRITICAL)
 
-#: Seconds for each step of closing. Closing does not wait for a cluster that is gone.
+#: Maximum number of seconds for each step of closing, so that closing does not wait for a cluster that is gone.
 _CLOSE_S: Final = 4.0
-#: Seconds to find out why no server is usable, and servers to check.
+#: Seconds to find out why no server is usable, and the maximum number of servers to check.
 _LOOK_S: Final = 5.0
 _LOOK_AT: Final = 5
 #: Seconds between two checks whether a new topic has its leaders.
@@ -47,37 +47,38 @@ Client: TypeAlias = AIOKafkaClient | AIOKafkaAdminClient | AIOKafkaProducer | AI
 
 
 class KafkaProblem(Exception):
-    """Kafka could not carry out a request. The text is for the operator: what failed, at which servers, and what to do.
-    A later retry may help."""
+    """Kafka could not carry out a request. The text tells the operator what failed, at which servers, and what to do. A
+    later retry may help."""
 
 
-#: Errors that aiokafka lets through. A failed check of an answer is an AssertionError, a missing node a KeyError or an
-#: AttributeError, an unreadable answer a ValueError, and an unknown version a NotImplementedError.
+#: Errors that aiokafka raises. In addition to its own errors, it raises AssertionError if its check of an answer fails,
+#: KeyError or AttributeError if a node is missing, ValueError if an answer is unreadable, and NotImplementedError if a
+#: version is unknown.
 FOREIGN: Final = (
     *(errors.KafkaError, OSError, TimeoutError),
     *(AssertionError, AttributeError, KeyError, NotImplementedError, ValueError),
 )
 
-#: Advice for each error, the more specific ones first.
+#: Advice for each kind of error. More specific kinds come first.
 _ADVICE: Final[tuple[tuple[tuple[type[BaseException], ...], str], ...]] = (
     (
         (ssl.SSLCertVerificationError,),
-        "its certificate is not trusted: [kafka] ca_file must contain its signer, and [kafka] servers must use the "
-        "name in it",
+        "its certificate is not trusted: [kafka] ca_file must contain the certificate's signer, and [kafka] servers "
+        "must use the name in the certificate",
     ),
     ((ssl.SSLError,), "TLS does not work there: does [kafka] security match this port?"),
     (
         (errors.SaslAuthenticationFailed, errors.AuthenticationFailedError),
-        "it does not know the user with this password: check [kafka] user and password_file",
+        "it rejects the user or the password: check [kafka] user and password_file",
     ),
     ((errors.UnsupportedSaslMechanismError,), "check [kafka] sasl_mechanism"),
-    ((errors.IllegalSaslStateError,), "it expects no SASL: check [kafka] security"),
-    ((errors.TopicAuthorizationFailedError,), "grant this user the topic, with kafka-acls.sh"),
+    ((errors.IllegalSaslStateError,), "it does not expect SASL: check [kafka] security"),
+    ((errors.TopicAuthorizationFailedError,), "grant this user access to the topic, with kafka-acls.sh"),
     ((errors.GroupAuthorizationFailedError,), "grant this user READ on the group, with kafka-acls.sh"),
     ((errors.ClusterAuthorizationFailedError,), "grant this user the operation on the cluster, with kafka-acls.sh"),
     (
         (errors.InvalidTimestampError,),
-        "this machine's clock is wrong, or Kafka's: set it, or give the topic message.timestamp.type=LogAppendTime",
+        "this machine's or Kafka's clock is wrong: set it, or give the topic message.timestamp.type=LogAppendTime",
     ),
     (
         (errors.IncompatibleBrokerVersion, errors.UnsupportedVersionError, NotImplementedError),
@@ -99,8 +100,8 @@ def _rank(error: BaseException) -> int:
 
 
 def problem(error: BaseException, what: str, servers: str) -> KafkaProblem:
-    """Turn an aiokafka error into a text for the operator. ``what``: the failure, like ``the topics cannot be
-    read``."""
+    """Turn an aiokafka error into an error with a text for the operator. ``what``: the failure, like ``cannot read the
+    topics``."""
     words = str(error) if isinstance(error, errors.KafkaError | OSError) else f"{type(error).__name__}: {error}"
     advice = _ADVICE[at][1] if (at := _rank(error)) < len(_ADVICE) else ""
     return KafkaProblem(f"{what}, of {servers}: " + "; ".join(filter(None, (words, advice))))
@@ -108,8 +109,8 @@ def problem(error: BaseException, what: str, servers: str) -> KafkaProblem:
 
 @asynccontextmanager
 async def asking(what: str, servers: str, timeout_s: float) -> AsyncIterator[None]:
-    """Guard calls to aiokafka: together they end within ``timeout_s`` seconds. Raises ``KafkaProblem``. ``what`` and
-    ``servers``: for its text."""
+    """Guard the calls to aiokafka in a block, which together end within ``timeout_s`` seconds. Raises ``KafkaProblem``,
+    whose text contains ``what`` and ``servers``."""
     try:
         async with asyncio.timeout(timeout_s):
             yield
@@ -121,8 +122,8 @@ async def asking(what: str, servers: str, timeout_s: float) -> AsyncIterator[Non
 
 
 def client_options(settings: Settings, part: str) -> dict[str, Any]:
-    """Return the keyword arguments for each aiokafka client. ``part``: the part of the autoscaler, for the servers'
-    logs. Reads the files that the settings name. Raises ``SettingsError``."""
+    """Return the keyword arguments for each aiokafka client. ``part``: the name of this part of the autoscaler in the
+    servers' logs. The function reads the files that the settings name. Raises ``SettingsError``."""
     kafka = settings.kafka
     for server in kafka.servers:
         match = _SERVER.fullmatch(server)
@@ -144,7 +145,7 @@ def client_options(settings: Settings, part: str) -> dict[str, Any]:
 
 
 def servers_of(options: Mapping[str, Any]) -> str:
-    """Return the servers for texts, and for ``--bootstrap-server`` of Kafka's commands."""
+    """Return the servers as text for messages, and for the option ``--bootstrap-server`` of Kafka's commands."""
     return ",".join(options["bootstrap_servers"])
 
 
@@ -161,7 +162,7 @@ def _trust(settings: Settings) -> ssl.SSLContext:
         raise _wrong(settings, "ca_file", f"must be certificates in PEM ({_reason_of(error)})") from None
     if kafka.cert_file or kafka.key_file:
         if not kafka.cert_file or not kafka.key_file:
-            raise SettingsError(f"{settings.file}: [kafka] cert_file and key_file: give both, or none")
+            raise SettingsError(f"{settings.file}: [kafka] give both cert_file and key_file, or neither")
         cert, key = _readable(settings, "cert_file"), _readable(settings, "key_file")
         try:
             context.load_cert_chain(cert, key, password="")  # empty, so that OpenSSL never prompts
@@ -204,7 +205,7 @@ def _reason_of(error: Exception) -> str:
 async def start(client: Client, options: Mapping[str, Any]) -> None:
     """Connect a client with these options. Raises ``KafkaProblem``. On any exception, the client is closed."""
     begin = client.bootstrap() if isinstance(client, AIOKafkaClient) else client.start()
-    # aiokafka tries one server after the other; only the last one may answer.
+    # aiokafka tries one server after the other, and perhaps only the last server answers.
     limit_s = timeout_of(options) * len(options["bootstrap_servers"])
     try:
         async with asyncio.timeout(limit_s):
@@ -219,8 +220,8 @@ async def start(client: Client, options: Mapping[str, Any]) -> None:
 
 
 async def _reason(options: Mapping[str, Any]) -> BaseException | None:
-    """Find out why no server is usable, and return the most specific error. aiokafka only logs it, and raises that
-    there is no connection."""
+    """Find out why no server is usable, and return the most specific error. aiokafka only logs this error, and raises
+    another that says only that there is no connection."""
     rest = {key: value for key, value in options.items() if key != "bootstrap_servers"}
 
     async def look(host: str, port: int) -> BaseException | None:
@@ -238,10 +239,10 @@ async def _reason(options: Mapping[str, Any]) -> BaseException | None:
 
 
 async def close(client: Client) -> None:
-    """Close the client within some seconds, in any state of the cluster. Raises nothing."""
-    # With a responsive cluster, the clients' own close is enough. Without one, a producer waits for acknowledgements
-    # that never arrive, and a consumer's close is cancelled by its own tasks and leaves tasks and sockets behind. End
-    # these here by their private names, since aiokafka offers no others.
+    """Close the client within some seconds, even if the cluster does not respond. Raises nothing."""
+    # If the cluster responds, the client's own close is enough. If not, a producer waits for acknowledgements that
+    # never arrive. A consumer's close is cancelled by its own tasks, and leaves tasks and sockets behind. This function
+    # ends these through private names, because aiokafka has no public ones.
     match client:
         case AIOKafkaProducer():
             if not await _ended(client.stop()):
@@ -256,8 +257,8 @@ async def close(client: Client) -> None:
 
 
 async def _ended(closing: Coroutine[Any, Any, None]) -> bool:
-    """Return whether the work ended in time. It runs in its own task, so that a cancellation inside does not get
-    out."""
+    """Run ``closing``, and return whether it ended in time and without an error. It runs in its own task, so that a
+    cancellation inside does not cancel the caller."""
     task = asyncio.ensure_future(closing)
     if not (await asyncio.wait([task], timeout=_CLOSE_S))[0]:
         task.cancel()
@@ -296,9 +297,10 @@ async def ensure_topic(
 ) -> None:
     """Ensure that one of the group's own topics exists with at least this many partitions, and that each has a leader.
 
-    ``replication`` -1: the cluster's default. ``config``: for a new topic; an existing one only gets missing
-    partitions. To add partitions is safe: no key places messages in these topics. ``servers``: for texts. Raises
-    ``KafkaProblem``, after a small multiple of ``timeout_s`` at most.
+    ``replication``: the number of replicas, or -1 for the cluster's default. ``config``: the settings of a new topic.
+    An existing topic only gets its missing partitions. Adding partitions is safe, because no keys determine the
+    partitions of messages in these topics. ``servers``: for messages. Raises ``KafkaProblem`` after at most a small
+    multiple of ``timeout_s``.
     """
     await _make(admin, name, partitions, replication, config, servers, timeout_s)
     is_asked = False
@@ -333,8 +335,8 @@ async def _make(
     servers: str,
     timeout_s: float,
 ) -> None:
-    """Create the topic. This comes before any inspection: if servers create topics on demand, an inspection would
-    create one with other settings."""
+    """Create the topic unless it exists. Do this before inspecting it, because servers that create topics on demand
+    would create an inspected topic with other settings."""
     # aiokafka needs either a replica count or an assignment; with an empty assignment the cluster decides.
     places: dict[int, list[int]] | None = {} if replication == -1 else None
     what = f"cannot create topic {name}"
@@ -355,7 +357,7 @@ async def _make(
         async with asking(what, servers, timeout_s):
             if name in await admin.list_topics():
                 return
-        raise KafkaProblem(f"{what}, of {servers}: grant this user CREATE on it, or create it: {command}")
+        raise KafkaProblem(f"{what}, of {servers}: grant this user CREATE on the topic, or create the topic: {command}")
     if error is errors.InvalidReplicationFactorError:
         raise KafkaProblem(
             f"{what}, of {servers}: [kafka] replication is {replication}; are there fewer brokers? ({_said(text)})"
@@ -371,7 +373,7 @@ async def _add(admin: AIOKafkaAdminClient, name: str, partitions: int, servers: 
         return  # another process was faster
     except FOREIGN as error:
         raise KafkaProblem(
-            f"topic {name} has too few partitions, and cannot get more ({error or type(error).__name__}); add them: "
+            f"topic {name} has too few partitions, and none can be added ({error or type(error).__name__}); add them: "
             f"kafka-topics.sh --bootstrap-server {servers} --alter --topic {name} --partitions {partitions}"
         ) from error
 

@@ -1,6 +1,6 @@
-"""The controller as a program: passes messages between the controller, Kafka and the scaler.
+"""Runs the controller as a program: passes messages between the controller, Kafka and the scaler.
 
-Owns: the tasks, and the order in which messages leave. Must never: decide anything.
+Owns: the program's tasks, and the order in which it sends messages. Must never: decide anything.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _log = logging.getLogger("ingeborg.autoscale")
 _TICK_S: Final = 0.5
 #: Seconds between two requests for the scaler's list.
 _ASK_S: Final = 2.0
-#: Notes for the journal only: each decision causes many, and has its own note.
+#: Notes that only the journal gets. Each decision causes many such notes, and the decision itself is logged.
 _QUIET: Final = frozenset({"given", "scaled"})
-#: Messages sent together.
+#: Maximum number of messages that are sent together.
 _SEND_MAX: Final = 1_000
 
 
@@ -35,7 +35,8 @@ class Resigned(Exception):
 
 
 class Control:
-    """Runs a controller. ``on_note``: called with each note and its time. Times are in seconds, from ``clock``."""
+    """Runs a controller. ``on_note``: a function that is called with the time of each note and with the note. Times are
+    in seconds, from ``clock``."""
 
     def __init__(
         self,
@@ -136,8 +137,8 @@ class Control:
             self._act(now_s)
 
     async def _send(self) -> None:
-        """Send messages in order. A failed message is not repeated: the controller gives new orders for the state at
-        that time."""
+        """Send messages in order. This task does not repeat a message that could not be sent, because the controller
+        later gives new orders that fit the state at that time."""
         while True:
             await self._has_orders.wait()
             self._has_orders.clear()
@@ -150,7 +151,8 @@ class Control:
                     self._waiting.clear()
 
     async def _ask(self) -> None:
-        """Call the scaler, one call at a time: with an order if one waits, else for its list of members."""
+        """Call the scaler, one call at a time. If an order waits, send it first, and then always read the scaler's list
+        of members."""
         while True:
             try:
                 order, self._order = self._order, None

@@ -1,12 +1,12 @@
-"""The monitor's queries to a cluster: its partitions, their offsets, their sizes, and a group's position.
+"""The monitor's queries to a cluster: its partitions, their offsets, their sizes, and a group's committed offsets.
 
 Owns: the requests, and parsing their answers. Must never: change anything in the cluster, or compute a speed.
 
-Each call ends within the time limit. It asks each broker once, for all partitions that the broker leads. A partition
-without a leader, or with a leader that has just changed, is missing in the answer: its values are unknown.
+Each call ends within the time limit. It sends one request to each broker, for all partitions that the broker leads. If
+a partition has no leader, or its leader has just changed, its values are unknown and are missing in the result.
 
-aiokafka has no request for log sizes. This module builds one from aiokafka's parts, in version 1, which Kafka 2.0 to 4
-know. A broker that denies the request answers this version without any directory.
+aiokafka has no request for log sizes. This module builds such a request from aiokafka's parts, in version 1, which
+Kafka 2.0 to 4 support. If a broker denies a request of this version, its answer contains no directories.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .connecting import KafkaProblem, asking
 
 #: Seconds between two requests to a coordinator that is starting.
 _COORDINATOR_POLL_S: Final = 0.1
-#: The id of the requesting replica: none.
+#: The id of the requesting replica, for a client that is not a replica.
 _NO_REPLICA: Final = -1
 _READ_UNCOMMITTED: Final = 0
 
-#: Errors of one partition: it was just deleted, its leader has just changed, or its disk has failed. The next request,
-#: with the leaders at that time, gets an answer.
+#: Temporary errors of one partition: it was just deleted, its leader has just changed, or its disk has failed. The next
+#: request succeeds, because it goes to the brokers that lead the partitions then.
 _PASSING: Final = frozenset(
     error.errno
     for error in (
@@ -44,7 +44,7 @@ _PASSING: Final = frozenset(
         errors.KafkaStorageError,
     )
 )
-#: The group's coordinator has changed, or is about to: look it up again.
+#: Errors after which the group's coordinator must be looked up again, because it has changed or is about to change.
 MOVING: Final = (
     errors.GroupLoadInProgressError,
     errors.GroupCoordinatorNotAvailableError,
@@ -56,7 +56,8 @@ MOVING: Final = (
 
 
 class DescribeLogDirsResponse_v1(Response):  # type: ignore[misc]  # aiokafka has no types
-    """One row for each directory of the broker, with one row for each replica inside."""
+    """The answer to ``DescribeLogDirsRequest_v1``: a row for each directory of the broker. It contains a row for each
+    replica in the directory."""
 
     API_KEY = 35
     API_VERSION = 1
@@ -83,7 +84,7 @@ class DescribeLogDirsResponse_v1(Response):  # type: ignore[misc]  # aiokafka ha
 
 
 class DescribeLogDirsRequest_v1(RequestStruct):  # type: ignore[misc]
-    """Asks about these partitions."""
+    """Version 1 of the request for the log sizes of some partitions."""
 
     API_KEY = 35
     API_VERSION = 1
@@ -92,7 +93,7 @@ class DescribeLogDirsRequest_v1(RequestStruct):  # type: ignore[misc]
 
 
 class DescribeLogDirsRequest(Request[DescribeLogDirsRequest_v1]):  # type: ignore[misc]
-    """A request for log sizes. ``topics``: their names, and the partitions of each."""
+    """A request for log sizes. ``topics``: the names of the topics, each with its partitions."""
 
     API_KEY = 35
 
@@ -105,7 +106,8 @@ class DescribeLogDirsRequest(Request[DescribeLogDirsRequest_v1]):  # type: ignor
 
 
 class Logs:
-    """Queries a cluster. ``client``: connected. ``servers``, ``user``: for texts; ``""`` is the anonymous user."""
+    """Queries a cluster. ``client``: a connected client. ``servers``, ``user``: for messages. A user ``""`` is
+    anonymous."""
 
     def __init__(self, client: AIOKafkaClient, servers: str, timeout_s: float, user: str = "") -> None:
         self._client = client
@@ -116,11 +118,11 @@ class Logs:
         self._coordinators: dict[str, int] = {}
 
     async def partitions(self, topics: Collection[str]) -> dict[str, int | None]:
-        """Return the number of partitions of each topic; ``None`` for a topic that does not exist. Call this first: it
-        also updates the leaders, which the other calls ask. Raises ``KafkaProblem``."""
+        """Return the number of partitions of each topic, or ``None`` for a topic that does not exist. Call this before
+        the other methods, because it also updates the leaders to which they send requests. Raises ``KafkaProblem``."""
         client = self._client
         async with asking("cannot read the topics", self._servers, self._timeout_s):
-            # A server may be configured to create requested topics.
+            # Servers may be configured to create topics on request, which must not happen here.
             request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
             answer = await client.send(client.get_random_node(), request)
             found: dict[str, int | None] = {}
@@ -149,12 +151,13 @@ class Logs:
         return None if broker is None else (broker.host, broker.port)
 
     async def begin_offsets(self, queues: Iterable[Queue]) -> dict[Queue, int]:
-        """Return the offset of each partition's first record, or of the next one if it is empty. Raises
-        ``KafkaProblem``."""
+        """Return the offset of each partition's first record, or the offset of its next record if the partition is
+        empty. Raises ``KafkaProblem``."""
         return await self._offsets(queues, OffsetResetStrategy.EARLIEST)
 
     async def end_offsets(self, queues: Iterable[Queue]) -> dict[Queue, int]:
-        """Return the offset after the last record that all replicas have. Raises ``KafkaProblem``."""
+        """Return for each partition the offset after the last record that all replicas have. Raises
+        ``KafkaProblem``."""
         return await self._offsets(queues, OffsetResetStrategy.LATEST)
 
     async def _offsets(self, queues: Iterable[Queue], moment: int) -> dict[Queue, int]:
@@ -181,8 +184,8 @@ class Logs:
         return found
 
     async def log_sizes(self, queues: Iterable[Queue]) -> dict[Queue, int]:
-        """Return the bytes of each partition's log on its leader. Raises ``KafkaProblem``, also if the user has no
-        permission."""
+        """Return the size in bytes of each partition's log on its leader. Raises ``KafkaProblem``, also if the user has
+        no permission."""
         requests = {node: DescribeLogDirsRequest(topics) for node, topics in self._by_leader(queues).items()}
         found: dict[Queue, int] = {}
         what = "cannot read the sizes of logs"
@@ -195,7 +198,8 @@ class Logs:
         return found
 
     async def committed(self, group: str, queues: Collection[Queue]) -> dict[Queue, int]:
-        """Return the group's committed offset by queue; queues without one are missing. Raises ``KafkaProblem``."""
+        """Return the group's committed offset by queue. Queues without a committed offset are missing. Raises
+        ``KafkaProblem``."""
         if not queues:
             return {}
         what = f"cannot read the offsets of group {group}"
@@ -203,7 +207,7 @@ class Logs:
             while True:
                 try:
                     return await self._committed(group, queues)
-                except MOVING:  # the first such request to a new cluster creates its offsets topic
+                except MOVING:  # also after the first such request to a new cluster, which creates its offsets topic
                     self._coordinators.pop(group, None)
                     await asyncio.sleep(_COORDINATOR_POLL_S)
                 except errors.GroupAuthorizationFailedError:
@@ -229,7 +233,7 @@ class Logs:
         return found
 
     async def _ask(self, requests: Mapping[int, Request]) -> list[Any]:
-        """Ask all these brokers concurrently."""
+        """Send each broker its request, all concurrently, and return the answers."""
         return await asyncio.gather(*(self._client.send(node, request) for node, request in requests.items()))
 
     def _by_leader(self, queues: Iterable[Queue]) -> dict[int, list[tuple[str, list[int]]]]:
@@ -249,8 +253,9 @@ class Logs:
 
 
 def sizes_in(answer: DescribeLogDirsResponse_v1) -> dict[Queue, int] | None:
-    """Return the bytes of each replica in a broker's answer; ``None`` if the broker denies this user the request. A
-    replica on its way to another directory appears twice; the copy is skipped. So are failed directories."""
+    """Return the size in bytes of each replica in a broker's answer, or ``None`` if the broker denies this user the
+    request. A replica that is moving to another directory appears twice, and its copy is skipped. Failed directories
+    are skipped as well."""
     found: dict[Queue, int] = {}
     for code, _, topics in answer.results:
         if code == errors.ClusterAuthorizationFailedError.errno:

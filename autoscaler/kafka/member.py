@@ -1,16 +1,16 @@
-"""A member of a group: fetches, sends to the sink, and follows orders, in a cycle (arXiv 2402.06085, section V-B).
+"""A member of a group: fetches records, sends them to the sink, and follows the controller's orders, in a cycle (arXiv
+2402.06085, section V-B).
 
-Owns: the cycle, and the order of its steps. Must never: own a partition without an order, or report one as released
-while a call to the sink is under way for it.
+Owns: the cycle, and the order of its steps. Must never: own a partition without an order, or report a partition as
+released while a call to the sink is under way for that partition.
 
-**Position.** A sink that knows offsets tells the position in a partition; otherwise the group's committed offset in
-Kafka does. When a member releases a partition, it drops records that are not in the sink; the next owner reads them
-again.
+**Position.** The member continues a partition at the offset that the sink reports. If the sink does not store offsets,
+the member continues at the group's committed offset in Kafka. When a member releases a partition, it drops records that
+are not in the sink. The next owner reads these records again.
 
-**A cycle** ends when ``batch_bytes`` have arrived, or after ``wait_s``. The member sends all partitions concurrently,
-*each
-in its order. If the sink rejects a partition's batch, the member stops reading that partition until the sink accepts
-it; the others continue.
+**A cycle** ends when ``batch_bytes`` have arrived, or after ``wait_s``. The member sends the batches of all partitions
+concurrently, and the records of each partition in order. If the sink does not accept a partition's batch, the member
+stops reading that partition until the sink accepts the batch. It continues to read the other partitions.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from .reading import Reader
 
 _log = logging.getLogger("ingeborg.autoscale")
 
-#: Seconds between two attempts after a failure: doubled each time, up to the second value.
+#: Seconds between two attempts after a failure: at first, and at most. They double after each failure.
 _AGAIN_S: Final = 0.5
 _AGAIN_S_MAX: Final = 30.0
 #: A member's rates are means over about this many seconds.
 _RATE_S: Final = 10.0
-#: Seconds without a controller before the log says so.
+#: Seconds without a message from a controller before the member logs a warning.
 _ALONE_S: Final = 60.0
-#: Seconds between two checks for orders and the end while a batch is not full: ``wait_s`` can be minutes.
+#: Seconds between two checks for orders and for ``end`` while a batch is not full, because ``wait_s`` can be minutes.
 _LOOK_S: Final = 0.25
-#: Seconds between two commits of all partitions: by default, Kafka forgets an offset a week after its last commit.
+#: Seconds between two commits of all partitions. By default, Kafka forgets an offset a week after its last commit.
 _COMMIT_ALL_S: Final = 3_600.0
 _DENIED: Final = "this user lacks permission to read the topic: grant READ, with kafka-acls.sh"
-#: Partitions opened concurrently.
+#: Maximum number of partitions that are opened concurrently.
 _OPEN_AT_ONCE: Final = 16
 
 
 class Trouble:
-    """A repeated failure: the time of the next attempt, and whether it was reported."""
+    """A repeated failure: its last text, and the time of the next attempt."""
 
     def __init__(self) -> None:
         self.words = ""
@@ -57,7 +57,7 @@ class Trouble:
         self._pause_s = _AGAIN_S
 
     def again(self, now_s: float, words: str) -> bool:
-        """Count a failure. Return True if it must be reported."""
+        """Count a failure. Return True if it must be reported, because its text is new."""
         is_new = words != self.words
         self.words, self.at_s = words, now_s + self._pause_s
         self._pause_s = min(2 * self._pause_s, _AGAIN_S_MAX)
@@ -65,7 +65,7 @@ class Trouble:
 
 
 class Member:
-    """Runs a member. ``name``: the member's name. Times are in seconds, from ``clock``."""
+    """Runs a member. Times are in seconds, from ``clock``."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class Member:
         self._answers = answers
         self._clock = clock
         self._number = 0
-        #: Orders received and not carried out.
+        #: Orders that were received but not yet carried out.
         self._told: list[Received] = []
-        #: Records read and not in the sink.
+        #: Records that were read but are not yet in the sink.
         self._unsent: dict[Queue, list[Record]] = {}
         self._troubles: dict[Queue, Trouble] = {}
         self._rates_at_s = clock()
@@ -97,12 +97,12 @@ class Member:
         self._heard_s = clock()
         self._is_alone = False
         self._may_read_at_s = 0.0
-        #: Offsets not committed yet, and the task that commits.
+        #: Offsets that are not committed yet, and the task that commits offsets.
         self._places: dict[Queue, int] = {}
         self._committing: asyncio.Task[None] | None = None
         #: Queues whose position the sink did not know.
         self._by_kafka: set[Queue] = set()
-        #: Topics without permission to read, and the time of the next attempt.
+        #: Topics that this user may not read, each with the time of the next attempt.
         self._denied: dict[str, float] = {}
         self._committed_all_s = clock()
         self._is_ending = False
@@ -144,7 +144,7 @@ class Member:
         self._read_on()
 
     async def _fetch(self) -> dict[Queue, list[Record]]:
-        """Run phase 1: fetch until the batch is full, the time is over, or orders have arrived."""
+        """Run phase 1: fetch records until the batch is full, ``wait_s`` is over, or orders have arrived."""
         settings = self._settings.member
         fetched: dict[Queue, list[Record]] = {}
         amount, until_s = 0, self._clock() + settings.wait_s
@@ -200,15 +200,15 @@ class Member:
             await self._commit(places)
 
     async def _commit(self, places: dict[Queue, int]) -> None:
-        """Commit offsets in the background. If the sink knows offsets, the commit only informs observers; else a crash
-        may cause some records to be read again."""
+        """Commit offsets in the background. If the sink stores offsets, the commits only inform observers. If it does
+        not, records after the last commit are read again after a crash."""
         try:
             await self._progress.commit(places)
         except KafkaProblem as error:
             _log.warning("%s", error)
 
     async def _append(self, queue: Queue) -> int | None:
-        """Send a batch, and return the offset after it if the sink has it."""
+        """Send a queue's batch. Return the offset after the batch if the sink has stored it, and ``None`` otherwise."""
         records, holding = self._unsent[queue], self._core.held.get(queue)
         if holding is None or not holding.is_open:
             del self._unsent[queue]
@@ -227,7 +227,7 @@ class Member:
         return holding.next
 
     async def _listen(self) -> None:
-        """Run phase 4: carry out the controller's orders, all orders of a cycle together."""
+        """Run phase 4: carry out all orders from the controller that arrived in this cycle."""
         while received := self._told or await self._orders.take(0.0):
             self._told = []
             self._heard_s = self._clock()
@@ -240,7 +240,7 @@ class Member:
                 self._number = self._core.number
                 await self._orders.read_from({self._number: None} if self._number else {0: None})
         if self._core.closing & self._by_kafka:
-            await self._commit_all()  # the next owner continues there
+            await self._commit_all()  # the next owner continues at the committed offset
         for queue in self._core.closing:
             self._forget(queue)
         self._core.closed()
@@ -296,7 +296,8 @@ class Member:
         if next is None:
             next = self._reader.start_of(extent)
             if self._settings.member.start_from == "latest":
-                # Otherwise the next owner would begin at a later end, and skip the records in between.
+                # Without this commit, the next owner would start at the end at that time, and skip the records before
+                # it.
                 try:
                     await self._progress.commit({queue: next})
                 except KafkaProblem as error:
@@ -306,10 +307,8 @@ class Member:
             self._failed(
                 queue,
                 holding,
-                f"the sink has records up to offset {next:,}, beyond the end of this partition: was the topic "
-                f"recreated? Then "
-                f"give "
-                "it another table, or move the sink's records",
+                f"the sink has records up to offset {next:,}, beyond the end of this partition. If the topic was "
+                "recreated, give it another table, or move the sink's records away",
             )
             return
         if next < extent.first:
@@ -320,7 +319,7 @@ class Member:
         self._core.opened(queue, holding.epoch, next)
 
     def _read_on(self) -> None:
-        """Return the partitions to read and their offsets: those that the sink accepts."""
+        """Continue to read all partitions whose records the sink accepts."""
         places = {}
         for queue, holding in self._core.held.items():
             if holding.is_open and queue not in self._troubles and holding.problem != _DENIED:
@@ -331,7 +330,7 @@ class Member:
     # Failures
 
     def _refused(self, queue: Queue, error: RefusedError) -> None:
-        _log.warning("%s: released it", error)
+        _log.warning("%s, so this member has released it", error)
         self._core.refused(queue, error.epoch)
         self._forget(queue)
 
@@ -359,7 +358,7 @@ class Member:
         beat_s = self._settings.member.beat_s
         while True:
             self._measure()
-            if self._core.number and self._core.number == self._number:  # else the member does not listen there yet
+            if self._core.number and self._core.number == self._number:  # else it does not listen there yet
                 self._core.beat()
             now_s = self._clock()
             is_alone = now_s - self._heard_s > _ALONE_S
@@ -391,13 +390,13 @@ class Member:
             await self._answers.put([(0, message) for message in messages])
 
     async def _last(self) -> None:
-        """Send the records already read to the sink again. The next owner reads again what the sink does not
-        accept."""
+        """Try once more to send the sink the records already read, and send the member's last message. The next owner
+        reads again the records that the sink does not accept."""
         await self._send()
         await self._commit_all()
         left = {queue: len(records) for queue, records in self._unsent.items() if records}
         if left:
-            _log.warning("the sink has not accepted %d records; their next owner reads them again", sum(left.values()))
+            _log.warning("the sink has not accepted %d records; the next owners read them again", sum(left.values()))
         await self._answers.put([(0, self._core.bye())])
 
     def _place(self, queue: Queue, holding: Holding) -> Place:

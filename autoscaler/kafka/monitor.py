@@ -1,10 +1,11 @@
-"""The monitor: repeatedly measures the writes into the group's topics, and sends the results (arXiv 2402.06085, V-A).
+"""The monitor repeatedly measures the writes into the group's topics, and sends the results (arXiv 2402.06085, V-A).
 
-Owns: the times of measurements, and the handling of failed ones. Must never: send a figure that was not measured.
+Owns: the times of measurements, and the handling of failed measurements. Must never: send a figure that was not
+measured.
 
-A partition without a leader can neither be read nor written: its last reading counts. A measurement that fails for
-another reason is not sent. The monitor then reconnects, and the next speeds are means over the time without
-measurements.
+A partition without a leader can neither be read nor written, so the monitor uses its last reading. If a measurement
+fails for another reason, the monitor does not send it, and reconnects. The next speeds are then means that include the
+time without measurements.
 
 ``run`` sends each measurement to the group's speeds topic. A controller in the same process may call ``measure``
 instead.
@@ -41,23 +42,25 @@ from .logs import Logs
 
 _log = logging.getLogger("ingeborg.autoscale")
 
-#: Flows in one message: a controller reads one in some milliseconds.
+#: Maximum number of flows in one message. A controller reads such a message in some milliseconds.
 FLOWS_MAX: Final = 5_000
-#: Bytes of a flow in JSON without the topic's name: two numbers of up to 24 characters, one of up to 10, punctuation.
+#: Maximum size in bytes of a flow in JSON without the topic's name: two numbers of up to 24 characters, a number of up
+#: to 10 characters, and punctuation.
 _FLOW_BYTES: Final = 70
 #: Maximum number of bytes of a message, without its flows and missing topics.
 _HEAD_BYTES: Final = 1_000
 #: Seconds between two attempts while measurements fail.
 _AGAIN_S_MAX: Final = 30.0
 
-#: Settings of the speeds topic: an hour. Kafka deletes only whole segments, and by default writes into one for a week.
-#: Timestamps are the broker's: otherwise Kafka 4 accepts nothing from a monitor whose clock is more than an hour ahead.
+#: Settings of the speeds topic, which keeps an hour of messages. The segments are shorter than Kafka's default of a
+#: week, because Kafka deletes only whole segments. The timestamps come from the broker, because Kafka 4 would otherwise
+#: reject all messages from a monitor whose clock is more than an hour ahead.
 SPEEDS_TOPIC: Final = {"retention.ms": "3600000", "segment.ms": "600000", "message.timestamp.type": "LogAppendTime"}
 
 
 class Monitor:
-    """Runs the monitor. ``clock``: monotonic, seconds. ``problem``: why measurements fail at the moment, or ``""``. The
-    constructor raises ``SettingsError`` if a file that the settings name is unusable."""
+    """Runs the monitor. ``clock``: a monotonic clock, in seconds. ``problem``: the reason why measurements fail at the
+    moment, or ``""``. The constructor raises ``SettingsError`` if a file that the settings name is unusable."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         client_options(settings, "monitor")
@@ -78,7 +81,7 @@ class Monitor:
 
     @property
     def shrunk(self) -> int:
-        """Times a queue was shorter than before: its topic was recreated, or retention has cut its log."""
+        """How often a queue was shorter than before, because its topic was recreated or retention has cut its log."""
         return self._meter.shrunk
 
     async def run(self) -> None:
@@ -103,9 +106,9 @@ class Monitor:
             await self.close()
 
     async def measure(self) -> tuple[Speeds, ...]:
-        """Return one measurement in its parts; empty the first time, because a speed needs two readings. Connect if
-        needed, and reconnect after a problem. Raises ``KafkaProblem``, or ``SettingsError`` if a file from the start
-        has become unusable."""
+        """Return the parts of one measurement. The first call returns an empty tuple, because a speed needs two
+        readings. The method connects if necessary, also after a problem. Raises ``KafkaProblem``, or ``SettingsError``
+        if a file that the settings name has become unusable."""
         logs = self._logs or await self._connect()
         try:
             counts = await logs.partitions(self._settings.group.topics)
@@ -187,8 +190,8 @@ class Monitor:
 def in_parts(
     monitor: str, serial: int, window_s: float, flows: Sequence[Flow], missing: Sequence[str], topics: str = ""
 ) -> Iterator[Speeds]:
-    """Split a measurement into messages that Kafka accepts: each with at most ``FLOWS_MAX`` flows and
-    ``MESSAGE_BYTES_MAX`` bytes. Each message has ``missing``. The result has at least one message."""
+    """Split a measurement into messages that Kafka accepts. Each message has at most ``FLOWS_MAX`` flows and
+    ``MESSAGE_BYTES_MAX`` bytes, and contains ``missing``. There is at least one message."""
     room = MESSAGE_BYTES_MAX - _HEAD_BYTES - sum(len(topic) + 3 for topic in missing)
     cuts, size = [0], 0
     for at, flow in enumerate(flows):

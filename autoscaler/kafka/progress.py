@@ -1,10 +1,12 @@
-"""The group's position in each partition, stored in Kafka: for sinks without offsets, and for observers.
+"""Stores the group's position in each partition in Kafka, for sinks that do not store offsets, and for observers.
 
-Owns: the group's committed offsets. Must never: join the group in Kafka's sense; the controller assigns partitions.
+Owns: the group's committed offsets. Must never: join the group as a Kafka consumer, because the controller assigns the
+partitions.
 
-aiokafka commits only for a consumer with a group. Such a consumer fails with an assertion if its partitions change
-while it looks up the group's coordinator. So the reading consumers have no group, and this module commits without
-membership in a generation. Kafka accepts this as long as no consumer subscribes with this group.
+aiokafka commits offsets only through a consumer that has a group. Such a consumer fails with an assertion if its
+partitions change while it looks up the group's coordinator. So the consumers that read records have no group, and this
+module commits without being a member of the group. Kafka accepts such commits as long as no consumer subscribes with
+this group.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _NO_MEMBER: Final = ""
 
 
 class Progress:
-    """Reads and commits offsets. ``client``: connected. ``servers``: for texts; ``timeout_s``: limit of each call."""
+    """Reads and commits offsets. ``client``: a connected client. ``servers``: for messages. ``timeout_s``: the time
+    limit of each call."""
 
     def __init__(self, client: AIOKafkaClient, group: str, servers: str, timeout_s: float) -> None:
         self._client = client
@@ -40,11 +43,11 @@ class Progress:
         self._coordinator: int | None = None
 
     async def committed(self, queue: Queue) -> int | None:
-        """Return the group's committed offset; ``None`` if it has none. Raises ``KafkaProblem``."""
+        """Return the group's committed offset, or ``None`` if the queue has none. Raises ``KafkaProblem``."""
         return (await self._logs.committed(self._group, [queue])).get(queue)
 
     async def commit(self, places: Mapping[Queue, int]) -> None:
-        """Commit offsets for the group. Raises ``KafkaProblem``; some may then be committed."""
+        """Commit offsets for the group. Raises ``KafkaProblem``. Some offsets may be committed even then."""
         what = f"cannot commit the offsets of group {self._group}"
         async with asking(what, self._servers, self._timeout_s):
             while True:

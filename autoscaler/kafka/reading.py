@@ -1,6 +1,7 @@
 """Fetches records from a member's partitions, and tracks the position in each.
 
-Owns: the consumer, its partitions and their positions. Must never: know a partition's owner, or keep a record.
+Owns: the consumer, its partitions, and the position in each partition. Must never: know a partition's owner, or keep a
+record.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from ..settings import MemberSettings
 from ..sinks.base import Record
 from .connecting import asking
 
-#: Records in one read: some milliseconds of the event loop.
+#: Maximum number of records in one read, which then takes some milliseconds of the event loop.
 _TAKE_MAX = 2_000
 
 
 def consumer_of(options: Mapping[str, Any], member: MemberSettings) -> AIOKafkaConsumer:
     """Create a consumer for a ``Reader``, without starting it. ``options``: from ``client_options``.
 
-    aiokafka returns records in the order of their fetches, also across partitions. So a throttled member fetches a
-    tenth of a second's reading from each partition.
+    aiokafka returns records in the order of their fetches, also across partitions. So that a throttled member gets to
+    all partitions, one fetch from a partition is limited to what the member reads in a tenth of a second.
     """
     portion = max(member.batch_bytes // 4, 1 << 20)
     if member.throttle_bytes_per_s:
@@ -42,15 +43,15 @@ def consumer_of(options: Mapping[str, Any], member: MemberSettings) -> AIOKafkaC
 
 
 class Extent(NamedTuple):
-    """Offsets of a partition: of the first existing record, and after the last one."""
+    """The offset of a partition's first existing record, and the offset after its last record."""
 
     first: int
     behind: int
 
 
 class Reader:
-    """Reads partitions. ``consumer``: one without a group (``progress`` says why). ``latest``: start new queues at
-    their end, not at their beginning."""
+    """Reads partitions. ``consumer``: a consumer without a group (``progress`` says why). ``latest``: read new queues
+    from their end, and not from their beginning."""
 
     def __init__(self, consumer: AIOKafkaConsumer, latest: bool, servers: str, timeout_s: float) -> None:
         self._consumer = consumer
@@ -58,10 +59,10 @@ class Reader:
         self._servers = servers
         self._timeout_s = timeout_s
         self._places: dict[Queue, int] = {}
-        #: Partitions whose position does not exist: retention was faster, or the topic was recreated. The reader of
-        #: this set clears it.
+        #: Partitions whose position does not exist, because retention has deleted it or the topic was recreated. The
+        #: code that reads this set clears it.
         self.out_of_range: set[Queue] = set()
-        #: Topics without permission to read. The reader of this set clears it.
+        #: Topics that this user may not read. The code that reads this set clears it.
         self.denied: set[str] = set()
 
     async def extent(self, queue: Queue) -> Extent:
@@ -73,11 +74,11 @@ class Reader:
         return Extent(first[partition], behind[partition])
 
     def start_of(self, extent: Extent) -> int:
-        """Return the offset to start from in a new queue."""
+        """Return the offset at which to start reading a new queue."""
         return extent.behind if self._latest else extent.first
 
     def read(self, places: Mapping[Queue, int]) -> None:
-        """Read these partitions and no others, from these offsets."""
+        """Read these partitions and no others, each from its offset in ``places``."""
         if places.keys() != self._places.keys():
             self._consumer.assign([TopicPartition(*queue) for queue in places])
             changed: Iterable[Queue] = places
@@ -88,7 +89,7 @@ class Reader:
         self._places = dict(places)
 
     async def take(self, wait_s: float) -> dict[Queue, list[Record]]:
-        """Return new records; none if none comes within ``wait_s``. Raises ``KafkaProblem``."""
+        """Return new records by queue, or nothing if no record arrives within ``wait_s``. Raises ``KafkaProblem``."""
         if not self._places:
             await asyncio.sleep(wait_s)
             return {}

@@ -247,7 +247,7 @@ async def test_a_port_that_is_taken_is_said(programs: Programs) -> None:
 
 async def test_a_journal_on_a_full_disk_ends_nothing(cluster: Cluster, programs: Programs) -> None:
     program = programs.start("controller", "--journal", "/dev/full")
-    assert "cannot write all lines to the journal /dev/full: No space left on device" in await said(program, "cannot write")
+    assert "the journal /dev/full: No space left on device" in await said(program, "cannot write")
     # It continues: a member that says hello gets a number.
     async with controlling(cluster) as (heard, says):
         await says.send(0, Hello("m", "nonce", 0.0))

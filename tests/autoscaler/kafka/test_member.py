@@ -397,7 +397,7 @@ async def test_a_sink_that_is_farther_than_the_topic_is_a_problem(cluster: Clust
         await one.join()
         while not (await one.hear(Beat)).held:
             await one.tell(Start("m", 1, 1, (queue,)))
-        await one.problem(queue, "was the topic recreated?")
+        await one.problem(queue, "If the topic was recreated")
         assert one.sink.kept == {}
 
 
