@@ -1,7 +1,7 @@
-"""One HTTP request, for scalers that control their members through an HTTP service.
+"""Sends HTTP requests for scalers that control their members through an HTTP service.
 
-Owns: a request's limits on time and size, and the wording of its failures. Must never: know the meaning of a request;
-retry; follow a redirect, which could carry a token elsewhere.
+Owns: a request's limits on time and size, and the wording of its failures. Must never: know the meaning of a request,
+retry it, or follow a redirect, which could carry a token to another server.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import orjson
 
 from .base import ScalerError
 
-#: Size of an answer. A page of Kubernetes' list, 250 pods of 20 KB, is 5 MB.
+#: Maximum size of an answer. A page of Kubernetes' list of pods, with 250 pods of 20 KB each, has 5 MB.
 ANSWER_BYTES_MAX = 32 << 20
-#: Part of an answer that an error shows.
+#: Number of characters of an answer that an error shows.
 EXCERPT_CHARS_MAX = 200
 
 
 class Answer(NamedTuple):
-    """A server's answer. ``asked``: the method and the URL, for errors."""
+    """A server's answer. ``asked``: the request's method and URL, for errors."""
 
     asked: str
     status: int
@@ -43,8 +43,9 @@ class Answer(NamedTuple):
 
 
 class Asking:
-    """Sends requests to one server. ``timeout_s``: limit of each request, including connecting and reading. ``tls``:
-    trusted authorities and client certificate for https; ``None``: the system's authorities, and no certificate."""
+    """Sends requests to one server. ``timeout_s``: the time limit of each request, including connecting and reading.
+    ``tls``: the trusted authorities and the client certificate for https, or ``None`` for the system's authorities and
+    no certificate."""
 
     def __init__(self, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
         self._timeout_s = timeout_s
@@ -52,16 +53,17 @@ class Asking:
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, method: str, url: str, headers: Mapping[str, str], body: Any = None) -> Answer:
-        """Send a request, and return the answer with any status. ``body``: sent as JSON; ``None``: no body. Raises
-        ``ScalerError`` if no answer arrives in time, or if it is larger than ``ANSWER_BYTES_MAX``."""
+        """Send a request, and return the answer, even if its status is an error. ``body``: the value to send as JSON,
+        or ``None`` for no body. Raises ``ScalerError`` if no answer arrives in time, or if the answer is larger than
+        ``ANSWER_BYTES_MAX``."""
         asked = f"{method} {_shown(url)}"
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                # Each request has its own connection: the server may close a reused one while a request is under way,
-                # and an order must not be sent twice.
+                # Each request has its own connection. A server may close a reused connection while a request is under
+                # way, and this client must not send an order twice.
                 connector=aiohttp.TCPConnector(force_close=True, ssl=self._tls or True),
                 timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-                # An uncompressed answer cannot become larger than the counted bytes.
+                # Answers must be uncompressed, so that the counted bytes are their full size.
                 headers={"Accept-Encoding": "identity", "Accept": "application/json", "User-Agent": "ingeborg"},
                 auto_decompress=False,
             )
@@ -74,7 +76,7 @@ class Asking:
                 return Answer(asked, response.status, await self._read(asked, response))
         except TimeoutError:
             raise ScalerError(f"{asked}: no answer within {self._timeout_s:g} s") from None
-        # ValueError: a URL or header that cannot be sent.
+        # aiohttp raises ValueError for a URL or header that it cannot send.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ScalerError(f"{asked}: {error or type(error).__name__}") from error
 

@@ -1,6 +1,6 @@
-"""The interface of a scaler: reports the running members, and takes the wanted number.
+"""The interface of a scaler, which reports the running members and carries out orders for the number of members.
 
-Owns: the contract, and its errors. Must never: know an implementation.
+Owns: the contract, and its errors. Must never: depend on an implementation.
 
 ``tests/autoscaler/scalers/contract.py`` tests every scaler that can list its members.
 """
@@ -13,32 +13,33 @@ from typing import Protocol
 
 
 class ScalerError(Exception):
-    """The scaler could not carry out an order or answer a question. The text is for the operator: what failed, and what
-    to do. The controller asks again."""
+    """The scaler could not carry out an order or answer a question. The text tells the operator what failed and what to
+    do. The controller tries again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The members that the scaler runs, started or about to start. ``names``: in no order; ``None``: the scaler knows
-    only their number. ``count``: their number. A member that was ordered to end no longer counts, even while it still
-    runs: the scaler may start another for it."""
+    """The members that the scaler runs or is about to start. ``count``: their number. ``names``: their names, or
+    ``None`` if the scaler knows only their number. A member that was ordered to end no longer counts, even while it
+    still runs, because the scaler may already start another in its place."""
 
     count: int
     names: frozenset[str] | None
 
 
 class Scaler(Protocol):
-    """Runs members. A member's name is the one in its ``hello``."""
+    """Runs members. A member's name is the name in its ``Hello``."""
 
     async def running(self) -> Running | None:
-        """Return the running members. ``None``: this scaler never knows, and the controller relies on members' beats
-        alone. Raises ``ScalerError``."""
+        """Return the running members. A scaler that can never know them returns ``None``, and the controller then
+        relies on the members' beats alone. Raises ``ScalerError``."""
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
-        """Order ``count`` members to run. ``leaving``: members with no work left; if too many run, the scaler ends
-        these, in their order. It never ends any other member: if ``leaving`` has too few, more than ``count`` keep
-        running. The scaler ignores unknown names. The call returns once the order is given, before it is carried out.
-        Repeating an order changes nothing. Raises ``ScalerError``; part of the order may then have been given."""
+        """Order that ``count`` members run. ``leaving``: members with no work left. If too many members run, the scaler
+        ends members from this list, in its order. It never ends any other member, so if the list is too short, more
+        than ``count`` members keep running. The scaler ignores unknown names. The call returns when the order is given,
+        which is before it is carried out. Repeating an order changes nothing. Raises ``ScalerError``. Part of the order
+        may have been given even then."""
 
     async def close(self) -> None:
         """Release all resources. Members keep running."""

@@ -1,31 +1,31 @@
-"""A scaler behind a URL: any service that can start and end members, reached over HTTP.
+"""A scaler behind a URL: calls any service that can start and end members, over HTTP.
 
-Owns: the two requests, and the validation of their answers. Must never: know the implementation behind the URL.
+Owns: the two requests, and the validation of their answers. Must never: depend on the implementation behind the URL.
 
-This is the complete contract for such a service (around ``docker compose``, Nomad, systemd, an internal platform). Each
-group has its own URL. All bodies are JSON in UTF-8. If a token is configured, each request has the header
-``Authorization: Bearer TOKEN``.
+This text is the complete contract for such a service, which may use ``docker compose``, Nomad, systemd or an internal
+platform. Each group has its own URL. All bodies are JSON in UTF-8. If a token is configured, each request has the
+header ``Authorization: Bearer TOKEN``.
 
 ``GET URL`` asks for the running members. The answer has status 200 and the body ``{"count": 3, "names": ["a", "b",
 "c"]}``.
 
-* ``count``: members that run or are about to start. Members that were ordered to end no longer count.
-* ``names``: their names, in any order, each once, as given by ``--name NAME``. Omit it or send null if the names are
-  not known. Then nobody notices if a started member never comes up.
+* ``count``: the number of members that run or are about to start. Members that were ordered to end no longer count.
+* ``names``: the names of these members as given by ``--name NAME``, each once, in any order. If you do not know the
+  names, omit this field or send null. The autoscaler then cannot notice that a certain running member stays silent.
 
-``POST URL`` orders how many should run: ``{"count": 2, "leaving": ["b"], "group": "orders"}``.
+``POST URL`` orders a number of members. Its body is ``{"count": 2, "leaving": ["b"], "group": "orders"}``.
 
-* ``count``: wanted members. If fewer run, start the missing ones.
+* ``count``: the wanted number of members. If fewer run, start the missing members.
 * ``leaving``: members with no work left. If too many run, end the surplus from this list, in its order. End no other
-  member: it may be in the middle of its work. If the list is too short, leave more than ``count`` running; the order
-  comes again with more names. Ignore unknown names.
+  member, because it may be in the middle of its work. If the list is too short, let more than ``count`` members run.
+  The autoscaler sends the order again when the list has more names. Ignore unknown names.
 * End a member with SIGTERM, and give it at least the group's ``stop_s`` seconds.
 * ``group``: the group's name.
-* Answer with any status from 200 to 299 as soon as you have accepted the order; the autoscaler does not read the body.
-  The same order may come again at any time, and must then change nothing.
+* Answer with any status from 200 to 299 as soon as you have accepted the order. The autoscaler does not read the body.
+  It may send the same order again at any time, and the order must then change nothing.
 
-Any other status is a failure, also a redirect. The operator sees the status and the first 200 characters. It is also a
-failure if no answer comes within ``timeout_s``. The autoscaler asks again later.
+Any other status, including a redirect, is a failure. The operator sees the status and the first 200 characters of the
+body. It is also a failure if no answer arrives within ``timeout_s``. The autoscaler sends its request again later.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from ..model import NAME_CHARS_MAX
 from .asking import Asking
 from .base import Running
 
-#: Members in an answer: ten times the limit of a group.
+#: Maximum number of members in an answer, which is ten times the limit of a group.
 MEMBERS_MAX = 10_000
 
 
 class HttpScaler:
-    """Calls the service. ``url``: the service's URL. ``token``: for the header ``Authorization``, or ``None``.
-    ``timeout_s``: limit of a request. ``group``: the name that an order carries."""
+    """Calls the service. ``url``: the service's URL. ``token``: the token for the header ``Authorization``, or
+    ``None``. ``timeout_s``: the time limit of a request. ``group``: the group's name, which each order contains."""
 
     def __init__(self, url: str, token: str | None, timeout_s: float, group: str) -> None:
         self._url = url
@@ -74,7 +74,7 @@ class HttpScaler:
 
 
 def _running(found: Any) -> Running | str:
-    """Parse the answer; return the running members, or a text that says what is wrong."""
+    """Parse an answer to GET. Return the running members, or a text that says what is wrong with the answer."""
     if not isinstance(found, dict):
         return 'it must be an object, like {"count": 2, "names": ["a", "b"]}'
     count, names = found.get("count"), found.get("names")

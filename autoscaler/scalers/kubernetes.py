@@ -1,22 +1,25 @@
 """Members as the pods of a Kubernetes Deployment.
 
-Owns: the four requests, and the lower limit of replicas. Must never: delete a pod; lower replicas by more than the
-number of pods that may go.
+Owns: the four requests, and the lower limit of replicas. Must never: delete a pod, or lower the replicas by more than
+the number of pods that may go.
 
-A member has its pod's name. When replicas fall, Kubernetes picks the pods to remove, and first takes those with the
-lowest annotation ``controller.kubernetes.io/pod-deletion-cost``. So the scaler sets it on leaving members, and removes
-it from members that no longer leave. In three cases Kubernetes could still pick another pod:
+A member has the name of its pod. When the number of replicas falls, Kubernetes chooses the pods to remove. It first
+takes the pods whose annotation ``controller.kubernetes.io/pod-deletion-cost`` has the lowest value, the *cost*. So the
+scaler sets a low cost on leaving members, and removes it from members that should stay after all. In three cases,
+Kubernetes could still choose another pod:
 
-* Pods that are not ready go before ready ones, at any cost. A pod that has not started has no work. But members must
-  have no readiness probe: it could report a working member as not ready.
-* Kubernetes may see the new number before the cost. So the scaler lowers replicas only after the cost has been set for
-  ``settle_s``.
-* Kubernetes may not have carried out the last order yet. Then a pod would count for two orders, so replicas never fall
-  below the number of present pods that must stay. And a member that no longer leaves could still be removed, so the
-  scaler removes costs only once there are no more pods than replicas. Such a pod ends as any does, by SIGTERM.
+* Kubernetes removes pods that are not ready before ready pods, regardless of their cost. This does no harm to a pod
+  that has not started, because it has no work. But members must not have a readiness probe, because the probe could
+  report a working member as not ready.
+* Kubernetes may see the new number of replicas before it sees the cost. So the scaler lowers the replicas only when the
+  cost has been set for ``settle_s`` seconds.
+* Kubernetes may not have carried out the last order yet. Then a leaving pod could count for two orders. So the scaler
+  never sets the replicas below the number of present pods that must stay. In addition, Kubernetes could still remove a
+  member that should now stay. So the scaler removes costs only when there are no more pods than replicas. If Kubernetes
+  removes such a pod, the pod gets SIGTERM like any other.
 
-The scaler writes the number together with the Deployment's version that it read. Kubernetes refuses it if somebody has
-changed the Deployment since.
+The scaler writes the number of replicas together with the version of the Deployment that it has read. Kubernetes
+refuses the number if somebody has changed the Deployment in the meantime.
 """
 
 from __future__ import annotations
@@ -35,19 +38,20 @@ from .base import Running, ScalerError
 from .kubernetes_access import Access
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
-#: Cost of a leaving member; without the annotation it is 0. The scaler removes only this value.
+#: The cost of a leaving member. Without the annotation, the cost is 0. The scaler removes no other cost than this.
 LEAVING_COST = "-1000"
 
-#: Kubernetes' controllers see a change after some ten milliseconds, on a busy control plane after hundreds.
+#: Default of ``settle_s``. Kubernetes' controllers see a change after tens of milliseconds, or after hundreds of
+#: milliseconds if the control plane is busy.
 SETTLE_S = 1.0
 
-#: Attempts: one to set costs, and one more each time that somebody changes the Deployment meanwhile. Its own
-#: controllers do so for some seconds after each change.
+#: Maximum number of attempts to carry out an order. Setting costs takes an attempt, and each change of the Deployment
+#: by somebody else takes another. Kubernetes' own controllers make such changes for some seconds after each order.
 ATTEMPTS = 8
 #: Pause before another attempt after a conflict, in seconds.
 CONFLICT_PAUSE_S = 0.05
 
-#: Pods in one answer, and in all answers: ten times the limit of members in a group.
+#: Maximum number of pods in one answer, and in the whole list, which is ten times the limit of members in a group.
 PAGE_PODS, PODS_MAX = 250, 10_000
 
 _MERGE = "application/merge-patch+json"
@@ -80,8 +84,8 @@ class _Deployment(NamedTuple):
 
 
 class KubernetesScaler:
-    """Scales a Deployment. ``namespace``, ``deployment``: where the members run. ``timeout_s``: limit of each request.
-    ``settle_s``: see above. ``clock``, ``sleep``: in seconds."""
+    """Scales a Deployment. ``namespace``, ``deployment``: where the members run. ``timeout_s``: the time limit of each
+    request. ``settle_s``: see the module's docstring. ``clock``, ``sleep``: in seconds."""
 
     def __init__(
         self,
@@ -101,7 +105,8 @@ class KubernetesScaler:
         self._settle_s = settle_s
         self._clock = clock
         self._sleep = sleep
-        # When this scaler last set a cost. Another scaler's start takes longer than settle_s.
+        # The time at which this scaler last set a cost. A cost of an earlier scaler is old enough, because the start of
+        # this scaler took longer than settle_s.
         self._marked_s = -math.inf
         self._deployment_path = f"/apis/apps/v1/namespaces/{quote(namespace)}/deployments/{quote(deployment)}"
         self._pods_path = f"/api/v1/namespaces/{quote(namespace)}/pods"
@@ -112,7 +117,7 @@ class KubernetesScaler:
         return Running(len(pods), frozenset(pods))
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
-        """Set costs, then replicas. Raises ``ScalerError``."""
+        """Set the pods' costs, and then the number of replicas. Raises ``ScalerError``."""
         assert count >= 0
         for attempt in range(ATTEMPTS):
             deployment = await self._deployment()
@@ -158,8 +163,8 @@ class KubernetesScaler:
         return _Deployment(replicas, selector, version)
 
     async def _pods(self, deployment: _Deployment) -> dict[str, str | None]:
-        """Return the cost of each pod that is not ending, by its name. Evicted pods remain as ``Failed`` and do not
-        count."""
+        """Return the cost of each pod that is not ending, by the pod's name. Evicted pods remain as ``Failed`` and do
+        not count."""
         pods: dict[str, str | None] = {}
         query = {"labelSelector": deployment.selector, "limit": str(PAGE_PODS)}
         for _ in range(PODS_MAX // PAGE_PODS):
@@ -182,8 +187,8 @@ class KubernetesScaler:
         )
 
     async def _set_costs(self, pods: Mapping[str, str | None], going: frozenset[str], is_settled: bool) -> None:
-        """Set the cost on all pods that may go, and on no other. ``is_settled``: Kubernetes has carried out all
-        orders."""
+        """Set the cost on all pods in ``going``. If Kubernetes has carried out all orders (``is_settled``), remove the
+        cost from all other pods."""
         for name, cost in pods.items():
             if name in going and cost != LEAVING_COST:
                 self._marked_s = self._clock()
@@ -237,15 +242,15 @@ class KubernetesScaler:
 
 
 def wanted(count: int, replicas: int, pods: int, going: int) -> int:
-    """Return the replicas to set. ``count``: wanted members; ``replicas``: the current setting; ``pods``: present pods
-    that are not ending; ``going``: those among them that may go."""
+    """Return the number of replicas to set. ``count``: the wanted number of members. ``replicas``: the current setting.
+    ``pods``: the number of present pods that are not ending. ``going``: the number of these pods that may go."""
     if count >= replicas:
         return count
     return min(replicas, max(count, replicas - going, pods - going))
 
 
 def label_selector(selector: Mapping[str, Any]) -> str:
-    """Return a ``LabelSelector`` object in the form of a query."""
+    """Return a ``LabelSelector`` object in the form that a query needs."""
     terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     for each in selector.get("matchExpressions") or ():
         key, values = each["key"], ",".join(each.get("values") or ())

@@ -1,12 +1,12 @@
 """Access to the Kubernetes API: from a pod, with a kubeconfig, or at a URL without authentication.
 
-Owns: reading a service account's files and a kubeconfig. Must never: run a program that a kubeconfig names; cache a
-token, because its file is renewed.
+Owns: reading a service account's files and a kubeconfig. Must never: run a program that a kubeconfig names, or cache a
+token, because Kubernetes renews the token's file.
 
-This module supports the parts of a kubeconfig that reach a cluster without other programs: the current context, a
-server with its authority, and a token, a token file, or a client certificate. It refuses all other ways to
-authenticate, above all ``exec``, with which clouds run a program. To ignore them would mean to authenticate as somebody
-else, or to fail. ``kubectl proxy`` supports them all.
+This module supports the parts of a kubeconfig that are enough to reach a cluster without other programs: the current
+context, a server with its authority, and a token, a token file, or a client certificate. It refuses all other ways to
+authenticate, above all ``exec``, with which clouds run a program. If it ignored these ways, it would authenticate as
+another user, or fail. ``kubectl proxy`` supports all ways.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from urllib.parse import urlsplit
 from ..settings import SettingsError
 from .base import ScalerError
 
-#: The folder in every pod with a service account.
+#: The folder with the service account's files, in every pod that has a service account.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-#: Fits a kubeconfig of hundreds of clusters, including certificates.
+#: Maximum size of a kubeconfig. It is enough for hundreds of clusters, including certificates.
 _KUBECONFIG_BYTES_MAX = 4 << 20
-#: A token with many claims takes some KB.
+#: Maximum size of a token. A token with many claims takes some KB.
 _TOKEN_BYTES_MAX = 64 << 10
 
 _PROXY = "run `kubectl proxy`, and set [scaler] api_url to where it listens: http://127.0.0.1:8001"
@@ -41,9 +41,9 @@ _USER_KEYS = {
 
 
 class Access(NamedTuple):
-    """How to reach the API. ``server``: its URL, without a trailing slash. ``tls``: trusted authorities and client
-    certificate for https; ``None``: the system's authorities, and no certificate. ``token``: a function that reads the
-    current token, or returns ``None``; raises ``ScalerError``."""
+    """How to reach the API. ``server``: its URL, without a trailing slash. ``tls``: the trusted authorities and the
+    client certificate for https, or ``None`` for the system's authorities and no certificate. ``token``: a function
+    that reads the current token, or returns ``None`` if there is none. It raises ``ScalerError``."""
 
     server: str
     tls: ssl.SSLContext | None
@@ -51,8 +51,9 @@ class Access(NamedTuple):
 
 
 def find(api_url: str, environment: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> Access:
-    """Return the access that ``api_url`` names. If it is empty, return the pod's own; outside a pod, that of the
-    kubeconfig. Raises ``SettingsError`` if there is none, or if it needs features that this module lacks."""
+    """Return the access to the API at ``api_url``. If ``api_url`` is empty, return the access of the pod in which this
+    program runs, or outside a pod, the access that the kubeconfig describes. Raises ``SettingsError`` if there is no
+    access, or if the kubeconfig needs features that this module lacks."""
     if api_url:
         return Access(api_url.rstrip("/"), None, lambda: None)
     if host := environment.get("KUBERNETES_SERVICE_HOST"):
@@ -99,7 +100,7 @@ def _of_kubeconfig(file: Path) -> Access:
 
 
 def _document(file: Path) -> dict[str, Any]:
-    from ruamel.yaml import YAML  # from an extra; not needed in pods or with api_url
+    from ruamel.yaml import YAML  # an optional package, which is not needed in pods or with api_url
     from ruamel.yaml.error import YAMLError
 
     try:
@@ -122,7 +123,7 @@ def _document(file: Path) -> dict[str, Any]:
 
 
 def _named(file: Path, document: Mapping[str, Any], kind: str, name: Any) -> dict[str, Any]:
-    """Return the first entry of this name, as kubectl does."""
+    """Return the first entry with this name, as kubectl does."""
     entries = document.get(f"{kind}s")
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(kind), dict):
@@ -139,8 +140,8 @@ def _tls(file: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl
     try:
         tls = ssl.create_default_context(cadata=None if authority is None else authority.decode("ascii"))
         if certificate is not None and key is not None:
-            # OpenSSL reads these only from a file. This file is readable by its owner alone, and is deleted after the
-            # read.
+            # OpenSSL reads a certificate and its key only from a file. Only the file's owner can read it, and it is
+            # deleted after the read.
             with tempfile.NamedTemporaryFile(suffix=".pem") as both:
                 both.write(certificate + b"\n" + key)
                 both.flush()
@@ -153,7 +154,7 @@ def _tls(file: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl
 
 
 def _pem(file: Path, table: Mapping[str, Any], key: str) -> bytes | None:
-    """Return the content of ``key-data``, which has precedence, or that of the file that ``key`` names."""
+    """Return the content of ``key-data``, which has precedence, or the content of the file that ``key`` names."""
     if data := table.get(f"{key}-data"):
         try:
             return base64.b64decode(str(data), validate=True)
@@ -169,7 +170,8 @@ def _pem(file: Path, table: Mapping[str, Any], key: str) -> bytes | None:
 
 
 def _token(file: Path, user: Mapping[str, Any]) -> Callable[[], str | None]:
-    """Return a reader of the token. A ``tokenFile`` has precedence over a ``token``, as in kubectl."""
+    """Return a function that returns the current token. A ``tokenFile`` has precedence over a ``token``, as in
+    kubectl."""
     if named := user.get("tokenFile"):
         path = file.parent / str(named)
         return lambda: _read_token(path)
@@ -178,7 +180,8 @@ def _token(file: Path, user: Mapping[str, Any]) -> Callable[[], str | None]:
 
 
 def _read_token(path: Path) -> str:
-    """Read the token from its file. Called for each request, because the file is renewed about once an hour."""
+    """Read the token from its file. This is done for each request, because Kubernetes renews the file about once an
+    hour."""
     try:
         with path.open("rb") as opened:
             token = opened.read(_TOKEN_BYTES_MAX).decode("ascii").strip()

@@ -1,4 +1,4 @@
-"""Creates a scaler from the file's ``[scaler]`` table.
+"""Creates a scaler from the table ``[scaler]`` of the settings file.
 
 Owns: the class for each kind, and the location of a scaler's own files. Must never: call a scaler.
 """
@@ -21,7 +21,8 @@ _TOKEN_BYTES_MAX = 64 << 10
 
 
 def make(settings: Settings) -> Scaler:
-    """Create the scaler that the file names. Raises ``SettingsError`` if something that it needs is missing."""
+    """Create the scaler that the settings name. Raises ``SettingsError`` if something that the scaler needs is
+    missing."""
     scaler, group = settings.scaler, settings.group.name
     match scaler.kind:
         case "processes":

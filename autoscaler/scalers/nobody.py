@@ -1,6 +1,7 @@
-"""No scaler: something else runs the members, for example KEDA by the metric of wanted members, or a person.
+"""The scaler for members that somebody else runs: for example KEDA, which reads the metric of wanted members, or a
+person.
 
-Owns: nothing. Must never: report how many run, because it does not know.
+Owns: nothing. Must never: report how many members run, because it does not know.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ class NobodyScaler:
     """Accepts every order and ignores it."""
 
     async def running(self) -> None:
-        """Return ``None``: this is never known."""
+        """Return ``None``, because this scaler never knows which members run."""
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
-        """Do nothing: the operator, or KEDA, reads the wanted number."""
+        """Do nothing, because KEDA or the operator reads the wanted number."""
 
     async def close(self) -> None:
-        """Do nothing: the scaler holds no resources."""
+        """Do nothing, because the scaler holds no resources."""

@@ -1,23 +1,24 @@
-"""Members as processes on this machine.
+"""Runs members as processes on this machine.
 
-Owns: their start, SIGTERM and SIGKILL, and the folder through which the next autoscaler finds them. Must never: end a
-member that is not leaving; signal a process if only its number is known.
+Owns: starting members, sending them SIGTERM and SIGKILL, and the folder in which the next autoscaler finds them. Must
+never: end a member that is not leaving, or signal a process if only its number is known.
 
-A member is the configured command with ``--name NAME`` added. It has its own session, so it survives any end of the
-autoscaler. The folder holds ``NAME.json``, which identifies its process, and ``NAME.log``, its output. The scaler
-removes the files of ended members, except the newest ``LOGS_KEPT`` logs.
+A member is a process that runs the configured command with ``--name NAME`` added. It has its own session, so it keeps
+running when the autoscaler ends for any reason. For each member, the folder holds ``NAME.json``, which identifies the
+process, and ``NAME.log``, which is the process's output. The scaler removes the files of ended members, except the
+newest ``LOGS_KEPT`` logs.
 
-The order of the steps makes a crash of the autoscaler harmless at any point. The scaler writes ``NAME.json`` before the
-start, and again after it with the process's number. If the number is missing, it looks for a process whose command line
-ends with ``--name NAME``. It writes the time of SIGTERM before it sends SIGTERM. So SIGKILL follows at the first call
-after ``grace_s``, also if another autoscaler makes that call.
+The order of the steps makes a crash of the autoscaler harmless at any point. The scaler writes ``NAME.json`` before it
+starts the process, and again afterwards with the process's number. If the number is missing in the file, the scaler
+looks for a process whose command line ends with ``--name NAME``. The scaler writes the time of SIGTERM into the file
+before it sends SIGTERM. So the first call after ``grace_s`` sends SIGKILL, even if another autoscaler makes that call.
 
-Signals go to the member's process group, as with systemd: if the command is a shell script, its child processes end
-with it.
+As with systemd, signals go to the member's process group. So if the command is a shell script, its child processes end
+too.
 
-The first call that finds more than ``LOG_BYTES_MAX`` in a log truncates it: the tail is kept as ``NAME.log.old``, and
-the member continues writing at the start of the empty log. A line that the member writes at this moment may be lost.
-While no autoscaler runs, nothing cuts the log.
+If a log has more than ``LOG_BYTES_MAX`` bytes, the next call keeps its tail as ``NAME.log.old`` and truncates it. The
+member continues writing at the start of the empty log. A line that the member writes at this moment may be lost. While
+no autoscaler runs, nothing truncates the logs.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ import orjson
 from . import recognising
 from .base import Running, ScalerError
 
-#: Maximum size of a log, and size of the tail that truncating it keeps. A member logs only an occasional line, so this
-#: holds days of lines.
+#: Maximum size of a log in bytes, and size of the tail that is kept. A member logs only an occasional line, so a log of
+#: this size covers days.
 LOG_BYTES_MAX = 4 << 20
-#: Logs of ended members in the folder, for the operator to see why they ended.
+#: Maximum number of ended members whose logs stay in the folder, so that the operator can see why they ended.
 LOGS_KEPT = 20
-#: Members in ``ended``: the number that a page shows.
+#: Maximum number of members in ``ended``.
 ENDED_KEPT = 20
-#: Size of a log's end for ``ended``.
+#: Maximum number of lines, and of bytes, at a log's end that ``ended`` contains.
 TAIL_LINES, TAIL_BYTES = 5, 4_096
 
 #: A member that ends without an order within this many seconds of its start has failed to start.
@@ -56,18 +57,21 @@ LASTING_S = 20.0
 #: Seconds from a failed start to the next attempt: at first, and at most.
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
 
-#: The folder is on a local disk. If the disk does not answer within this many seconds, it is broken.
+#: Time limit of a call in seconds. The folder is on a local disk, so a disk that does not answer in this time is
+#: broken.
 PATIENCE_S = 30.0
 
-#: Characters of the host name in a member's name; with 200 of the group's name it still fits a file name.
+#: Maximum number of characters of the host name in a member's name. Together with the 200 characters of a group's name,
+#: they fit into a file name.
 _HOST_CHARS_MAX = 30
 
 _log = logging.getLogger("ingeborg.autoscale")
 
 
 class Ended(NamedTuple):
-    """A member that ended without an order. ``code``: its exit code, or minus the signal's number if a signal ended it;
-    ``None``: unknown, because an earlier autoscaler was its parent. ``lines``: the last lines of its log."""
+    """A member that ended without an order. ``code``: the member's exit code, or minus the signal's number if a signal
+    ended it, or ``None`` if it is unknown because an earlier autoscaler was the parent. ``lines``: the last lines of
+    the member's log."""
 
     name: str
     code: int | None
@@ -76,8 +80,9 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True)
 class _Record:
-    """The content of ``NAME.json``. ``pid``: ``None`` while the process starts. ``started``: see ``recognising.Seen``.
-    ``since_s``: time of the start; ``told_s``: time of SIGTERM; both by the clock."""
+    """The content of ``NAME.json``. ``pid``: the process's number, or ``None`` while the process starts. ``started``:
+    see ``recognising.Seen``. ``since_s``: the time of the start. ``told_s``: the time of SIGTERM, or ``None`` before
+    it. Both times are from ``clock``."""
 
     group: str
     name: str
@@ -93,13 +98,15 @@ T = TypeVar("T")
 class ProcessScaler:
     """Runs members as processes.
 
-    ``command``: starts a member; without its name. ``folder``: holds the records of members; created if missing.
-    ``grace_s``: seconds from SIGTERM to SIGKILL. ``group``: the group's name; groups may share a folder.
+    ``command``: the command that starts a member, without the member's name. ``folder``: holds the files of the
+    members, and is created if it is missing. ``grace_s``: seconds from SIGTERM to SIGKILL. ``group``: the group's name.
+    Several groups may share a folder.
 
-    ``clock``: the machine's time in seconds, so that the next autoscaler can read the recorded times.
+    ``clock``: a clock in seconds that all programs of the machine share, so that the recorded times make sense to the
+    next autoscaler.
 
-    ``ended``: members that ended without an order, the newest last, at most ``ENDED_KEPT``. The caller may clear it
-    between two calls, once it has reported them.
+    ``ended``: members that ended without an order, the newest last, at most ``ENDED_KEPT``. The caller may clear this
+    list between two calls after reporting these members.
     """
 
     def __init__(
@@ -119,29 +126,30 @@ class ProcessScaler:
         self._clock = clock
         self._turn = asyncio.Lock()
         self._at_work: asyncio.Future[Any] | None = None
-        # The reason of the last failed start, the failures since the last success, and the time of the next attempt.
+        # The reason of the last failed start, the number of failures since the last success, the time of the last
+        # failure, and the time of the next attempt.
         self._why = ""
         self._failures = 0
         self._failed_s = 0.0
         self._next_s = 0.0
 
     async def running(self) -> Running:
-        """Return the members that are alive and not leaving. Also kill members whose grace is over. Raises
-        ``ScalerError``."""
+        """Return the members that are alive and not leaving. Also kill leaving members that have not ended within
+        ``grace_s``. Raises ``ScalerError``."""
         return await self._in_turn(self._running)
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
         """Start the missing members, or send SIGTERM to some in ``leaving``. Raises ``ScalerError``, also if members
-        end right after their start; attempts then become less and less frequent."""
+        end right after their start. The scaler then tries again less and less often."""
         assert count >= 0
         await self._in_turn(lambda: self._scale(count, tuple(leaving)))
 
     async def close(self) -> None:
-        """Do nothing: members are not part of this process."""
+        """Do nothing, because members are not part of this process."""
 
     async def _in_turn(self, work: Callable[[], T]) -> T:
-        """Run one call after the other in a thread, because a disk may be slow. If the folder does not answer, abandon
-        the thread; start no other until it ends."""
+        """Run ``work`` in a thread, because a disk may be slow. Calls run one after the other. If the folder does not
+        answer in time, abandon the thread, and start no other thread until this one ends."""
         try:
             async with asyncio.timeout(PATIENCE_S), self._turn:
                 if self._at_work is not None:  # from an abandoned call
@@ -178,11 +186,13 @@ class ProcessScaler:
             return
         wait_s = max(0.0, self._next_s - self._clock())
         times = f"{self._failures} times in a row" if self._failures > 1 else "once"
-        raise ScalerError(f"fewer than {count} members run: {self._why}; failed {times}, tried again in {wait_s:.0f} s")
+        raise ScalerError(
+            f"fewer than {count} members run: {self._why}; failed {times}, next attempt in {wait_s:.0f} s"
+        )
 
     def _members(self) -> dict[str, _Record]:
-        """Return the members that are alive and not leaving, by name. Also clean up after ended members, kill those
-        whose grace is over, and cut logs."""
+        """Return the members that are alive and not leaving, by name. Also remove the files of ended members, kill
+        leaving members that have not ended within ``grace_s``, and truncate logs."""
         self._folder.mkdir(parents=True, exist_ok=True)
         members: dict[str, _Record] = {}
         failed: Ended | None = None
@@ -198,7 +208,9 @@ class ProcessScaler:
             if record.told_s is None:
                 members[record.name] = record
             elif now_s - record.told_s >= self._grace_s:
-                _log.warning("member %s has not ended %g s after SIGTERM: SIGKILL", record.name, self._grace_s)
+                _log.warning(
+                    "member %s has not ended %g s after SIGTERM, so it gets SIGKILL", record.name, self._grace_s
+                )
                 self._signal(record, signal.SIGKILL)
         if failed is not None:
             how = "with an unknown exit code" if failed.code is None else f"with exit code {failed.code}"
@@ -234,7 +246,8 @@ class ProcessScaler:
         return seen is not None and seen.started == record.started and not seen.has_ended
 
     def _put_away(self, record: _Record) -> Ended:
-        """Reap the process if it is a child of this one, and remove its files, except the newest logs."""
+        """Reap the member's process if it is a child of this process, and remove the member's files, except the newest
+        logs."""
         code = None
         seen = None if record.pid is None else recognising.look(record.pid)
         if record.pid is not None and seen is not None and seen.started == record.started:
@@ -242,7 +255,7 @@ class ProcessScaler:
                 pid, status = os.waitpid(record.pid, os.WNOHANG)
                 code = os.waitstatus_to_exitcode(status) if pid else None
             except ChildProcessError:
-                pass  # another process's child, which that one must reap
+                pass  # it is the child of another process, which must reap it
         ended = Ended(record.name, code, self._tail(record.name))
         self._file(record.name, ".json").unlink(missing_ok=True)
         self._file(record.name, ".new").unlink(missing_ok=True)
@@ -253,11 +266,11 @@ class ProcessScaler:
         return ended
 
     def _start(self) -> bool:
-        """Start one more member; ``False`` if that failed."""
+        """Start one more member. Return ``False`` if that failed."""
         host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname().partition(".")[0])[:_HOST_CHARS_MAX] or "host"
         name = f"{self._group}-{host}-{secrets.token_hex(3)}"
         if self._file(name, ".json").exists():
-            return self._start()  # the name is taken: a chance of one in 16 million
+            return self._start()  # the name is taken, which has a chance of one in 16 million
         record = _Record(self._group, name, None, "", self._clock(), None)
         self._write(record)
         log = os.open(self._file(name, ".log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -282,13 +295,13 @@ class ProcessScaler:
         return record
 
     def _tell(self, record: _Record) -> None:
-        """Record the time, then send SIGTERM. Without the record the member would never get SIGKILL."""
+        """Record the time, and then send SIGTERM. Without the recorded time, the member would never get SIGKILL."""
         self._write(dataclasses.replace(record, told_s=self._clock()))
         self._signal(record, signal.SIGTERM)
 
     def _signal(self, record: _Record, number: signal.Signals) -> None:
-        """Check the process again, then signal it. A child of this process keeps its number until it is reaped, but
-        another process's child may have ended."""
+        """Check that the process is still alive, and then signal it. A child of this process keeps its number until it
+        is reaped, but if the process is another's child, it may have ended and its number may have been reused."""
         if record.pid is not None and self._lives(record):
             try:
                 os.killpg(record.pid, number)
@@ -322,7 +335,7 @@ class ProcessScaler:
                 opened.seek(size - LOG_BYTES_MAX)
                 try:
                     self._file(name, ".log.old").write_bytes(opened.read(LOG_BYTES_MAX))
-                except OSError as error:  # cut it anyway: a full disk needs this most
+                except OSError as error:  # truncate it anyway, because a full disk needs this most
                     _log.warning("cannot keep the end of %s: %s", log, error.strerror)
                 opened.truncate(0)  # the member appends, so it continues at the beginning
 
@@ -350,8 +363,9 @@ class ProcessScaler:
 
 
 def _spawn(command: tuple[str, ...], log: int) -> int:
-    """Start a process with its own session and its output in ``log``; return its number. Raises ``OSError`` if the
-    program does not exist. ``subprocess`` does not fit: it treats an abandoned process as a mistake, and reaps it."""
+    """Start a process that has its own session and writes its output to ``log``. Return its number. Raises ``OSError``
+    if the program does not exist. The module ``subprocess`` is not suitable, because it treats an abandoned process as
+    a mistake and reaps it."""
     return os.posix_spawnp(
         command[0],
         command,

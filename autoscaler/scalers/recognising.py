@@ -1,10 +1,10 @@
 """Recognises a process that somebody started earlier, by its number and start time.
 
-Owns: reading a process's data from the system. Must never: signal a process; identify a process by its number alone,
-since numbers are reused.
+Owns: reading a process's data from the system. Must never: signal a process, or identify a process by its number alone,
+because numbers are reused.
 
-It reads ``/proc`` on Linux, and runs ``ps`` on other systems. The package psutil does both, but the autoscaler needs it
-for nothing else.
+This module reads ``/proc`` on Linux, and runs ``ps`` on other systems. The package psutil does both, but the autoscaler
+would use it for nothing else.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 
-#: ``ps`` reads kernel tables; a machine that needs longer is in trouble.
+#: Time limit of ``ps`` in seconds. ``ps`` only reads kernel tables, so a machine that needs longer has a problem.
 _PS_S = 5.0
-#: The same words in every locale, and the same hour in summer and winter.
+#: Environment of ``ps``. It makes the output the same in every locale, and the hours the same in summer and winter.
 _PS_ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC0", "PATH": os.defpath}
 
 
 class Seen(NamedTuple):
-    """A process. ``started``: a text that no earlier or later process with the same number has. ``has_ended``: it is a
-    zombie that waits for its parent to reap it."""
+    """A process. ``started``: a text that no earlier or later process with the same number has. ``has_ended``: the
+    process is a zombie, which its parent has not reaped yet."""
 
     started: str
     has_ended: bool
@@ -44,14 +44,14 @@ def find(arguments: Sequence[str]) -> int | None:
 
 def by_proc(pid: int) -> Seen | None:
     """Implement ``look`` on Linux. ``started`` has the boot id, and the clock ticks from boot to the process's start.
-    Ticks and number alone could repeat after a reboot: programs that start with the machine do so at nearly the same
-    time."""
+    Without the boot id, ticks and number could be the same after a reboot, because programs that start with the machine
+    always start at nearly the same time after boot."""
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # proc_pid_stat(5): the second field is a name in parentheses, which can contain parentheses; the third is the
-    # state, the 22nd the start.
+    # The second field is a name in parentheses, which can itself contain parentheses. The third field is the state, and
+    # the 22nd is the start time (proc_pid_stat(5)).
     fields = stat.rpartition(")")[2].split()
     return Seen(f"{_boot()}:{fields[19]}", fields[0] in ("Z", "X", "x"))
 
@@ -71,8 +71,8 @@ def find_by_proc(arguments: Sequence[str]) -> int | None:
 
 
 def by_ps(pid: int) -> Seen | None:
-    """Implement ``look`` with POSIX ``ps`` and its column ``lstart``, which all systems have except the smallest Linux
-    ones. ``started`` is the date and time of the start, to the second."""
+    """Implement ``look`` with POSIX ``ps`` and its column ``lstart``, which only the smallest Linux systems lack.
+    ``started`` is the date and time of the start, to the second."""
     state, _, started = _ps("-o", "stat=,lstart=", "-p", str(pid)).strip().partition(" ")
     return Seen(" ".join(started.split()), state.startswith("Z")) if started else None
 
@@ -88,7 +88,7 @@ def find_by_ps(arguments: Sequence[str]) -> int | None:
 
 
 def _ps(*arguments: str) -> str:
-    """Return the output of ``ps``. Its status is 1 if no such process exists."""
+    """Return the output of ``ps``. The exit status of ``ps`` is 1 if no such process exists."""
     try:
         done = subprocess.run(["ps", *arguments], capture_output=True, env=_PS_ENVIRONMENT, timeout=_PS_S, check=False)
     except subprocess.TimeoutExpired:

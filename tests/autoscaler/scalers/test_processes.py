@@ -274,7 +274,7 @@ async def test_sigkill_comes_after_grace_whoever_is_there_to_send_it(
     await second.running()
     assert (world.records(), second.ended) == ([], [])
     assert [each.getMessage() for each in caplog.records] == [
-        f"member {name} has not ended 60 s after SIGTERM: SIGKILL"
+        f"member {name} has not ended 60 s after SIGTERM, so it gets SIGKILL"
     ]
 
 
@@ -305,7 +305,7 @@ async def test_a_command_that_is_not_there_is_told_and_tried_ever_more_seldom(wo
     # Attempts at 0, 1, 3, 7, 15, 31, 63, and then each minute.
     counts = [found[1] for found in tried if found is not None]
     assert [counts.index(each) for each in dict.fromkeys(counts)] == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363]
-    assert re.search(r"tried again in (\d+) s$", str(error.value)) is not None
+    assert re.search(r"next attempt in (\d+) s$", str(error.value)) is not None
     assert list(world.folder.iterdir()) == []
     # An operator creates the file.
     (tmp_path / "nowhere").write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {world.program} patient "$@"\n')
@@ -347,7 +347,7 @@ async def test_members_that_end_at_once_are_no_storm(world: Machine) -> None:
     assert text == ""  # none is wanted, none is wanting
     assert re.fullmatch(
         r"fewer than 3 members run: member orders-\S+ ended right after its start, with exit code 3 and these last "
-        r"lines: there is no topic orders; failed \d times in a row, tried again in \d+ s",
+        r"lines: there is no topic orders; failed \d times in a row, next attempt in \d+ s",
         str(told.value),
     )
     assert {each.code for each in scaler.ended} == {3}
@@ -358,7 +358,7 @@ async def test_when_what_was_wrong_is_mended_all_are_started(world: Machine) -> 
     scaler = world.scaler("failing")
     await scaler.scale(2, ())
     await until(lambda: all(world.is_gone(each) for each in world.records()))
-    with pytest.raises(ScalerError, match="failed once, tried again in 1 s"):
+    with pytest.raises(ScalerError, match="failed once, next attempt in 1 s"):
         await scaler.scale(2, ())
     world.program.with_name("mended").touch()
     world.clock.now_s += 1.0
