@@ -1,6 +1,6 @@
-"""The interface of a sink: takes a partition's batches, in order, from one owner at a time.
+"""The interface of a sink, which accepts a partition's batches in order, from one owner at a time.
 
-Owns: the contract, and its errors. Must never: know an implementation.
+Owns: the contract, and its errors. Must never: depend on an implementation.
 
 The controller gives each ownership of a partition an *epoch*, and epochs grow. An owner first opens the partition with
 its epoch. From then on the sink refuses every owner with an older epoch, even one that was paused for an hour in the
@@ -14,14 +14,14 @@ from typing import NamedTuple, Protocol
 
 
 class SinkError(Exception):
-    """The sink does not accept the batch now: it is unreachable, or has no room. It may or may not have kept the batch;
-    the member retries with the same one. The text is for the operator."""
+    """The sink does not accept the batch now, because it is unreachable or has no room. It may nevertheless have stored
+    the batch. The member sends the same batch again. The text is for the operator."""
 
 
 class RefusedError(Exception):
     """The sink knows an owner with a newer epoch. This owner must release the partition.
 
-    ``epoch``: the newer one.
+    ``epoch``: the newer owner's epoch.
     """
 
     def __init__(self, topic: str, partition: int, epoch: int) -> None:
@@ -30,7 +30,7 @@ class RefusedError(Exception):
 
 
 class Record(NamedTuple):
-    """A Kafka record. ``time_ms``: its timestamp, milliseconds since 1970."""
+    """A Kafka record. ``time_ms``: its timestamp, in milliseconds since 1970."""
 
     offset: int
     time_ms: int
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A partition, and its writer: ``member`` is the writer's name, ``epoch`` that of its ownership."""
+    """A partition and its writer. ``member``: the writer's name. ``epoch``: the epoch of the writer's ownership."""
 
     table: str
     topic: str
@@ -52,14 +52,14 @@ class Sink(Protocol):
     """Stores records from members. Every call has a time limit, after which it raises ``SinkError``."""
 
     async def open(self, place: Place) -> int | None:
-        """Own the partition from now on. Return the offset to continue from: the one after the last stored record.
-        ``None``: the sink does not know, or has nothing. Opening again with the same epoch changes nothing. Raises
-        ``RefusedError``, ``SinkError``."""
+        """Own the partition from now on. Return the offset to continue from, which is the offset after the last stored
+        record. Return ``None`` if the sink has no records of the partition, or does not store offsets. Opening again
+        with the same epoch changes nothing. Raises ``RefusedError``, ``SinkError``."""
 
     async def append(self, place: Place, records: Sequence[Record]) -> None:
-        """Store a batch atomically. Return once it survives a crash. The records ascend by offset and continue the
-        previous batch; offsets may be missing. A sink that knows offsets stores a batch only once, even if the member
-        repeats it after a ``SinkError``. Raises ``RefusedError``, ``SinkError``."""
+        """Store a batch atomically. Return when the batch would survive a crash. The records ascend by offset and
+        continue the previous batch. Some offsets may be missing. A sink that stores offsets stores a batch only once,
+        even if the member repeats it after a ``SinkError``. Raises ``RefusedError``, ``SinkError``."""
 
     async def close(self) -> None:
         """Release all resources."""

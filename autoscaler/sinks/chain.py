@@ -1,25 +1,28 @@
 """The files of one partition: a chain of numbered entries, which one owner at a time can extend.
 
-Owns: the right to add an entry, and its place. Must never: hold a lock, because a writer may be paused for an hour at
-any instruction, or killed; wait; know other partitions.
+Owns: the right to add an entry, and the number of a new entry. Must never: hold a lock, because a writer may be killed,
+or paused for an hour, at any instruction; wait; know other partitions.
 
 A partition's folder contains
 
-- ``00000000000000000001.jsonl``, and so on without a gap: *entries*. An entry holds the complete lines of a batch, or
-  it is an empty *fence*.
-- ``epochs/00000000000000000007``: a file for each announced epoch, at least the newest; it holds the owner's name.
-- files whose names begin with a dot: drafts. A writer writes an entry completely as a draft, and then links it to its
-  number. If several writers link to one number, one succeeds.
+- ``00000000000000000001.jsonl`` and further numbers without a gap: the *entries*. An entry holds the complete lines of
+  a batch, or it is an empty *fence*.
+- ``epochs/00000000000000000007``: a file for each announced epoch, which holds the owner's name. Files of older epochs
+  may have been removed.
+- files whose names begin with a dot: the *drafts*. A writer first writes a complete entry as a draft. Then it links the
+  draft to the name with the entry's number. If several writers link to the same number, only the first link succeeds.
 
 Three rules make this safe.
 
-1. An owner announces its epoch, then adds a fence, then looks for a newer epoch. If one exists, the owner is refused.
+1. An owner announces its epoch, then adds a fence, then looks for a newer epoch. If a newer epoch exists, the owner is
+   refused.
 2. An owner adds a batch only directly after its own fence or its own last batch.
 3. An owner whose number is taken restarts with rule 1.
 
-So an owner with a newer epoch has announced it before its fence. An owner with an older epoch and a later fence is
-refused by rule 1. An owner with an earlier fence finds the number taken, and is refused by rule 3. If an owner is
-paused just before the link, its batch is never added, however late it resumes.
+So an owner with a newer epoch has announced its epoch before it adds its fence. Consider an owner with an older epoch.
+If its fence comes after the newer owner's fence, rule 1 refuses it. If its fence comes earlier, it finds the number of
+its next entry taken, so it restarts by rule 3 and is refused by rule 1. If an owner is paused just before it links an
+entry, the batch is never added, however late the owner resumes.
 """
 
 from __future__ import annotations
@@ -33,15 +36,16 @@ from .base import Place, Record, RefusedError, SinkError
 from .disk import Disk
 from .lines import decoded, encoded
 
-#: Digits of numbers in names: enough for 2 ** 64, so that names sort as numbers do.
+#: Number of digits in names. They are enough for 2 ** 64, and with a fixed number of digits the names sort as the
+#: numbers do.
 DIGITS: Final = 20
 EPOCHS: Final = "epochs"
 
 _ENTRY = re.compile(rf"[0-9]{{{DIGITS}}}\.jsonl")
 _EPOCH = re.compile(rf"[0-9]{{{DIGITS}}}")
 
-#: How often an owner may find its number taken in one call. Each time, another writer has added a fence meanwhile: a
-#: recent owner that was paused. Each of these adds one fence.
+#: How often an owner may find its number taken in one call. Each time, another writer has added a fence in the
+#: meantime. Such a writer is a recent owner that was paused, and adds only one fence.
 _TRIES: Final = 100
 
 
@@ -61,7 +65,7 @@ def partition_folder(folder: Path, table: str, topic: str, partition: int) -> Pa
 
 
 class Newest(NamedTuple):
-    """The newest stored record, and its ownership."""
+    """The offset of the newest stored record, and the epoch and the name of the member that wrote it."""
 
     offset: int
     epoch: int
@@ -69,16 +73,17 @@ class Newest(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The place for an owner's next entry. ``number``: the entry's number; the previous entry is the owner's.
-    ``newest``: the newest record before it, or ``None``."""
+    """The place for an owner's next entry. ``number``: the number of this entry. The previous entry belongs to the same
+    owner. ``newest``: the newest record before this entry, or ``None`` if there is no record."""
 
     number: int
     newest: Newest | None
 
 
 class Chain:
-    """One owner's view of a partition's files. ``folder``: the sink's. Its methods block; call one at a time. A caller
-    that abandons a call must drop the object and create another: the call may still complete."""
+    """One owner's view of a partition's files. ``folder``: the sink's folder. The methods block, and only one may run
+    at a time. A caller that abandons a call must drop the object and create another one, because the call may still
+    complete."""
 
     def __init__(self, folder: Path, place: Place, disk: Disk) -> None:
         self._place = place
@@ -94,14 +99,14 @@ class Chain:
         return None if newest is None else newest.offset + 1
 
     def append(self, records: Sequence[Record]) -> None:
-        """Add a batch, which is not empty. Enter first if the place is unknown: the owner has not entered, or the last
-        call failed. Raises ``RefusedError`` if this call has not stored the batch; after ``SinkError`` or ``OSError``
-        it may have."""
+        """Add a batch, which must not be empty. Enter first if the place for the batch is unknown, because the owner
+        has not entered or the last call failed. Raises ``RefusedError`` if this call has certainly not stored the
+        batch. If it raises ``SinkError`` or ``OSError``, it may have stored the batch."""
         if self._run is not None:
             try:
                 self.look()
             except FileNotFoundError:
-                self._run = None  # somebody moved the folder away: the partition starts from the beginning
+                self._run = None  # somebody moved the folder away, so the partition starts from its beginning
         run = self._run or self._enter()
         data = encoded(self._place, records)
         for _ in range(_TRIES):
@@ -121,9 +126,10 @@ class Chain:
             raise RefusedError(self._place.topic, self._place.partition, newest)
 
     def sweep(self, before_s: float) -> None:
-        """Remove drafts of killed writers: those last written before this time, in seconds since 1970. A writer that
-        was only paused for that long finds its draft gone, and continues with rule 3. Also remove files of older
-        epochs: the current epoch refuses their owners as well, and each batch looks at all files."""
+        """Remove the drafts of killed writers, which are the drafts last written before ``before_s``, in seconds since
+        1970. A writer that was only paused for that long finds its draft gone, and continues with rule 3. Also remove
+        the files of older epochs. They are not needed, because the file of the current epoch refuses their owners too,
+        and every batch has to list all these files."""
         for path in self._disk.old(self._folder, before_s):
             self._disk.remove(path)
         for name in list(self._disk.names(self._epochs)):
@@ -132,7 +138,7 @@ class Chain:
 
     def _enter(self) -> Run:
         """Enter by rule 1."""
-        # Do not create the sink's own folder: if its disk is not mounted, the folder would land on another disk.
+        # Do not create the sink's own folder. If its disk is not mounted, the folder would be created on another disk.
         for path in (self._folder.parent, self._folder, self._epochs):
             self._disk.folder(path)
         self.look()
@@ -143,21 +149,23 @@ class Chain:
         return self._run
 
     def _is_kept(self, run: Run, records: Sequence[Record]) -> bool:
-        """Return whether the batch is the newest stored one: an earlier call stored it, and its answer was lost."""
+        """Return whether the batch is already stored as the newest batch. This happens if an earlier call stored it but
+        the answer was lost."""
         newest, place = run.newest, self._place
         if newest is None or records[0].offset > newest.offset:
             return False
         if newest == (records[-1].offset, place.epoch, place.member):
             return True
         raise SinkError(
-            f"{self._folder}: offset {newest.offset} is stored already, but a batch goes back to {records[0].offset}. "
+            f"{self._folder}: offset {newest.offset} is stored already, but a batch begins at {records[0].offset}. "
             "If the topic was recreated, move this folder away: the sink then stores the topic from its beginning"
         )
 
     def _add(self, data: bytes, numbers: Iterable[int]) -> int | None:
-        """Add an entry under the first free number among these, and return it. ``None`` if all are taken."""
+        """Add an entry under the first free number in ``numbers``, and return this number. Return ``None`` if all are
+        taken."""
         draft = self._disk.draft(self._folder, data)
-        self._run = None  # unknown until the end: a step that fails may have taken effect
+        self._run = None  # unknown until the end, because a step that fails may have taken effect
         try:
             for number in numbers:
                 if self._disk.publish(draft, self._folder / entry_name(number)):
@@ -176,14 +184,15 @@ class Chain:
         draft = disk.draft(self._folder, place.member.encode())
         try:
             if not disk.publish(draft, path) and disk.text(path) != place.member:
-                # No controller gives an epoch twice. If one did, the first owner keeps it.
+                # No controller assigns an epoch twice. If one did, the first owner would keep it.
                 raise RefusedError(place.topic, place.partition, place.epoch)
             disk.sync(self._epochs)
         finally:
             disk.remove(draft)
 
     def _add_fence(self) -> int:
-        """Add a fence, and return its number. Leave no gap: an older owner could still add its batch there."""
+        """Add a fence, and return its number. It must not leave a gap, because an older owner could still add its batch
+        in the gap."""
         newest = max((int(name[:DIGITS]) for name in self._disk.names(self._folder) if is_entry(name)), default=0)
         number = self._add(b"", range(newest + 1, newest + 1 + _TRIES))
         if number is None:
@@ -201,7 +210,7 @@ class Chain:
                 try:
                     found = decoded(line)
                 except ValueError as error:
-                    why = f"its last line is not a record ({error}); find out what else writes there"
+                    why = f"its last line is not a record ({error}); find out what else writes this file"
                     raise SinkError(f"{path}: {why}") from None
                 return Newest(found.offset, found.epoch, found.member)
         return None
@@ -209,5 +218,5 @@ class Chain:
     def _crowded(self) -> SinkError:
         return SinkError(
             f"{self._folder}: other writers took {_TRIES} numbers in a row, or this process was paused for an hour; if "
-            "it happens again, find out what writes there"
+            "this happens again, find out what writes to this folder"
         )

@@ -15,18 +15,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-#: Bytes per read, from the end of a file towards its beginning: the first read gets the last line of most files.
+#: Bytes per read, when a file is read from its end towards its beginning. In most files, the first read gets the whole
+#: last line.
 _BLOCK_BYTES = 65_536
 
 
 class Disk:
-    """Blocking calls. Each raises ``OSError``."""
+    """Offers blocking calls. Each call raises ``OSError``."""
 
     def folder(self, path: Path) -> None:
         """Create the folder durably, unless it exists. Its parent must exist."""
         with suppress(FileExistsError):
             path.mkdir()
-        self.sync(path.parent)  # another creator may not have reached this step
+        self.sync(path.parent)  # another process may have created it but not synced it yet
 
     def names(self, folder: Path) -> Iterator[str]:
         """Return the names of all entries in the folder, in no order."""
@@ -35,7 +36,7 @@ class Disk:
                 yield entry.name
 
     def draft(self, folder: Path, data: bytes) -> Path:
-        """Create a durable file with this content, under a name that begins with a dot. If the write fails, nothing is
+        """Create a durable file with this content, under a name that begins with a dot. If the write fails, no file is
         left."""
         path = folder / f".{secrets.token_hex(8)}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -51,16 +52,17 @@ class Disk:
         return path
 
     def publish(self, draft: Path, path: Path) -> bool:
-        """Also give the draft this name. Return ``False`` if the name is taken. ``sync`` makes the name durable."""
+        """Give the draft this name in addition to its own. Return ``False`` if the name is taken. ``sync`` makes the
+        name durable."""
         try:
             os.link(draft, path)
         except FileExistsError:
-            # A network file system repeats a request after a lost answer, and then reports that the name is taken.
+            # If an answer is lost, a network file system repeats the request, and then reports that the name is taken.
             return os.path.samestat(os.stat(draft), os.stat(path))
         return True
 
     def remove(self, path: Path) -> None:
-        """Remove a file if possible. ``old`` finds a file that stays."""
+        """Remove a file if possible. If it cannot be removed, ``old`` finds it later."""
         with suppress(OSError):
             os.unlink(path)
 
@@ -73,7 +75,7 @@ class Disk:
             os.close(descriptor)
 
     def old(self, folder: Path, before_s: float) -> list[Path]:
-        """Return the drafts last written before this time, in seconds since 1970."""
+        """Return the drafts that were last written before ``before_s``, in seconds since 1970."""
         found = []
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -87,8 +89,8 @@ class Disk:
         return path.read_text(encoding="utf-8", errors="replace")
 
     def last_line(self, path: Path) -> bytes | None:
-        """Return the last line without its line feed; empty if the file is empty. ``None`` if the file does not
-        exist."""
+        """Return the last line without its line feed, which is empty if the file is empty. Return ``None`` if the file
+        does not exist."""
         try:
             file = path.open("rb")
         except FileNotFoundError:
@@ -97,14 +99,15 @@ class Disk:
             end = file.seek(0, os.SEEK_END)
             tail = b""
             while end > 0 and b"\n" not in tail[:-1]:
-                size = min(end, max(_BLOCK_BYTES, len(tail)))  # doubled each time: a line may be long
+                size = min(end, max(_BLOCK_BYTES, len(tail)))  # doubled each time, because a line may be long
                 end -= size
                 file.seek(end)
                 tail = file.read(size) + tail
             return tail[:-1].rpartition(b"\n")[2]
 
     def add_line(self, path: Path, line: bytes) -> None:
-        """Add a line to a file that several processes write to. A single system call keeps lines apart."""
+        """Add a line to a file that several processes write to. The line is written in one system call, so that lines
+        do not mix."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             if os.write(descriptor, line) < len(line):

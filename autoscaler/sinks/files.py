@@ -1,17 +1,20 @@
 """The files sink: a folder that several members write to, with one chain of files for each partition.
 
 Owns: the threads for file work, their time limit, the record of refusals, and the error texts for the operator. Must
-never: know what keeps two owners apart (``chain`` does), or let the event loop wait for a disk.
+never: know how two owners are kept apart, which is the task of ``chain``, or let the event loop wait for a disk.
 
-FOLDER/TABLE/TOPIC-PARTITION/ holds the files of a partition (``chain``); each line is a record (``lines``).
-FOLDER/refused.jsonl has a line for each refused batch: ``time_ms`` (since 1970), ``topic``, ``partition``, ``epoch``
-(the refused one), ``newer`` (the owner's epoch), ``member`` (the refused one), ``records`` (in the batch).
+FOLDER/TABLE/TOPIC-PARTITION/ holds the files of a partition (see ``chain``). Each line is a record (see ``lines``).
+FOLDER/refused.jsonl has a line for each refused batch, with these fields: ``time_ms`` (since 1970), ``topic``,
+``partition``, ``epoch`` (of the refused member), ``newer`` (the epoch of the owner), ``member`` (the refused member),
+and ``records`` (the number of records in the batch).
 
-The folder can be on one machine or on a file system that several machines share. The file system needs hard links, and
-a name that one machine sees must be visible to all: local file systems of Linux and macOS have both, and so has NFS.
+The folder can be on one machine, or on a file system that several machines share. The file system must support hard
+links, and a file name that one machine sees must be visible to all machines. The local file systems of Linux and macOS
+meet both conditions, and so does NFS.
 
-You can move entries away while members run, oldest first, once no running member can have written before them. Keep the
-newest entry with lines, because it says where the partition continues. Also keep ``epochs``.
+You can move entries away while members run, the oldest first. Do not move an entry if a member that still runs, and may
+be paused, wrote its own last entry before it: the member could then add a batch under the free number. Keep the newest
+entry that has lines, because it says where the partition continues. Also keep ``epochs``.
 """
 
 from __future__ import annotations
@@ -36,9 +39,11 @@ log = logging.getLogger("ingeborg.autoscale")
 
 REFUSED: Final = "refused.jsonl"
 
-#: Concurrent calls: more do not make a disk faster. An abandoned call keeps its thread until it ends.
+#: Maximum number of concurrent calls. More calls do not make a disk faster. An abandoned call keeps its thread until it
+#: ends.
 THREADS: Final = 8
-#: Age in seconds at which a draft's writer counts as killed. A writer that was only paused writes another draft.
+#: If a draft is older than this many seconds, its writer counts as killed. A writer that was only paused writes another
+#: draft.
 OLD_S: Final = 3_600.0
 
 #: Advice for the operator, by the system's error number.
@@ -49,7 +54,7 @@ _ADVICE: Final = {
     errno.EACCES: "let the members' user write there",
     errno.EPERM: "let the members' user write there; the file system must support hard links",
     errno.EROFS: "mount it writable",
-    errno.ENOTDIR: "a file is in the place of a folder: move it away",
+    errno.ENOTDIR: "there is a file where a folder should be: move it away",
     errno.EMLINK: "the file system must support hard links",
     errno.ENOTSUP: "the file system must support hard links",
     errno.ENOSYS: "the file system must support hard links",
@@ -61,8 +66,9 @@ T = TypeVar("T")
 
 
 class FilesSink:
-    """Stores records in files. ``folder``: must exist. ``timeout_s``: limit of each call. ``now_s``: returns the time,
-    in seconds since 1970. ``disk`` and ``threads``: tests stop calls there."""
+    """Stores records in files. ``folder``: the folder to write to, which must exist. ``timeout_s``: the time limit of
+    each call. ``now_s``: a function that returns the time, in seconds since 1970. ``disk``, ``threads``: tests replace
+    them to stop calls."""
 
     def __init__(
         self,
@@ -78,7 +84,8 @@ class FilesSink:
         self._disk = disk or Disk()
         self._now_s = now_s
         self._threads = threads or ThreadPoolExecutor(THREADS, "files-sink")
-        # By table, topic and partition: one for each that this member has owned. Absent while a call is under way.
+        # The chain of each partition that this member has owned, by table, topic and partition. A chain is absent while
+        # a call uses it.
         self._chains: dict[tuple[str, str, int], tuple[Place, Chain]] = {}
 
     async def open(self, place: Place) -> int | None:
@@ -114,7 +121,7 @@ class FilesSink:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _chain(self, place: Place) -> Chain:
-        """Return the chain that the place's last call left, or a new one if that call was abandoned."""
+        """Return the chain that the last call for this place left, or a new chain if that call was abandoned."""
         _check(place)
         found = self._chains.get(place[:3])
         if found is None or found[0] != place:
@@ -123,8 +130,8 @@ class FilesSink:
         return found[1]
 
     async def _done(self, place: Place, chain: Chain, work: Callable[[], T]) -> T:
-        """Run the work in a thread, within the time limit. Keep the chain for the next call only if the work has ended:
-        an abandoned thread may still add a batch, and the next call must find out."""
+        """Run the work in a thread, within the time limit. Keep the chain for the next call only if the work has ended.
+        An abandoned thread may still add a batch, and the next call must find that out with a new chain."""
 
         def told() -> T:
             try:
@@ -163,12 +170,12 @@ class FilesSink:
         try:
             self._disk.add_line(self._folder / REFUSED, orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         except OSError as error:
-            # The refusal stands: the member must release the partition anyway.
+            # The refusal remains valid, and the member must release the partition anyway.
             log.warning("cannot record a refused batch: %s: %s", _told(self._folder, error), line)
 
 
 def _check(place: Place) -> None:
-    """Check that the names are valid names of folders below the sink's."""
+    """Check that the names of the table and the topic are valid names of folders below the sink's folder."""
     for what, name in (("a table", place.table), ("a topic", place.topic)):
         if not name or "/" in name or "\0" in name or name in (".", "..", REFUSED):
             raise SinkError(f"{what} cannot be called {name!r} in the files sink; set another name in [sink] tables")

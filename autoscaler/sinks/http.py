@@ -12,16 +12,18 @@ This text is the contract for such a service.
 
     {"table": "orders", "topic": "orders", "partition": 3, "epoch": 7000012, "member": "m-1"}
 
-From then on ``member`` owns the partition. An epoch is a whole number below 2 ** 53, and each ownership has a greater
-one. For each partition, the service durably stores the greatest epoch and the member that has it. The answer is one of
+From then on ``member`` owns the partition. An epoch is a whole number below 2 ** 53, and each new ownership has a
+greater epoch. For each partition, the service durably stores the greatest epoch and the member that has it. The answer
+must be one of these:
 
-- ``200 {"next": 1234}``: the offset after the last record that the service has from this partition in this table.
-- ``200 {"next": null}``: the service has nothing, or does not store offsets.
+- ``200 {"next": 1234}``: ``next`` is the offset after the last record of this partition that the service has in this
+  table.
+- ``200 {"next": null}``: the service has no records of this partition, or does not store offsets.
 - ``409 {"epoch": 7000013}``: the service knows this greater epoch, or the same epoch from another member.
 
 A repeated request gets the same answer. The service makes an ``open`` durable before it answers.
 
-**append.** Batches follow, each after the answer to the previous one::
+**append.** Then the member sends batches. It sends a batch only after the answer to the previous batch::
 
     POST URL/append?table=orders&topic=orders&partition=3&epoch=7000012&member=m-1&first=1234&last=1236&records=3
     Content-Type: application/x-ndjson
@@ -29,30 +31,33 @@ A repeated request gets the same answer. The service makes an ``open`` durable b
     {"topic": "orders", "partition": 3, "offset": 1234, "epoch": 7000012, "member": "m-1", "time_ms": 1767225600000,
     "key": null, "value": "one of three lines, each ended by a line feed; here it is shown in two"}
 
-The query is UTF-8, percent-encoded. ``first`` and ``last`` are the offsets of the first and the last line, ``records``
-is the number of lines. Offsets ascend; some may be missing. ``lines`` describes a line. The body has a Content-Length.
-It is not compressed, and about as long as ``batch_bytes`` of ``[member]``; text that JSON must escape, and bytes in
-base64, make it longer. Configure proxies to accept such bodies (nginx: ``client_max_body_size``).
+The query is UTF-8, percent-encoded. ``first`` and ``last`` are the offsets of the first and the last line, and
+``records`` is the number of lines. Offsets ascend, but some may be missing. The module ``lines`` describes a line. The
+body has a Content-Length, and is not compressed. It is about as long as ``batch_bytes`` of ``[member]``. Text that JSON
+must escape, and bytes in base64, make it longer. Configure proxies to accept such bodies (nginx:
+``client_max_body_size``).
 
-- ``200``: the service has stored the whole batch durably. The member ignores the body.
-- ``409 {"epoch": 7000013}``: as for ``open``. The service has stored no record from the batch.
+- ``200``: the service has stored the whole batch durably. The member ignores the body of the answer.
+- ``409 {"epoch": 7000013}``: has the same meaning as for ``open``. The service has stored no record from the batch.
 - Any other answer: the service has stored no record from the batch. The member sends it again while it owns the
   partition.
 
 Two rules ensure that the service stores every record once.
 
 1. Compare the epoch and store the batch in one transaction. A request may be under way for an hour before the service
-   handles it. If the service has handled an ``open`` with a greater epoch meanwhile, it must answer 409.
-2. If a batch has the epoch and the ``last`` of the last stored batch, it is stored already, and the answer was lost.
-   Answer 200, and do not store it again. A service without offsets may store such a batch twice. Any other batch whose
-   ``first`` is below the ``open`` answer is an error: perhaps the topic was recreated.
+   handles it. If the service has handled an ``open`` with a greater epoch in the meantime, it must answer 409.
+2. If a batch has the same epoch and the same ``last`` as the last stored batch, the service has already stored it, and
+   the answer was lost. Answer 200, and do not store the batch again. A service that does not store offsets may store
+   such a batch twice. Any other batch whose ``first`` is below the ``next`` in the answer to ``open`` is an error.
+   Perhaps the topic was recreated.
 
-An ``append`` with an unknown epoch that is the greatest so far also counts as an ``open``.
+If an ``append`` has an unknown epoch that is greater than all earlier epochs, it also counts as an ``open``.
 
-**Both.** With ``token_file`` of ``[sink]``, each request has ``Authorization: Bearer TOKEN``. A member waits for
-``timeout_s``, and then sends the request again. If a connection ends without an answer, the member retries at once, but
-only once, because services close idle connections. For any other answer, the member shows the operator the status and
-the first 200 characters; so state there in words what the operator should do.
+**Both requests.** If ``token_file`` of ``[sink]`` is set, each request has the header ``Authorization: Bearer TOKEN``.
+A member waits for an answer for ``timeout_s``, and then sends the request again. Because services close idle
+connections, the member retries once and immediately if a connection ends without an answer. If an answer has another
+status than those above, the member shows the operator the status and the first 200 characters of the body. So say there
+what the operator should do.
 """
 
 from __future__ import annotations
@@ -68,9 +73,9 @@ from yarl import URL
 from .base import Place, Record, RefusedError, SinkError
 from .lines import encoded
 
-#: Characters of an answer that an error shows.
+#: Number of characters of an answer that an error shows.
 SHOWN_CHARS: Final = 200
-#: Most bytes to read from an answer: those of the contract are shorter than 100 bytes.
+#: Maximum number of bytes to read from an answer. The answers of the contract have fewer than 100 bytes.
 ANSWER_BYTES_MAX: Final = 65_536
 
 _NDJSON: Final = {"Content-Type": "application/x-ndjson"}
@@ -94,8 +99,8 @@ class _Answer(NamedTuple):
 
 
 class HttpSink:
-    """Calls the service. ``url``: the service's URL. ``token``: sent with each request. ``timeout_s``: limit of each
-    call."""
+    """Calls the service. ``url``: the service's URL. ``token``: the token that is sent with each request, or ``None``.
+    ``timeout_s``: the time limit of each call."""
 
     def __init__(self, url: str, token: str | None = None, timeout_s: float = 30.0) -> None:
         self._url = URL(url)

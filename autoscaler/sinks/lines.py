@@ -1,12 +1,12 @@
-"""A record as a line of JSON: the format of the files sink and the http sink.
+"""Encodes a record as a line of JSON, in the format of the files sink and the http sink.
 
 Owns: the fields of a line, and the encoding of bytes. Must never: know where a line goes.
 
 A line is an object with these fields:
 
 - ``topic``, ``partition``, ``offset``: identify the Kafka record.
-- ``epoch``, ``member``: the ownership under which the member wrote it, and the owner's name.
-- ``time_ms``: its timestamp, milliseconds since 1970.
+- ``epoch``, ``member``: the epoch of the owner that wrote the record, and the owner's name.
+- ``time_ms``: the record's timestamp, in milliseconds since 1970.
 - ``key`` and ``value``: text, or null if the record has none. Bytes that are not UTF-8 go into ``key_base64`` or
   ``value_base64`` instead (RFC 4648, section 4).
 """

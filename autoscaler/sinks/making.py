@@ -1,6 +1,7 @@
 """Creates the sink that the settings file names.
 
-Owns: the class for each kind, and the late checks of settings. Must never: write anything, or wait for a service.
+Owns: the class for each kind of sink, and checks of its settings that need a file. Must never: write anything, or wait
+for a service.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .base import Sink
 def make(settings: Settings) -> Sink:
     """Create the sink, without opening or calling it. Raises ``SettingsError``."""
     sink = settings.sink
-    # Imported here, because the files sink does not need aiohttp's client.
+    # The sinks are imported only here, because the files sink does not need aiohttp's client.
     if sink.kind == "files":
         from .files import FilesSink
 
@@ -28,7 +29,7 @@ def make(settings: Settings) -> Sink:
     token = _token(settings.path(sink.token_file)) if sink.token_file else None
     if token is not None and url.user is not None:
         raise SettingsError(
-            f"{settings.file}: [sink] has a user in url and a token_file: remove one, a request carries one"
+            f"{settings.file}: [sink] has a user in url and a token_file, but a request can carry only one: remove one"
         )
     return HttpSink(str(url), token, sink.timeout_s)
 
@@ -53,5 +54,5 @@ def _token(path: Path) -> str:
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:
-        raise SettingsError(f"[sink] token_file {path}: it must hold one token, of visible ASCII characters")
+        raise SettingsError(f"[sink] token_file {path}: it must hold one token of visible ASCII characters")
     return token

@@ -1,9 +1,8 @@
-"""Reads back the files sink's records.
+"""Reads the records that the files sink has stored.
 
 Owns: the order of records, and their owners. Must never: change a file, or hold a partition in memory.
 
-Reading does not involve members: you can read while they write. The result then ends with the newest entry at the start
-of the read.
+You can read while members write. The result then ends with the entry that was the newest when the read began.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from .lines import Line, decoded
 
 
 class Ownership(NamedTuple):
-    """A run of records that one owner wrote. ``first``, ``last``: their offsets; ``records``: their number."""
+    """A run of consecutive records that one owner wrote. ``first``, ``last``: the offsets of the first and the last
+    record. ``records``: their number."""
 
     epoch: int
     member: str
@@ -31,7 +31,7 @@ class Ownership(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A refused batch. The fields are those in ``files``."""
+    """A refused batch. The module ``files`` describes the fields."""
 
     time_ms: int
     topic: str
@@ -43,7 +43,7 @@ class Refusal(NamedTuple):
 
 
 def records(folder: Path) -> Iterator[Line]:
-    """Yield a partition's records in order. ``folder``: the partition's, see ``chain.partition_folder``. Raises
+    """Yield a partition's records in order. ``folder``: the partition's folder (see ``chain.partition_folder``). Raises
     ``OSError``, or ``ValueError`` if a line is not a record."""
     for name in sorted(filter(is_entry, os.listdir(folder))):
         with (folder / name).open("rb") as file:
@@ -57,7 +57,7 @@ def records(folder: Path) -> Iterator[Line]:
 
 def owners(folder: Path) -> Iterator[Ownership]:
     """Yield the owners of a partition's records, in order. Epochs ascend if the partition had one owner at a time.
-    Arguments and errors: as for ``records``."""
+    Arguments and errors are as for ``records``."""
     owner: Ownership | None = None
     for line in records(folder):
         if owner is not None and owner[:2] == (line.epoch, line.member):
@@ -71,8 +71,8 @@ def owners(folder: Path) -> Iterator[Ownership]:
 
 
 def refusals(folder: Path) -> list[Refusal]:
-    """Return all refused batches. ``folder``: the sink's. Raises ``OSError``, or ``ValueError`` if a line is not a
-    refusal."""
+    """Return all refused batches. ``folder``: the sink's folder. Raises ``OSError``, or ``ValueError`` if a line is not
+    a refusal."""
     try:
         lines = (folder / REFUSED).read_bytes().splitlines()
     except FileNotFoundError:

@@ -165,14 +165,14 @@ def test_where_others_take_every_number_somebody_is_told(tmp_path: Path) -> None
         if step == "publish" and is_entry(path.name):
             path.touch()
 
-    with pytest.raises(SinkError, match="find out what writes there"):
+    with pytest.raises(SinkError, match="find out what writes to this folder"):
         chain(tmp_path, disk=WatchedDisk(taken)).enter()
 
 
 def test_a_batch_of_an_owner_before_is_not_taken_for_one_whose_answer_was_lost(tmp_path: Path) -> None:
     chain(tmp_path).append(batch(0, 2))
     for place in (TAKEN, PLACE._replace(epoch=9)):
-        with pytest.raises(SinkError, match="offset 1 is stored already, but a batch goes back to 0"):
+        with pytest.raises(SinkError, match="offset 1 is stored already, but a batch begins at 0"):
             chain(tmp_path, place).append(batch(0, 2))
 
 

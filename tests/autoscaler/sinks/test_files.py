@@ -273,7 +273,7 @@ async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 async def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / PLACE.table).touch()
     sink = FilesSink(tmp_path)
-    with pytest.raises(SinkError, match="a file is in the place of a folder"):
+    with pytest.raises(SinkError, match="there is a file where a folder should be"):
         await sink.open(PLACE)
     await sink.close()
 
