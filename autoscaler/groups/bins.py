@@ -1,7 +1,7 @@
 """The bins of a packing in progress, indexed by their room.
 
-Owns: the open bins, and a search for one with room for an item, in logarithmic time. Must never: know the contents of a
-bin.
+Owns: the open bins, and a search in logarithmic time for a bin that has room for an item. Must never: know the contents
+of a bin.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Final
 
 from .instance import NOWHERE, Instance
 
-#: How to choose among the open bins (the document, section II-B).
+#: How to choose among the open bins (the paper, section II-B).
 FIRST: Final = "first"
 BEST: Final = "best"
 WORST: Final = "worst"
 
 
 class Bins:
-    """The bins of one packing. ``row``: build the index for ``best`` and ``worst``; ``tree``: build that for
-    ``first``."""
+    """The bins of one packing. ``row``: build the index that ``best`` and ``worst`` need. ``tree``: build the index
+    that ``first`` needs."""
 
     def __init__(self, instance: Instance, *, row: bool = True, tree: bool = False) -> None:
         self._instance = instance
         self.room: dict[int, float] = {}
         self._has_row = row
-        #: (room, bin), ascending.
+        #: The pairs (room, bin) of all open bins, in ascending order.
         self.row: list[tuple[float, int]] = []
-        self._lowest = 0  # all lower ones are open
-        # A tree over all bins in their order: each node holds the largest room below it.
+        self._lowest = 0  # all bins with lower numbers are open
+        # A tree over all bins, in the order of their numbers. Each node holds the largest room of the bins below it.
         self._leaves = 1
         self._tree: list[float] = []
         if tree:
@@ -50,20 +50,20 @@ class Bins:
         return self.first(size)
 
     def best(self, size: float) -> int:
-        """Return the open bin with the least room that suffices."""
+        """Return the open bin with the least room that is enough for the size, or ``NOWHERE``."""
         row = self.row
         index = bisect_left(row, (size, NOWHERE))
         return row[index][1] if index < len(row) else NOWHERE
 
     def worst(self, size: float) -> int:
-        """Return the open bin with the most room."""
+        """Return the open bin with the most room if that is enough for the size, or else ``NOWHERE``."""
         row = self.row
         if not row or row[-1][0] < size:
             return NOWHERE
         return row[bisect_left(row, (row[-1][0], NOWHERE))][1]
 
     def first(self, size: float) -> int:
-        """Return the open bin with the lowest number that has room."""
+        """Return the open bin with the lowest number that has room for the size, or ``NOWHERE``."""
         tree = self._tree
         if tree[1] < size:
             return NOWHERE
@@ -75,8 +75,9 @@ class Bins:
         return node - self._leaves
 
     def open(self, former: int, size: float) -> int:
-        """Open a bin for an item of this size: the item's former bin, or else the one with the lowest number (the
-        document, equations 12 to 14), provided that it is large enough for the item."""
+        """Open a bin for an item of this size, and return the bin's number. It is the item's former bin if that is
+        large enough and not open yet, or else the lowest-numbered bin that is large enough (the paper, equations 12 to
+        14)."""
         bin = former
         if former == NOWHERE or former in self.room or not self._instance.suits(former, size):
             bin = self._lowest_for(size)
@@ -90,7 +91,7 @@ class Bins:
         bin = self._lowest
         if instance.suits(bin, size):
             return bin
-        if size > instance.capacity:  # only some bins in ``capacities`` have room for it
+        if size > instance.capacity:  # only some bins in ``capacities`` have room for the item
             wide = [bin for bin, each in instance.capacities.items() if size <= each and bin not in room]
             return min(wide, default=bin)
         while bin in room or not instance.suits(bin, size):
@@ -98,11 +99,11 @@ class Bins:
         return bin
 
     def start(self, bin: int, load: float = 0.0) -> None:
-        """Open this bin with a load."""
+        """Open this bin, which already contains a load."""
         self._set(bin, self._instance.capacity_of(bin) - load)
 
     def put(self, bin: int, size: float) -> None:
-        """Add something of this size to the bin; a negative size removes it."""
+        """Fill the bin with an item of this size. A negative size removes an item."""
         room = self.room[bin]
         if self._has_row:
             row = self.row
@@ -110,7 +111,7 @@ class Bins:
         self._set(bin, room - size)
 
     def close(self, bin: int) -> None:
-        """Close the bin: no search finds it afterwards."""
+        """Close the bin, so that no search finds it afterwards."""
         self.put(bin, math.inf)
         del self.room[bin]
         if self._has_row:

@@ -1,10 +1,10 @@
 """The packing problem at one moment, and the cost of a solution.
 
-Owns: the instance, the load of bins, what moves, the lower bound on bins, and the numbers of bins. Must never: decide
-where an item goes.
+Owns: the instance, the load of each bin, the moved items, the lower bound on the number of bins, and renumbering bins.
+Must never: decide where an item goes.
 
-An item is a number from 0 on and has a size, in bytes per second; a bin is a consumer, which also has a number, and a
-capacity in the same unit (arXiv 2402.06085, "the document" in this package, section III).
+An item has a number, from 0 on, and a size in bytes per second. A bin stands for a consumer. It also has a number, and
+a capacity in bytes per second (arXiv 2402.06085, section III; this package calls it "the paper").
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
-#: The bin of an item without a bin.
+#: Stands for the bin of an item that is in no bin.
 NOWHERE: Final = -1
 
-#: Tolerance, as a part of a capacity: sums of floats are not exact, and a bin that is exactly full is not over.
+#: Tolerance, as a fraction of a capacity. Without it, a bin that is exactly full could seem to be over its capacity,
+#: because sums of floats are not exact.
 ROUNDING: Final = 1e-9
 
 
@@ -24,9 +25,9 @@ class Instance:
 
     Args:
         sizes: size of each item, by item number, in bytes per second; finite and not negative.
-        former: current bin of each item, by item number, or ``NOWHERE``; as long as ``sizes``.
+        former: current bin of each item, by item number, or ``NOWHERE``; must have the length of ``sizes``.
         capacity: capacity in bytes per second of every bin that ``capacities`` does not list; finite and positive.
-        capacities: capacity in bytes per second by bin number, for bins that differ.
+        capacities: capacity in bytes per second by bin number, for bins with another capacity.
 
     Raises:
         ValueError: lengths differ, a size or capacity is out of range, or a bin number is negative.
@@ -66,7 +67,8 @@ class Instance:
         return self.capacities.get(bin, self.capacity)
 
     def suits(self, bin: int, size: float) -> bool:
-        """Return whether the empty bin has room for an item of this size. True for an item too large for every bin."""
+        """Return whether this bin, when it is empty, has room for an item of this size. Return True if the item is too
+        large for every bin."""
         return size <= self.capacity_of(bin) or size > self.widest
 
 
@@ -84,20 +86,21 @@ def loads(instance: Instance, where: list[int]) -> dict[int, float]:
 
 
 def moved(instance: Instance, where: list[int]) -> list[int]:
-    """Return the items that move from one bin to another: those whose column in equation 9 has a 1 and a -1. Items that
-    arrive or depart do not count."""
+    """Return the items that move from one bin to another. In the paper's equation 9, the column of such an item has a 1
+    and a -1. Items that arrive or depart do not count."""
     former = instance.former
     return [item for item, bin in enumerate(where) if former[item] != NOWHERE != bin and bin != former[item]]
 
 
 def rscore(instance: Instance, where: list[int]) -> float:
-    """Return the moved load in capacities (equation 11): seconds of work for a consumer per second of the pause."""
+    """Return the total size of the moved items, as a multiple of a bin's capacity (equation 11). After each second in
+    which nobody reads these items, a consumer needs this many seconds to catch up."""
     return math.fsum(instance.sizes[item] for item in moved(instance, where)) / instance.capacity
 
 
 def lower_bound(instance: Instance) -> int:
     """Return a lower bound on the number of bins: L2 by Martello and Toth (Knapsack Problems, 1990, section 8.3). If
-    capacities differ, it uses the largest for all bins."""
+    capacities differ, the function uses the largest capacity for all bins."""
     capacity = instance.widest
     sizes = sorted((min(size / capacity, 1.0) for size in instance.sizes if size > 0.0), reverse=True)
     if not sizes:
@@ -105,13 +108,14 @@ def lower_bound(instance: Instance) -> int:
     sums = [0.0]
     for size in sizes:
         sums.append(sums[-1] + size)
-    # Sizes descend: items over a half come first, and no two such items share a bin.
+    # The sizes are in descending order, so items larger than half a bin come first. No two such items share a bin.
     halves = 0
     while halves < len(sizes) and sizes[halves] > 0.5:
         halves += 1
     bound = max(halves, math.ceil(sums[-1] - ROUNDING * len(sizes)))
-    # Leave out items smaller than `least`. Then items over 1 - least are alone in a bin. Fill the space that the other
-    # items over a half leave with the smaller ones, as if these were liquid.
+    # Leave out items smaller than `least`. Then each item larger than 1 - least is alone in its bin. The other items
+    # larger than half a bin leave some space in their bins. Fill this space with the smaller items, as if these were
+    # liquid.
     alone = halves
     for index in range(halves, len(sizes)):
         least = sizes[index]
@@ -124,8 +128,9 @@ def lower_bound(instance: Instance) -> int:
 
 
 def relabel(instance: Instance, where: list[int]) -> list[int]:
-    """Renumber the bins of a packing so that less moves. Each bin gets the number of the former bin with which it
-    shares the most load, the largest shared load first. Items that share a bin still do."""
+    """Renumber the bins of a packing so that less load moves. Each bin gets the number of the former bin with which it
+    shares the most load. Pairs of bins that share more load come first. Items that share a bin before still share a bin
+    afterwards."""
     together: dict[tuple[int, int], float] = {}
     for item, bin in enumerate(where):
         former = instance.former[item]

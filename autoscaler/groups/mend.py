@@ -1,14 +1,15 @@
-"""Mend: keeps a packing except where it must change, and saves bins that a few moves can save.
+"""The algorithm mend keeps a packing except where it must change, and saves a bin if a few moves can empty it.
 
-Owns: the project's own algorithm, in addition to the document's twelve. Must never: move an item that may stay, at a
-cost above ``price``.
+Owns: the project's own algorithm, which is used in addition to the paper's twelve. Must never: move items that could
+stay, if that costs more than ``price``.
 
 1. By default every item stays where it is.
-2. A bin over its capacity gives up enough items, and as little load as possible.
-3. Items without a bin are placed, the largest first: where they fit best; else in place of a lighter item, which moves
-   on; else in a new bin.
-4. While more bins are used than the lower bound, one of the lightest is emptied into the others, if that moves at most
-   ``price`` capacities.
+2. A bin over its capacity gives up enough items to be within its capacity, with as little load as possible.
+3. Items without a bin are placed, the largest first. An item goes into the bin where it fits best. If it fits into no
+   bin, it takes the place of a lighter item, which moves to another bin. If that is not possible either, the item goes
+   into a new bin.
+4. While the number of used bins is above the lower bound, one of the lightest bins is emptied into the others, if that
+   moves at most ``price`` times the capacity of a bin.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from .bins import Bins
 from .instance import NOWHERE, ROUNDING, Instance, lower_bound
 from .packing import SLICE, Work
 
-#: Load that may move to save one bin, in capacities.
+#: Default of ``price``: the load that may move to save one bin, as a multiple of a bin's capacity.
 PRICE: Final = 1.0
 
 #: For a bin over its capacity, the search considers this many of its smallest items, and this many of their sums.
 GIVEN_UP_OF: Final = 12
 SUMS_MAX: Final = 128
 
-#: This many bins, those with the most room, may give up a lighter item for one without a bin. In each, the search
-#: considers this many items, the lightest that free enough room.
+#: To make room for an item without a bin, a bin may give up a lighter item. The search considers this many bins, those
+#: with the most room. In each bin it considers this many items, the lightest that free enough room.
 EJECT_FROM: Final = 64
 EJECT_OF: Final = 8
 
-#: The search tries this many of the lightest bins for one that it can empty.
+#: Number of bins that the algorithm tries to empty, beginning with the lightest.
 EMPTY_OF: Final = 8
 
 #: The algorithm yields after it has kept this many items in place.
@@ -51,13 +52,13 @@ class _Packing:
         self.instance = instance
         self.sizes = instance.sizes
         self.bins = Bins(instance)
-        #: (size, item) pairs of each bin, ascending.
+        #: The (size, item) pairs of each bin, in ascending order.
         self.items: dict[int, list[tuple[float, int]]] = {}
         self.load: dict[int, float] = {}
         self.where = [NOWHERE] * len(instance.sizes)
 
     def stay(self, items: list[int]) -> None:
-        """Keep these items in their bin, the lightest first."""
+        """Keep these items in their former bins. The items must be in the order of their sizes, the lightest first."""
         former = self.instance.former
         for item in items:
             bin, size = former[item], self.sizes[item]
@@ -69,7 +70,7 @@ class _Packing:
             self.where[item] = bin
 
     def lightest(self) -> list[int]:
-        """Return the bins to try to empty, the one with the least load first."""
+        """Return the bins that the algorithm should try to empty. The bin with the least load is first."""
         if self.instance.capacities:
             return heapq.nsmallest(EMPTY_OF, self.items, key=lambda bin: (self.load[bin], bin))
         return [bin for _, bin in self.bins.row[: -EMPTY_OF - 1 : -1]]
@@ -82,7 +83,7 @@ class _Packing:
         return bin
 
     def put(self, item: int, bin: int) -> None:
-        """Put an item without a bin into this one."""
+        """Put an item that is in no bin into this bin."""
         size = self.sizes[item]
         self.bins.put(bin, size)
         insort(self.items[bin], (size, item))
@@ -104,8 +105,8 @@ class _Packing:
         self.put(item, bin)
 
     def cost(self, item: int, bin: int) -> float:
-        """Return the extra load that moves if the item goes there. An item that returns to its former bin has a
-        negative cost."""
+        """Return how much more load moves if the item goes into ``bin``. The cost is negative if the item returns to
+        its former bin."""
         former = self.instance.former[item]
         if former == NOWHERE:
             return 0.0
@@ -113,7 +114,8 @@ class _Packing:
         return (size if bin != former else 0.0) - (size if self.where[item] != former else 0.0)
 
     def best(self, size: float, but: int, nor: int = NOWHERE) -> int:
-        """Return the bin with the least room that suffices, except these two; or ``NOWHERE``."""
+        """Return the bin with the least room that is enough for ``size``, or ``NOWHERE``. The bins ``but`` and ``nor``
+        are excluded."""
         row = self.bins.row
         for index in range(bisect_left(row, (size, NOWHERE)), len(row)):
             bin = row[index][1]
@@ -122,8 +124,9 @@ class _Packing:
         return NOWHERE
 
     def eject(self, size: float, but: int, budget: float) -> list[int]:
-        """Return the cheapest ``[bin, item, target]`` within the budget, or an empty list. The bin has room for the
-        size once the item, a lighter one, has moved to the target."""
+        """Find the cheapest way, within the budget, to make room for ``size`` by moving one lighter item. Return
+        ``[bin, item, target]``, or an empty list: if the item moves to the bin ``target``, ``bin`` has room for
+        ``size``."""
         found: list[int] = []
         row = self.bins.row
         for index in range(len(row) - 1, max(-1, len(row) - 1 - EJECT_FROM), -1):
@@ -181,7 +184,8 @@ class _Packing:
 
 
 def mend(instance: Instance, price: float = PRICE) -> Work:
-    """Mend the current packing. The time depends on the changes: an unchanged instance costs one pass over its items.
+    """Mend the current packing. The time depends on the number of changes. If nothing has changed, the algorithm makes
+    one pass over the items.
 
     Args:
         instance: the problem; sizes and capacities in bytes per second.
@@ -238,10 +242,11 @@ def mend(instance: Instance, price: float = PRICE) -> Work:
 
 
 def _given_up(packing: _Packing, bin: int) -> list[int]:
-    """Return the items that a bin over its capacity gives up. Without them it fits, or holds a single item, the
-    largest. The function takes the choice with the least load of three: all but the largest item; repeatedly the
-    smallest item that covers the excess, or else the largest; and the best sum of small items that the search
-    considers."""
+    """Return the items that a bin over its capacity gives up. Without these items, the bin is within its capacity, or
+    holds only its largest item. The function compares three choices, and returns the choice with the least load. The
+    first choice is all items except the largest. The second choice repeatedly takes the smallest item that covers the
+    remaining excess, or the largest item if none covers it. The third choice is the best sum of small items that the
+    search finds."""
     excess = -packing.bins.room[bin]
     ascending = packing.items[bin]
     chosen = [item for _, item in ascending[:-1]]

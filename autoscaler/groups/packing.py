@@ -1,11 +1,12 @@
-"""Packing: assigns items to consumers so that few consumers are needed and little moves.
+"""Assigns items to consumers so that few consumers are needed and little load moves.
 
-Owns: the twelve algorithms of the document (arXiv 2402.06085), and how an algorithm runs. Must never: read a clock,
-draw a random number, or know what an item or a bin stands for.
+Owns: the twelve algorithms of the paper (arXiv 2402.06085), and how an algorithm runs. Must never: read a clock, draw a
+random number, or know what an item or a bin stands for.
 
-Every algorithm gets the current bin of each item, and gives each item a bin. No bin is over its capacity, except with a
-single item that alone is larger. Ties are deterministic: among equal sizes the lower item number comes first, among
-equally good bins the lower bin number. So the same instance gives the same packing.
+Every algorithm gets the current bin of each item, and assigns a bin to each item. A bin is over its capacity only if it
+holds a single item that is larger than the capacity. Ties are deterministic. Among items of equal size, the item with
+the lower number comes first. Among equally good bins, the bin with the lower number comes first. So the same instance
+gives the same packing.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ SLICE: Final = 64
 #: Next fit: only the bin that was opened last is open.
 NEXT: Final = "next"
 
-#: Sort keys for consumers in the document's own algorithms (table II): their total load, or their largest item.
+#: Sort keys for consumers in the paper's own algorithms (table II): their total load, or their largest item.
 CUMULATIVE: Final = "cumulative"
 GREATEST: Final = "greatest"
 
 Work = Generator[None, None, list[int]]
-"""A running algorithm: yields periodically so that other work can proceed, and returns the bin of each item."""
+"""A running algorithm. It yields periodically so that other work can proceed, and returns the bin of each item."""
 
 Algorithm = Callable[[Instance], Work]
-"""The interface of a packing algorithm: a generator function over an instance.
+"""The interface of a packing algorithm, which is a generator function with an instance as its argument.
 
 Args:
     instance: item sizes and bin capacities in bytes per second, and the current bin of each item. Do not change it.
 
 Yields:
-    ``None``, at least every ``SLICE`` items or a comparable amount of work.
+    ``None``, at least once every ``SLICE`` items, or after a comparable amount of work.
 
 Returns:
     The bin number of each item, by item number (the generator's return value). Every item gets a bin. A bin exceeds its
     capacity only if it holds a single item that is larger than the capacity. The same instance gives the same list.
 
 Raises:
-    Nothing: ``Instance`` has checked its values.
+    Nothing, because ``Instance`` has checked its values.
 """
 
 
@@ -72,7 +73,7 @@ def pack(algorithm: Algorithm, instance: Instance) -> list[int]:
 
 def any_fit(instance: Instance, fit: str, decreasing: bool) -> Work:
     """Pack with next, first, best or worst fit (section II-B), in the order of item numbers or of decreasing sizes.
-    Open new bins as the document does (section VI-A)."""
+    Open new bins as the paper does (section VI-A)."""
     sizes, former = instance.sizes, instance.former
     bins = Bins(instance, row=fit in (BEST, WORST), tree=fit == FIRST)
     where = [NOWHERE] * len(sizes)
@@ -92,9 +93,11 @@ def any_fit(instance: Instance, fit: str, decreasing: bool) -> Work:
 
 
 def modified(instance: Instance, fit: str, order: str, open_fit: str) -> Work:
-    """Pack with algorithm 1 (section IV-B). It visits the consumers one after the other, the largest first (``order``,
-    table II). Their items go into open bins (``open_fit``), the smallest first. The rest stays as far as it fits, the
-    largest first. Items that fit nowhere are placed last (``fit``)."""
+    """Pack with the paper's algorithm 1 (section IV-B). The algorithm visits the consumers one after the other, the
+    largest first (table II; ``order`` is the measure). First, the consumer's items go into bins that are already open,
+    the smallest item first (``open_fit`` chooses the bin). Then the remaining items stay with the consumer as long as
+    they fit, the largest item first. At the end, the algorithm places the items that still have no bin (``fit`` chooses
+    the bin)."""
     sizes, former = instance.sizes, instance.former
     bins = Bins(instance)
     where = [NOWHERE] * len(sizes)
@@ -225,4 +228,4 @@ DOCUMENT: Final[dict[str, Algorithm]] = {
     "MWFP": modified_worst_fit_partition,
     "MBFP": modified_best_fit_partition,
 }
-"""The document's twelve algorithms, by its names for them."""
+"""The paper's twelve algorithms, by their names in the paper."""

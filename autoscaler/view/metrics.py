@@ -1,6 +1,6 @@
 """The autoscaler's `/metrics`, in Prometheus' text format 0.0.4.
 
-Owns: names, units and help texts. Must never: count; the controller's parts do that.
+Owns: names, units and help texts. Must never: count anything, because the controller's parts do that.
 
 If KEDA runs the members, its Prometheus scaler reads ``ingeborg_autoscale_wanted_members``.
 """
@@ -50,25 +50,25 @@ class Metrics:
             "stale": ("1 while measurements are missing", int(picture.is_stale)),
             "term": ("The controller's term", picture.term),
         }
-        if picture.state != SYNCHRONIZING:  # a scaler that reads it would end working members
-            gauges["wanted_members"] = ("Members that the group needs, within its bounds", picture.wanted)
+        if picture.state != SYNCHRONIZING:  # a scaler that reads the number now would end working members
+            gauges["wanted_members"] = ("Members that the group needs, from members_min to members_max", picture.wanted)
         if picture.running is not None:
             gauges["running_members"] = ("Members that the scaler runs", picture.running)
         for name, (help, value) in gauges.items():
             yield self._family(GaugeMetricFamily, name, help, value)
         counters = {
-            "decisions": ("Times the queues were packed", controller.sentinel.decisions),
+            "decisions": ("How often the controller packed the queues", controller.sentinel.decisions),
             "moves": ("Queues that a decision gave to another member", controller.sentinel.moves),
             "forced_moves": ("Queues taken from a member that did not release them in time", controller.owners.forced),
-            "repeated_orders": ("Orders to members that were sent again", controller.owners.repeats),
-            "lost_members": ("Members that fell silent", controller.lost),
+            "repeated_orders": ("Orders to members that the controller sent again", controller.owners.repeats),
+            "lost_members": ("Members that stopped reporting", controller.lost),
             "scaler_failures": ("Calls to the scaler that failed", controller.staff.failures),
-            "absences": ("Times ordered members did not start in time", controller.staff.absences),
-            "stale_messages": ("Messages that arrived too late to count", controller.stale),
+            "absences": ("How often ordered members did not start in time", controller.staff.absences),
+            "stale_messages": ("Messages that arrived too late to matter", controller.stale),
         }
         for name, (help, value) in counters.items():
             yield self._family(CounterMetricFamily, name, help, value)
-        states = GaugeMetricFamily(PREFIX + "state", "1 for the controller's state", labels=["group", "state"])
+        states = GaugeMetricFamily(PREFIX + "state", "1 for the controller's current state, else 0", labels=["group", "state"])
         for state in (SYNCHRONIZING, WATCHING, MANAGING):
             states.add_metric([self._group, state], int(picture.state == state))
         yield states

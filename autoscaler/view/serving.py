@@ -1,6 +1,6 @@
 """The autoscaler's pages over HTTP: `/`, `/picture.json`, `/metrics`, `/healthz`.
 
-Owns: paths and headers. Must never: change anything: the pages only display.
+Owns: paths and headers. Must never: change anything, because the pages only display the group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from . import words
 from .metrics import CONTENT_TYPE, Metrics
 
 _PAGE = Path(__file__).parent / "page.html"
-#: Content policy of the page: it loads nothing from elsewhere.
+#: The page's content security policy, by which the browser loads nothing from other servers.
 _POLICY = "; ".join(
     (
         *("default-src 'none'", "connect-src 'self'", "style-src 'unsafe-inline'", "script-src 'unsafe-inline'"),
@@ -34,10 +34,11 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-#: Cells of a full bar on the page: a member at its capacity.
+#: Number of cells of a full bar on the page, which shows a member at its capacity.
 _CELLS = 200
-#: Seconds between two renderings of the picture, for any number of viewers. A large picture is rendered less often
-#: (100,000 queues take half a second), so that the event loop keeps nine tenths of its time for the group.
+#: Minimum number of seconds between two renderings of the picture, for any number of viewers, and the same minimum as a
+#: multiple of the time that a rendering takes. A picture of 100,000 queues takes half a second. So the event loop keeps
+#: nine tenths of its time for the group.
 FRESH_S, FRESH_TIMES = 0.5, 10.0
 
 
@@ -66,8 +67,8 @@ async def serving(
         return web.Response(body=metrics.text(), headers={**_HEADERS, "Content-Type": CONTENT_TYPE})
 
     async def show_health(request: web.Request) -> web.Response:
-        # Any answer means that the event loop works. A restart would bring back neither Kafka nor a monitor, so the
-        # page and a metric show their absence, and the health check ignores it.
+        # Any answer means that the event loop works. The health check does not test Kafka and the monitor, because a
+        # restart would not repair them. The page and a metric show if they are missing.
         return web.Response(text="alive\n", headers=_HEADERS)
 
     application = web.Application()
@@ -85,7 +86,7 @@ async def serving(
             await site.start()
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-            raise OSError(f"[web] {host}, port {port}: {why}; set another one, or port -1 for no pages") from error
+            raise OSError(f"[web] {host}, port {port}: {why}; set another address, or port -1 for no pages") from error
         at = runner.addresses[0][1]
         yield f"http://{f'[{host}]' if ':' in host else host}:{at}/"
     finally:

@@ -1,7 +1,8 @@
-"""A group on a terminal: a bar for each member, filled by its queues, refreshed in place.
+"""Shows a group on a terminal, with a bar for each member that is made up of the member's queues. It refreshes the
+display in place.
 
-Owns: colours and columns, and what to omit on a narrow terminal. Must never: compute a figure, or send a terminal a
-control character from a name.
+Owns: colours, columns, and which columns a narrow terminal omits. Must never: compute a figure, or send a control
+character in a name to the terminal.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from . import words
 
 #: Two alternating shades, which show the border between queues.
 _SHADES = ("cyan", "blue")
-#: Cells of a full bar: most and fewest. More cells show no more detail, and fewer show too little.
+#: Largest and smallest number of cells of a full bar. More cells would not show more detail, and fewer cells would show
+#: too little.
 _CELLS_MAX = 40
 _CELLS_MIN = 8
-#: Characters of a name: the end of a pod's name, which is unique.
+#: Minimum number of characters of a name. They are the end of a pod's name, which is unique.
 _NAME_MIN = 10
 
 
@@ -45,8 +47,8 @@ class Terminal:
 
 
 def drawn(group: str, picture: Picture) -> RenderableType:
-    """Return the display for this number of columns. Troubles come above the bars, because a small terminal cuts off
-    the bottom."""
+    """Return the display of a group, which adapts to the terminal's width. Problems are shown above the bars, because a
+    small terminal cuts off the bottom."""
     return _Drawing(group, picture)
 
 
@@ -78,14 +80,14 @@ def _table(bars: Sequence[Bar], width: int) -> Table:
             room -= _width(texts)
             behind.append(texts)
     name = min(max(map(len, names)), max(_NAME_MIN, room - 2 - round(_CELLS_MAX * words.OVER)))
-    # One space follows the name, and one the bar.
+    # One space follows the name, and another space follows the bar.
     cells = min(_CELLS_MAX, max(_CELLS_MIN, int((room - name - 2) / words.OVER)))
 
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
     for at, bar in enumerate(bars):
         table.add_row(
             Text(numbers[at], justify="right", no_wrap=True),
-            # Pod names differ at the end.
+            # Show the end of a long name, because the names of pods differ at the end.
             Text(names[at] if len(names[at]) <= name else f"…{names[at][1 - name :]}", no_wrap=True),
             _bar(bar, cells),
             Text(shares[at], style="bold red" if bar.load > bar.capacity else "", justify="right", no_wrap=True),

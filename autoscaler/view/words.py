@@ -1,4 +1,4 @@
-"""A group in words and bars, for the terminal and the page.
+"""Describes a group in words and bars, for the terminal and the page.
 
 Owns: units, headings, and the division of a bar into queues. Must never: draw.
 """
@@ -10,13 +10,13 @@ from typing import NamedTuple
 from ..effects import Bar, Picture
 from ..owners import OWNED
 
-#: Longest bar, as a multiple of a full one: an overloaded member's bar is longer than a full one.
+#: Maximum length of a bar, as a multiple of a full bar. The bar of an overloaded member is longer than a full bar.
 OVER = 1.25
 
 
 class Piece(NamedTuple):
-    """A part of a bar: one queue, or several small ones. ``cells``: its length; ``is_moving``: one of these queues is
-    between two owners."""
+    """A part of a bar, which shows one queue or several small queues. ``cells``: the length of the part. ``is_moving``:
+    at least one of these queues is between two owners."""
 
     cells: int
     queues: int
@@ -24,12 +24,12 @@ class Piece(NamedTuple):
 
 
 def bytes_per_s(value: float) -> str:
-    """Format a speed with its unit: 1,000 B/s are 1.00 kB/s."""
+    """Format a speed with its unit. For example, 1,000 B/s are 1 kB/s."""
     return f"{amount(value)}/s"
 
 
 def amount(value: float) -> str:
-    """Format bytes with a unit, in three digits."""
+    """Format a number of bytes with a unit, and with three digits at most."""
     for unit in ("B", "kB", "MB", "GB"):
         if value < 999.5:
             return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.3g} {unit}"
@@ -79,8 +79,8 @@ def troubles(picture: Picture) -> list[str]:
 
 
 def pieces(bar: Bar, cells: int) -> list[Piece]:
-    """Return the bar's queues, the largest first. A member at its capacity has ``cells`` cells. Queues too small for a
-    cell of their own share one."""
+    """Return the pieces of a bar, the largest queue first. The bar of a member at its capacity has ``cells`` cells.
+    Queues that are too small for a cell of their own share a cell."""
     found: list[Piece] = []
     filled, small, most = 0.0, 0, round(cells * OVER)
     drawn, is_moving = 0, False

@@ -241,7 +241,7 @@ async def test_a_port_that_is_taken_is_said(programs: Programs) -> None:
         programs.write(port=port)
         program = programs.start("controller")
         assert await ended(program) == run.FAILED
-    assert f"[web] 127.0.0.1, port {port}: Address already in use; set another one" in program.said()
+    assert f"[web] 127.0.0.1, port {port}: Address already in use; set another address" in program.said()
     assert "Traceback" not in program.said()
 
 
