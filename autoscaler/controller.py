@@ -1,7 +1,7 @@
 """The controller turns reports from the members, the monitor and the scaler into orders for the members and the scaler.
 
 Owns: the list of members, the controller's term, and the order of its steps. Must never: read a clock, wait, or call
-Kafka. Its caller passes the time in, and carries out the effects that it returns.
+Kafka. The caller passes the time to the controller, and carries out the effects that the controller returns.
 
 This module implements the state machine of the paper (arXiv 2402.06085, section V-C, figure 4), but not as a sequence
 of steps. At each event, it compares the current owners (``owners``) with the planned owners (``sentinel``), and acts on
@@ -53,9 +53,9 @@ PAUSE_S: Final = 2.0
 #: The sizes of the queues are stale after this many seconds without a measurement.
 STALE_S: Final = 60.0
 #: If no message arrives for this many seconds, not even from the monitor, the controller blames Kafka and not the
-#: members. It uses half of ``lost_s`` if that is less, because members would otherwise count as lost first.
+#: members. The limit is half of ``lost_s`` if that is less, because members would otherwise count as lost first.
 DEAF_S: Final = 5.0
-#: Maximum number of nonces, and of names, that the controller remembers of replaced programs.
+#: The controller remembers at most this many nonces of replaced programs, and at most this many of their names.
 REPLACED_MAX: Final = 1_000
 #: Seconds between two of the controller's heartbeats to members.
 AGAIN_S: Final = 20.0
@@ -145,9 +145,9 @@ class Controller:
             self._notes.add(Tell(number, Reign(self._name, term)))
 
     def _above(self, now_s: float, term: int) -> None:
-        """Move to a higher term than ``term``, which another program already knows and which is not below this
-        controller's term. This happens if the offsets restarted because the topic was deleted and recreated. Even then,
-        terms must grow."""
+        """Move to the term above ``term``. Another program already knows ``term``, which is not below this controller's
+        term. This happens if the offsets restarted because the topic was deleted and recreated. Even then, terms must
+        grow."""
         self._notes.trouble("term", f"term {term} was already used, so this controller continues with term {term + 1}")
         self._reign(now_s, term + 1)
 
@@ -202,8 +202,8 @@ class Controller:
         self._ticked_s = now_s
         if gap_s > PAUSE_S:
             self._heard_s += gap_s
-        # Without members, silence does not make the controller deaf. No member can be lost then, and if the scaler
-        # lists no names, only the time since ``_began_s`` can end the synchronization.
+        # A controller without members never counts as deaf. It has no member to lose. And if the scaler lists no names,
+        # only the time since ``_began_s`` ends the synchronization, and a deaf controller would postpone ``_began_s``.
         is_deaf = now_s - self._heard_s > self._deaf_s and bool(self._members)
         if is_deaf and not self._is_deaf:
             self._is_deaf = True
@@ -465,8 +465,8 @@ class Controller:
         self._settle(now_s, present)
 
     def _is_synchronized(self, now_s: float) -> bool:
-        """Return whether every member that the scaler lists has answered. After ``lost_s``, the controller waits no
-        longer for members that have not."""
+        """Return whether every member that the scaler lists has answered. The controller waits for their answers at
+        most ``lost_s`` seconds."""
         if not self.term:
             return False
         if now_s - self._began_s > self._settings.lost_s:

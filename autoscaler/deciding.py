@@ -140,8 +140,8 @@ def _evened(instance: Instance, bins: list[int]) -> list[int]:
 
 
 def _numbered(bins: list[int], sizes: list[float], group: Group, rules: Rules) -> list[int]:
-    """Return the number of the member that gets each item. A bin without a present member gets a present member that is
-    idle. If no member is idle, the bin gets a new member."""
+    """Return for each item the number of the member that gets it. A bin without a present member gets a present member
+    that is idle. If no member is idle, the bin gets a new member."""
     used = {bin + 1 for bin in bins}
     names = {number: number for number in used if number in group.members}
     free = sorted(number for number, each in group.members.items() if number not in used and each == rules.capacity)

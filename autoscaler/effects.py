@@ -22,7 +22,7 @@ class Tell(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """An order for the scaler to run ``count`` members. If that is fewer than now, the scaler ends members in
+    """An order for the scaler to run ``count`` members. If more members run now, the scaler ends members in
     ``leaving``."""
 
     count: int

@@ -22,8 +22,8 @@ NAME_CHARS_MAX = 253
 QUEUES_MAX, QUEUES_SENT = 10_000, 3_000
 #: Maximum size of a message in bytes. Kafka accepts 1 MiB.
 MESSAGE_BYTES_MAX = 1_000_000
-#: Number of epochs in one term. A controller that has used them all begins another term. A term grows with the offset
-#: of the controller's partition. Even if a thousand members send messages, this number keeps epochs below
+#: Number of epochs in one term. A controller that has used them all begins another term. A term follows from an offset
+#: in the controller's partition. Even if a thousand members send messages, this number keeps epochs below
 #: ``NUMBER_MAX`` for decades.
 EPOCHS_PER_TERM = 10_000
 #: JSON numbers are exact up to this value.

@@ -70,8 +70,8 @@ class Owners:
     # Reports from members
 
     def holds(self, now_s: float, name: str, held: Iterable[Held]) -> list[Queue]:
-        """Take over a member's complete report. Return the reported queues that the member should not own. It has
-        missed an order for these queues, and the sink refuses its records from them."""
+        """Take over a member's complete report. Return the reported queues that the member should not own, because it
+        has missed an order. The sink refuses the member's records from these queues."""
         listed = {each.queue: each.epoch for each in held}
         wrong = []
         for queue, epoch in listed.items():

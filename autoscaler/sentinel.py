@@ -5,11 +5,11 @@ owner of a queue, or call a scaler.
 
 The paper's controller (arXiv 2402.06085, section V-C, and the published program) leaves the state Sentinel when a
 consumer is overloaded, when a queue has no consumer, and after some time. In this module, time alone never adds a
-member:
+member. The module decides in two cases:
 
 - If a queue has no owner, or a member has more load than its capacity, the module packs the queues again. The packing
-  uses at most ``fill`` of a member's capacity. A load between ``fill`` and the full capacity changes nothing, which
-  makes the hysteresis.
+  uses at most ``fill`` of a member's capacity. A load between ``fill`` and the full capacity changes nothing. This is
+  the hysteresis.
 - Every ``look_s`` seconds, the module checks whether fewer members would have sufficed for the largest sizes in the
   last ``down_cooldown_s`` seconds.
 """
@@ -79,8 +79,8 @@ class Sentinel:
         """Make a decision if there is a reason, and return the numbers of the members to end.
 
         ``reserved``: numbers that a new member cannot have. ``is_moving``: some queues are between two owners. In this
-        case only a queue without an owner is a reason. ``is_short``: ordered members have not started in time, so the
-        present members get all queues.
+        case only a queue without an owner is a reason for a decision. ``is_short``: ordered members have not started in
+        time, so the present members get all queues.
         """
         settings = self._settings
         self._bind(present, reserved)
@@ -107,8 +107,8 @@ class Sentinel:
         return set()
 
     def _bind(self, present: Mapping[int, float], reserved: frozenset[int]) -> None:
-        """Plan an idle present member for the queues that wait for a new member, because the new member may have joined
-        with another number than planned."""
+        """Assign the queues that wait for a new member to an idle present member, because the new member may have
+        joined with another number than planned."""
         used = set(self.targets.values())
         idle = [number for number in sorted(present) if number not in used]
         if not idle:

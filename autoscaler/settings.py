@@ -106,7 +106,7 @@ class KafkaSettings:
     sasl_mechanism: str = option("SCRAM-SHA-512", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
     user: str = option("", "user name for SASL")
     password_file: str = option("", "file that holds only the password")
-    timeout_s: float = option(30.0, "seconds without an answer after which a call fails", least=1.0, most=600.0)
+    timeout_s: float = option(30.0, "time limit of a call, in seconds", least=1.0, most=600.0)
     servers: tuple[str, ...] = ()
 
 
@@ -146,7 +146,7 @@ class SinkSettings:
     folder: str = option("", "files: the folder to write to")
     url: str = option("", "http: the service's URL")
     token_file: str = option("", "http: file that holds only a bearer token")
-    timeout_s: float = option(30.0, "seconds until a call fails", least=0.1, most=600.0)
+    timeout_s: float = option(30.0, "time limit of a call, in seconds", least=0.1, most=600.0)
     tables: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, topic: str) -> str:
@@ -164,9 +164,9 @@ class ScalerSettings:
     namespace: str = option("default", "kubernetes: the Deployment's namespace")
     deployment: str = option("", "kubernetes: the Deployment to scale")
     api_url: str = option("", "kubernetes: the API's URL; if empty, taken from the pod or ~/.kube/config")
-    url: str = option("", "http: GET returns the running members, POST sets the wanted number")
+    url: str = option("", "http: the service's URL; GET returns the running members, POST sets the wanted number")
     token_file: str = option("", "http: file that holds only a bearer token")
-    timeout_s: float = option(10.0, "seconds until a call fails", least=0.1, most=600.0)
+    timeout_s: float = option(10.0, "time limit of a call, in seconds", least=0.1, most=600.0)
     command: tuple[str, ...] = ()
 
 

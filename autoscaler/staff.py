@@ -33,10 +33,9 @@ class Staff:
         self.absences = 0
         self.is_short = False
         self._silent: set[str] = set()
-        #: For each member that the scaler lists but that has sent no message: the time since when it has been listed.
+        #: For each member that the scaler lists but that has sent no message: when the scaler first listed it.
         self._unheard: dict[str, float] = {}
-        #: For each member that sends reports but is missing from the scaler's list: the time since when it has been
-        #: missing.
+        #: For each member that sends reports but that the scaler does not list: when this was first noticed.
         self._others: dict[str, float] = {}
         self._short_since_s: float | None = None
         #: Times of the orders for members that have not started yet, the oldest first.
@@ -134,7 +133,8 @@ class Staff:
             self._notes.trouble(
                 "absent",
                 f"{wanted} members were ordered, but {len(present)} have started in {self._settings.start_s:g} s; the "
-                f"scaler {says}. Until more start, these get all queues. See the logs of the members and the scaler",
+                f"scaler {says}. Until more start, the present members get all queues. See the logs of the members and "
+                "the scaler",
             )
 
     def order(self, now_s: float, wanted: int, present: Collection[str], holders: Collection[str]) -> Scale | None:

@@ -1,7 +1,7 @@
 """The algorithm mend keeps a packing except where it must change, and saves a bin if a few moves can empty it.
 
-Owns: the project's own algorithm, which is used in addition to the paper's twelve. Must never: move items that could
-stay, if that costs more than ``price``.
+Owns: the project's own algorithm, which is used in addition to the paper's twelve algorithms. Must never: move items
+that could stay, if that costs more than ``price``.
 
 1. By default every item stays where it is.
 2. A bin over its capacity gives up enough items to be within its capacity, with as little load as possible.
@@ -125,8 +125,8 @@ class _Packing:
 
     def eject(self, size: float, but: int, budget: float) -> list[int]:
         """Find the cheapest way, within the budget, to make room for ``size`` by moving one lighter item. Return
-        ``[bin, item, target]``, or an empty list: if the item moves to the bin ``target``, ``bin`` has room for
-        ``size``."""
+        ``[bin, item, target]``, or an empty list if there is no such item. When the item has moved to the bin
+        ``target``, ``bin`` has room for ``size``."""
         found: list[int] = []
         row = self.bins.row
         for index in range(len(row) - 1, max(-1, len(row) - 1 - EJECT_FROM), -1):

@@ -26,15 +26,15 @@ _log = logging.getLogger("ingeborg.autoscale")
 
 #: Maximum number of messages in one read.
 _TAKE_MAX: Final = 500
-#: Milliseconds to linger, so that the answers of one cycle leave together.
+#: Milliseconds that the producer waits for more messages, so that it sends the answers of one cycle together.
 _LINGER_MS: Final = 2
 #: Milliseconds that a server holds a fetch while there are no messages. A change of the read partitions waits until the
 #: fetch ends.
 _FETCH_WAIT_MS: Final = 100
 
 #: Settings for topics that this program creates. Programs read only the messages of the last few seconds. Kafka keeps
-#: an hour of messages for people. The timestamps come from the broker, because Kafka 4 would otherwise reject all
-#: messages from a client whose clock is more than an hour ahead.
+#: the messages of an hour so that people can inspect them. The timestamps come from the broker, because Kafka 4 would
+#: otherwise reject all messages from a client whose clock is more than an hour ahead.
 METADATA_TOPIC: Final = {"retention.ms": "3600000", "segment.ms": "600000", "message.timestamp.type": "LogAppendTime"}
 SPEEDS_TOPIC: Final = METADATA_TOPIC
 
@@ -48,7 +48,8 @@ class Received(NamedTuple):
 
 
 class Outgoing:
-    """Sends messages to one topic. All replicas acknowledge them, in order within each partition."""
+    """Sends messages to one topic. All replicas acknowledge each message. Messages to the same partition stay in
+    order."""
 
     def __init__(self, producer: AIOKafkaProducer, topic: str, servers: str, timeout_s: float) -> None:
         self._producer = producer
@@ -113,7 +114,8 @@ class Incoming:
 
 @asynccontextmanager
 async def outgoing(options: Mapping[str, Any], topic: str) -> AsyncIterator[Outgoing]:
-    """Connect a sender until the end of the block. ``options``: from ``client_options``. Raises ``KafkaProblem``."""
+    """Yield a connected sender, and close it at the end of the block. ``options``: from ``client_options``. Raises
+    ``KafkaProblem``."""
     # The producer is not idempotent, because a duplicate message does no harm, and aiokafka keeps the order of a
     # partition anyway.
     producer = AIOKafkaProducer(**options, acks="all", linger_ms=_LINGER_MS)
@@ -123,7 +125,8 @@ async def outgoing(options: Mapping[str, Any], topic: str) -> AsyncIterator[Outg
 
 @asynccontextmanager
 async def incoming(options: Mapping[str, Any], topic: str) -> AsyncIterator[Incoming]:
-    """Connect a receiver until the end of the block. ``options``: from ``client_options``. Raises ``KafkaProblem``."""
+    """Yield a connected receiver, and close it at the end of the block. ``options``: from ``client_options``. Raises
+    ``KafkaProblem``."""
     consumer = AIOKafkaConsumer(
         **options, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=_FETCH_WAIT_MS
     )

@@ -109,8 +109,8 @@ def problem(error: BaseException, what: str, servers: str) -> KafkaProblem:
 
 @asynccontextmanager
 async def asking(what: str, servers: str, timeout_s: float) -> AsyncIterator[None]:
-    """Guard the calls to aiokafka in a block, which together end within ``timeout_s`` seconds. Raises ``KafkaProblem``,
-    whose text contains ``what`` and ``servers``."""
+    """Limit the calls to aiokafka inside the block to ``timeout_s`` seconds in total. Raises ``KafkaProblem`` for their
+    errors and for a timeout, with ``what`` and ``servers`` in its text."""
     try:
         async with asyncio.timeout(timeout_s):
             yield
@@ -145,7 +145,7 @@ def client_options(settings: Settings, part: str) -> dict[str, Any]:
 
 
 def servers_of(options: Mapping[str, Any]) -> str:
-    """Return the servers as text for messages, and for the option ``--bootstrap-server`` of Kafka's commands."""
+    """Return the servers as text, for error texts and for the option ``--bootstrap-server`` of Kafka's commands."""
     return ",".join(options["bootstrap_servers"])
 
 
@@ -220,8 +220,8 @@ async def start(client: Client, options: Mapping[str, Any]) -> None:
 
 
 async def _reason(options: Mapping[str, Any]) -> BaseException | None:
-    """Find out why no server is usable, and return the most specific error. aiokafka only logs this error, and raises
-    another that says only that there is no connection."""
+    """Find out why no server is usable, and return the most specific error. aiokafka only logs this error. The error
+    that it raises says no more than that there is no connection."""
     rest = {key: value for key, value in options.items() if key != "bootstrap_servers"}
 
     async def look(host: str, port: int) -> BaseException | None:
@@ -241,8 +241,8 @@ async def _reason(options: Mapping[str, Any]) -> BaseException | None:
 async def close(client: Client) -> None:
     """Close the client within some seconds, even if the cluster does not respond. Raises nothing."""
     # If the cluster responds, the client's own close is enough. If not, a producer waits for acknowledgements that
-    # never arrive. A consumer's close is cancelled by its own tasks, and leaves tasks and sockets behind. This function
-    # ends these through private names, because aiokafka has no public ones.
+    # never arrive. A consumer's close is cancelled by its own tasks, and leaves tasks and sockets behind. In these
+    # cases, this function closes the client's parts by their private names, because aiokafka has no public ones.
     match client:
         case AIOKafkaProducer():
             if not await _ended(client.stop()):
@@ -274,7 +274,7 @@ C = TypeVar("C", bound=Client)
 
 @asynccontextmanager
 async def running(client: C, options: Mapping[str, Any]) -> AsyncIterator[C]:
-    """Connect the client for the block, and close it at the end. Raises ``KafkaProblem``."""
+    """Connect the client, and close it at the end of the block. Raises ``KafkaProblem``."""
     await start(client, options)
     try:
         yield client
@@ -299,7 +299,7 @@ async def ensure_topic(
 
     ``replication``: the number of replicas, or -1 for the cluster's default. ``config``: the settings of a new topic.
     An existing topic only gets its missing partitions. Adding partitions is safe, because no keys determine the
-    partitions of messages in these topics. ``servers``: for messages. Raises ``KafkaProblem`` after at most a small
+    partitions of messages in these topics. ``servers``: for error texts. Raises ``KafkaProblem`` after at most a small
     multiple of ``timeout_s``.
     """
     await _make(admin, name, partitions, replication, config, servers, timeout_s)

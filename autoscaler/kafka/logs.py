@@ -28,7 +28,7 @@ from .connecting import KafkaProblem, asking
 
 #: Seconds between two requests to a coordinator that is starting.
 _COORDINATOR_POLL_S: Final = 0.1
-#: The id of the requesting replica, for a client that is not a replica.
+#: The replica id in a request, which says that the client is not a replica.
 _NO_REPLICA: Final = -1
 _READ_UNCOMMITTED: Final = 0
 
@@ -56,8 +56,8 @@ MOVING: Final = (
 
 
 class DescribeLogDirsResponse_v1(Response):  # type: ignore[misc]  # aiokafka has no types
-    """The answer to ``DescribeLogDirsRequest_v1``: a row for each directory of the broker. It contains a row for each
-    replica in the directory."""
+    """The answer to ``DescribeLogDirsRequest_v1``. It has a row for each directory of the broker. This row contains a
+    row for each replica in the directory."""
 
     API_KEY = 35
     API_VERSION = 1
@@ -106,7 +106,7 @@ class DescribeLogDirsRequest(Request[DescribeLogDirsRequest_v1]):  # type: ignor
 
 
 class Logs:
-    """Queries a cluster. ``client``: a connected client. ``servers``, ``user``: for messages. A user ``""`` is
+    """Queries a cluster. ``client``: a connected client. ``servers``, ``user``: for error texts. The user ``""`` is
     anonymous."""
 
     def __init__(self, client: AIOKafkaClient, servers: str, timeout_s: float, user: str = "") -> None:
@@ -207,7 +207,7 @@ class Logs:
             while True:
                 try:
                     return await self._committed(group, queues)
-                except MOVING:  # also after the first such request to a new cluster, which creates its offsets topic
+                except MOVING:  # also at the first such request to a new cluster, which then creates its offsets topic
                     self._coordinators.pop(group, None)
                     await asyncio.sleep(_COORDINATOR_POLL_S)
                 except errors.GroupAuthorizationFailedError:

@@ -296,8 +296,7 @@ class Member:
         if next is None:
             next = self._reader.start_of(extent)
             if self._settings.member.start_from == "latest":
-                # Without this commit, the next owner would start at the end at that time, and skip the records before
-                # it.
+                # Without this commit, the next owner would start at a later end, and skip the records in between.
                 try:
                     await self._progress.commit({queue: next})
                 except KafkaProblem as error:
@@ -341,7 +340,7 @@ class Member:
 
     def _works(self, queue: Queue, holding: Holding) -> None:
         if self._troubles.pop(queue, None) is not None:
-            _log.info("%s is read again", queue)
+            _log.info("reading %s works again", queue)
         holding.problem = ""
 
     def _forget(self, queue: Queue) -> None:

@@ -49,7 +49,7 @@ FLOWS_MAX: Final = 5_000
 _FLOW_BYTES: Final = 70
 #: Maximum number of bytes of a message, without its flows and missing topics.
 _HEAD_BYTES: Final = 1_000
-#: Seconds between two attempts while measurements fail.
+#: Maximum number of seconds between two attempts while measurements fail.
 _AGAIN_S_MAX: Final = 30.0
 
 #: Settings of the speeds topic, which keeps an hour of messages. The segments are shorter than Kafka's default of a

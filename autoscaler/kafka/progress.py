@@ -25,13 +25,13 @@ from .logs import MOVING, Logs
 
 #: Seconds between two attempts while the group's coordinator starts or moves.
 _AGAIN_S: Final = 0.1
-#: Marks a commit outside any generation.
+#: The generation id of a commit by a client that is not a member of the group.
 _NO_GENERATION: Final = -1
 _NO_MEMBER: Final = ""
 
 
 class Progress:
-    """Reads and commits offsets. ``client``: a connected client. ``servers``: for messages. ``timeout_s``: the time
+    """Reads and commits offsets. ``client``: a connected client. ``servers``: for error texts. ``timeout_s``: the time
     limit of each call."""
 
     def __init__(self, client: AIOKafkaClient, group: str, servers: str, timeout_s: float) -> None:

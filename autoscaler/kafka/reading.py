@@ -26,8 +26,9 @@ _TAKE_MAX = 2_000
 def consumer_of(options: Mapping[str, Any], member: MemberSettings) -> AIOKafkaConsumer:
     """Create a consumer for a ``Reader``, without starting it. ``options``: from ``client_options``.
 
-    aiokafka returns records in the order of their fetches, also across partitions. So that a throttled member gets to
-    all partitions, one fetch from a partition is limited to what the member reads in a tenth of a second.
+    aiokafka returns records in the order of their fetches, also across partitions. A throttled member must not spend
+    too long on one partition. So one fetch from a partition is limited to the bytes that the member reads in a tenth of
+    a second.
     """
     portion = max(member.batch_bytes // 4, 1 << 20)
     if member.throttle_bytes_per_s:

@@ -11,9 +11,10 @@ header ``Authorization: Bearer TOKEN``.
 
 * ``count``: the number of members that run or are about to start. Members that were ordered to end no longer count.
 * ``names``: the names of these members as given by ``--name NAME``, each once, in any order. If you do not know the
-  names, omit this field or send null. The autoscaler then cannot notice that a certain running member stays silent.
+  names, omit this field or send null. The autoscaler then cannot notice that a member runs but stays silent.
 
-``POST URL`` orders a number of members. Its body is ``{"count": 2, "leaving": ["b"], "group": "orders"}``.
+``POST URL`` orders the service to run a certain number of members. The body is ``{"count": 2, "leaving": ["b"],
+"group": "orders"}``.
 
 * ``count``: the wanted number of members. If fewer run, start the missing members.
 * ``leaving``: members with no work left. If too many run, end the surplus from this list, in its order. End no other

@@ -1,4 +1,4 @@
-"""Members as the pods of a Kubernetes Deployment.
+"""Runs members as the pods of a Kubernetes Deployment.
 
 Owns: the four requests, and the lower limit of replicas. Must never: delete a pod, or lower the replicas by more than
 the number of pods that may go.
@@ -16,7 +16,7 @@ Kubernetes could still choose another pod:
 * Kubernetes may not have carried out the last order yet. Then a leaving pod could count for two orders. So the scaler
   never sets the replicas below the number of present pods that must stay. In addition, Kubernetes could still remove a
   member that should now stay. So the scaler removes costs only when there are no more pods than replicas. If Kubernetes
-  removes such a pod, the pod gets SIGTERM like any other.
+  removes such a pod nevertheless, the pod gets SIGTERM like any other.
 
 The scaler writes the number of replicas together with the version of the Deployment that it has read. Kubernetes
 refuses the number if somebody has changed the Deployment in the meantime.
@@ -51,7 +51,8 @@ ATTEMPTS = 8
 #: Pause before another attempt after a conflict, in seconds.
 CONFLICT_PAUSE_S = 0.05
 
-#: Maximum number of pods in one answer, and in the whole list, which is ten times the limit of members in a group.
+#: Maximum number of pods in one answer, and in all answers together. The second number is ten times the limit of
+#: members in a group.
 PAGE_PODS, PODS_MAX = 250, 10_000
 
 _MERGE = "application/merge-patch+json"
@@ -85,7 +86,7 @@ class _Deployment(NamedTuple):
 
 class KubernetesScaler:
     """Scales a Deployment. ``namespace``, ``deployment``: where the members run. ``timeout_s``: the time limit of each
-    request. ``settle_s``: see the module's docstring. ``clock``, ``sleep``: in seconds."""
+    request. ``settle_s``: see the module's docstring. ``clock``, ``sleep``: functions that return and take seconds."""
 
     def __init__(
         self,

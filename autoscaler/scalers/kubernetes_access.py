@@ -109,7 +109,7 @@ def _document(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise SettingsError(
             "no way to reach Kubernetes: this is not a pod (no KUBERNETES_SERVICE_HOST), [scaler] api_url is empty, "
-            f"and {file}: {error.strerror}"
+            f"and {file} cannot be read: {error.strerror}"
         ) from None
     if len(data) > _KUBECONFIG_BYTES_MAX:
         raise SettingsError(f"{file} has more than {_KUBECONFIG_BYTES_MAX:,} bytes: it is not a kubeconfig")

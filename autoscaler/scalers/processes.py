@@ -16,9 +16,9 @@ before it sends SIGTERM. So the first call after ``grace_s`` sends SIGKILL, even
 As with systemd, signals go to the member's process group. So if the command is a shell script, its child processes end
 too.
 
-If a log has more than ``LOG_BYTES_MAX`` bytes, the next call keeps its tail as ``NAME.log.old`` and truncates it. The
-member continues writing at the start of the empty log. A line that the member writes at this moment may be lost. While
-no autoscaler runs, nothing truncates the logs.
+If a log has more than ``LOG_BYTES_MAX`` bytes, the next call copies the log's tail to ``NAME.log.old`` and truncates
+the log. The member continues writing at the start of the empty log. A line that the member writes at this moment may be
+lost. While no autoscaler runs, nothing truncates the logs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LOG_BYTES_MAX = 4 << 20
 LOGS_KEPT = 20
 #: Maximum number of members in ``ended``.
 ENDED_KEPT = 20
-#: Maximum number of lines, and of bytes, at a log's end that ``ended`` contains.
+#: ``ended`` contains at most this many lines, and at most this many bytes, from a log's end.
 TAIL_LINES, TAIL_BYTES = 5, 4_096
 
 #: A member that ends without an order within this many seconds of its start has failed to start.

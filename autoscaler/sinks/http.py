@@ -23,7 +23,7 @@ must be one of these:
 
 A repeated request gets the same answer. The service makes an ``open`` durable before it answers.
 
-**append.** Then the member sends batches. It sends a batch only after the answer to the previous batch::
+**append.** Then the member sends batches. It waits for the answer to each batch before it sends the next batch::
 
     POST URL/append?table=orders&topic=orders&partition=3&epoch=7000012&member=m-1&first=1234&last=1236&records=3
     Content-Type: application/x-ndjson
@@ -87,7 +87,7 @@ _ADVICE: Final = {
     403: "see token_file of [sink]",
     404: "see url of [sink]: members add the paths /open and /append to it",
     405: "see url of [sink]: it must accept POST",
-    413: "let the service and its proxies accept bodies as long as batch_bytes of [member] makes them",
+    413: "let the service and its proxies accept longer bodies, or reduce batch_bytes of [member]",
 }
 
 

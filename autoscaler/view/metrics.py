@@ -44,7 +44,7 @@ class Metrics:
             "moving_queues": ("Queues between two owners", picture.moving),
             "hot_queues": ("Queues whose size exceeds a member's capacity", len(picture.hot)),
             "missing_topics": ("Topics of the group that do not exist", len(picture.missing)),
-            "written_bytes_per_second": ("Bytes written into all queues, as measured", picture.bytes_per_s),
+            "written_bytes_per_second": ("Bytes per second written into all queues, as measured", picture.bytes_per_s),
             "stock_bytes": ("Bytes in all queues that the group has not read", picture.stock),
             "capped": ("1 while the group needs more members than members_max", int(picture.is_capped)),
             "stale": ("1 while measurements are missing", int(picture.is_stale)),
@@ -68,7 +68,9 @@ class Metrics:
         }
         for name, (help, value) in counters.items():
             yield self._family(CounterMetricFamily, name, help, value)
-        states = GaugeMetricFamily(PREFIX + "state", "1 for the controller's current state, else 0", labels=["group", "state"])
+        states = GaugeMetricFamily(
+            PREFIX + "state", "1 for the controller's current state, else 0", labels=["group", "state"]
+        )
         for state in (SYNCHRONIZING, WATCHING, MANAGING):
             states.add_metric([self._group, state], int(picture.state == state))
         yield states

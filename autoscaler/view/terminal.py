@@ -28,7 +28,7 @@ _NAME_MIN = 10
 
 
 class Terminal:
-    """A display, as a context manager. ``group``: the group's name."""
+    """The display of a group on a terminal, as a context manager. ``group``: the group's name."""
 
     def __init__(self, group: str, console: Console) -> None:
         self._group = group
