@@ -20,7 +20,7 @@ PREFIX = "ingeborg_autoscale_"
 
 
 class Metrics:
-    """The metrics of one controller. ``group``: its group's name."""
+    """The metrics of one controller. ``group``: the name of the controller's group."""
 
     def __init__(self, group: str, controller: Controller) -> None:
         self._group = group

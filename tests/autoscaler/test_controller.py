@@ -115,7 +115,7 @@ def test_a_member_with_another_sink_is_told_about_once() -> None:
     found.run(2.0)
     told = [note.words for _, note in found.notes if note.event == "other_sink"]
     assert len(told) == 1
-    assert told[0].startswith("b writes to another sink")
+    assert told[0].startswith("b does not write to the sink")
 
 
 def test_a_monitor_of_other_topics_does_not_count() -> None:

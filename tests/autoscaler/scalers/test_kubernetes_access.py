@@ -237,5 +237,5 @@ def test_several_kubeconfigs_are_refused() -> None:
 
 
 def test_nothing_at_all_is_told_with_all_three_ways(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"KUBERNETES_SERVICE_HOST.*api_url.*\.kube/config: No such file"):
+    with pytest.raises(SettingsError, match=r"SERVICE_HOST.*api_url.*\.kube/config cannot be read: No such file"):
         find("", {"HOME": str(tmp_path)})

@@ -70,5 +70,5 @@ def test_a_url_that_cannot_be_added_to_is_told(tmp_path: Path, url: str) -> None
 
 def test_a_user_in_the_url_and_a_token_do_not_go_together(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc")
-    with pytest.raises(SettingsError, match="a request carries one"):
+    with pytest.raises(SettingsError, match="a request can carry only one"):
         make(settings(tmp_path, 'kind = "http"\nurl = "http://me:secret@sink.example"\ntoken_file = "token"'))

@@ -116,7 +116,7 @@ async def test_an_address_that_is_taken_is_said_with_what_to_do() -> None:
     metrics = Metrics("billing", Controller(GroupSettings(), 4, "c"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        words = rf"^\[web\] 127\.0\.0\.1, port {port}: Address already in use; set another one, or port -1"
+        words = rf"^\[web\] 127\.0\.0\.1, port {port}: Address already in use; set another address, or port -1"
         with pytest.raises(OSError, match=words):
             async with serving("127.0.0.1", port, "billing", metrics, lambda: PICTURE):
                 pass
