@@ -1,7 +1,7 @@
-"""The figures of runs: the digest of their logs, and the report made from it.
+"""Compute the figures of load-generator runs: digest their logs, and make a report from the digest.
 
 `bench` reads the log directories that `loadgen` writes (bench/SCHEMA.md), and nothing else. It never imports `broker`.
 """
 
-if __name__ != "ingeborg.bench":  # a second copy of every class, equal to none of the first
+if __name__ != "ingeborg.bench":  # it would load a second copy of every class
     raise ImportError(f"{__name__}: import it as ingeborg.bench")

@@ -1,6 +1,7 @@
-"""A program that answers questions in its own environment, whose packages endpoints and their tests do without.
+"""A helper program that answers questions. It has its own Python environment, because endpoints and their tests do not
+need its packages.
 
-Owns: the process, and a limit on every wait for it. Must never: take silence for an answer.
+Owns: the process, and the time limit on each answer. Must never: treat a missing answer as an answer.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any, Final, Self
 from ingeborg.bench.errors import BenchError
 
 ANSWER_S: Final = 300.0
-"""The longest wait for an answer: far longer than any answer takes on a busy machine."""
+"""The longest wait for an answer, in seconds. No answer takes nearly as long, even on a busy machine."""
 
 
 class Asked:
-    """The process: ``program``, a source file, run by ``python``, an interpreter that has the imports. ``name``: the
-    program's name in errors; ``remedy``: how to get such an interpreter. A line of JSON is a question, and the next one
-    its answer. Raises ``BenchError``: there is no such interpreter, or no answer."""
+    """A running helper program. ``python`` is an interpreter that can import the packages of ``program``, a source
+    file. ``name`` is the program's name in errors, and ``remedy`` says how to get such an interpreter. Each question
+    and each answer is one line of JSON. Raises ``BenchError`` if the interpreter does not start, or if the program does
+    not answer."""
 
     def __init__(self, python: str, program: Path, *, name: str, remedy: str) -> None:
         self._what = f"{python} {program.name}"
@@ -46,11 +48,11 @@ class Asked:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        # The process may read nothing, or write half a line: ending it ends the wait.
+        # The process may hang before it reads, or after half a line. Killing it ends the wait.
         timer = threading.Timer(ANSWER_S, self._give_up)
         timer.start()
         try:
-            with contextlib.suppress(BrokenPipeError):  # it has ended, as its answer shows
+            with contextlib.suppress(BrokenPipeError):  # the process has ended; its empty answer shows this below
                 process.stdin.write(json.dumps(question).encode() + b"\n")
                 process.stdin.flush()
             answer = process.stdout.readline()
@@ -59,7 +61,7 @@ class Asked:
         if self._late:
             raise BenchError(f"{self._name} has not answered for {ANSWER_S:g} s: {self._what}")
         if not answer:
-            raise BenchError(f"{self._name} has ended: {self._what} says why above; {self._remedy}")
+            raise BenchError(f"{self._name} has ended: see the output of {self._what} above; {self._remedy}")
         try:
             return json.loads(answer)
         except ValueError as error:

@@ -1,8 +1,9 @@
 """The `bench` command: start rivals, digest and check run logs, make the report, print the summary.
 
-Owns arguments, exit codes (0 done, 1 failed, 2 wrong usage or a missing extra, 130 interrupted; missed goals are
-reported and are no failure, but a finding of `check` is one) and the errors that the user sees. Only the command that
-needs Spark loads it; a library that is not installed stops only the command that needs it.
+Owns: arguments, exit codes, and the errors that the user sees. The exit codes are 0 (done), 1 (failed), 2 (wrong usage
+or a missing extra) and 130 (interrupted). A missed goal is reported but is no failure; a finding of `check` is a
+failure. Only the command that needs Spark loads it. A library that is not installed disables only the command that
+needs it.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from ingeborg.bench.text import statements, summary
 SPARK_LOG = "spark.log"
 
 DRIVER_MEMORY = "4g"
-"""Enough for ten million events on two cores (docs/digest.md); Java takes the part that it needs."""
+"""Enough for ten million events on two cores (docs/digest.md). Java uses only as much of this memory as it needs."""
 
 NOTES_MAX = 20
-"""Maximum number of notes on runs to print: a hundred notes about runs without machine.csv would bury the first one."""
+"""Maximum number of notes on runs to print. A hundred notes about a missing machine.csv would hide the first note."""
 
 _EPILOG = """\
 examples:
   bench digest runs/2026-03-01 --out digest          figures of one run, or of all runs below a directory
   bench summary digest                               the tables, in the terminal
   bench report digest --out report.html              the page (with summary.md next to it)
-  bench convert digest --out digest.parquet          the digest as one small file, to be kept; and back
+  bench convert digest --out digest.parquet          the digest as one small file, to keep it, or back
   bench check causal runs/2026-03-01                 did anything arrive before the message it depends on?
   bench compare bench/matrices/thesis.toml --out c   several systems under several workloads, in one report
   bench rivals up rabbitmq nats                       real servers on loopback, to run loadgen against
@@ -47,7 +48,7 @@ _DIGEST = f"the folder that `bench digest` wrote, or a file {kept.NAME}"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     options = _parser().parse_args(arguments)
-    # As with Ctrl-C: on its way out a command stops what it started (servers, a generator).
+    # Handle SIGTERM like Ctrl-C, so that a command stops the servers and the generator that it has started.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return int(options.command(options))
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bench",
-        description="Make figures, and a page to read, of the logs that loadgen writes; start rivals to compare with.",
+        description="Compute figures and a report from the logs that loadgen writes; start rivals to compare with.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -74,17 +75,17 @@ def _parser() -> argparse.ArgumentParser:
         "digest",
         help="compute the figures of runs (needs Java 17 or newer)",
         description="Compute latency percentiles, rates, costs, losses and goals of runs with PySpark. Writes "
-        "digest.json, its tables as CSV, and spark.log (what Spark said) to DIR. Runs that DIR holds already, and that "
-        "have not changed, are not computed again.",
+        "digest.json, its tables as CSV, and spark.log (Spark's own log) to DIR. Does not compute a run again if DIR "
+        "already has its figures and the run has not changed.",
     )
     command.add_argument(
         "runs",
         nargs="+",
         metavar="RUN",
-        help="directory of a run, or of many runs at any depth: any path that Spark can read",
+        help="directory of one run, or of many runs at any depth; any path that Spark can read",
     )
-    command.add_argument("--out", required=True, metavar="DIR", help="where the digest goes; created if missing")
-    command.add_argument("--fresh", action="store_true", help="compute again what DIR holds already")
+    command.add_argument("--out", required=True, metavar="DIR", help="where to write the digest; created if missing")
+    command.add_argument("--fresh", action="store_true", help="also compute runs again that DIR already has")
     _add_spark(command)
     command.set_defaults(
         command=lambda options: digest(
@@ -99,18 +100,18 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "report",
         help="write the report of a digest: one HTML page",
-        description="Write one self-contained HTML page, and summary.md next to it: goals met or missed, systems "
-        "compared by their ratios, plots over topics and over time, and how it was measured.",
+        description="Write one self-contained HTML page, and summary.md next to it. The page shows which goals were "
+        "met, ratios between systems, plots over topics and over time, and how everything was measured.",
     )
     command.add_argument("digest", metavar="DIGEST", help=_DIGEST)
-    command.add_argument("--out", required=True, metavar="FILE.html", help="where the page goes")
+    command.add_argument("--out", required=True, metavar="FILE.html", help="where to write the page")
     command.set_defaults(command=lambda options: write_report(Path(options.digest), Path(options.out)))
 
     command = commands.add_parser(
         "summary",
         help="print the tables of a digest",
-        description="Print the comparison of systems, or of a single run p50, p99, in, out, duplicates dropped, lost, "
-        "and its goals.",
+        description="Print the comparison of systems. For a single run, print p50, p99, message rates in and out, "
+        "dropped duplicates, losses, and its goals.",
     )
     command.add_argument("digest", metavar="DIGEST", help=_DIGEST)
     command.set_defaults(command=_summary)
@@ -118,9 +119,10 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "convert",
         help="write a digest as one file, or as a folder of CSV files",
-        description="Write a digest in its other form: as one compressed file (Parquet), a fourteenth of the size, "
-        f"or as the folder of {files.DOCUMENT} and CSV files that `bench digest` writes. Both hold the same, value by "
-        "value.",
+        description="Write a digest in its other form. One form is a compressed file (Parquet), which has a fourteenth "
+        "of "
+        f"the size. The other is the folder of {files.DOCUMENT} and CSV files that `bench digest` writes. Both hold "
+        "the same values.",
     )
     command.add_argument("digest", metavar="DIGEST", help=_DIGEST)
     command.add_argument(
@@ -128,12 +130,12 @@ def _parser() -> argparse.ArgumentParser:
         required=True,
         type=Path,
         metavar=f"FILE{kept.SUFFIX}|DIR",
-        help=f"where it goes: one file, if the name ends in {kept.SUFFIX}, else a folder",
+        help=f"where to write: to a file if the name ends in {kept.SUFFIX}, otherwise to a folder",
     )
     command.add_argument(
         "--short",
         action="store_true",
-        help="with no more digits than a page shows, a quarter smaller: what `bench compare` keeps",
+        help="round values to the digits that a page shows, as `bench compare` does; a quarter smaller",
     )
     command.set_defaults(command=_convert)
 
@@ -178,7 +180,7 @@ def _add_spark(command: argparse.ArgumentParser) -> None:
 def _add_absent(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, error: ModuleNotFoundError
 ) -> None:
-    """Report that a command's libraries are not installed; the other commands work."""
+    """Add a command that only reports that its libraries are not installed. The other commands work."""
     command = commands.add_parser(name, help=f"not installed ({error})")
     command.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -218,12 +220,12 @@ def digest(
 
 
 def say_notes(runs: Sequence[Json]) -> None:
-    """Print, a line each, the notes that a reader must know before believing the figures."""
+    """Print the notes that a reader must know before believing the figures, one note a line."""
     notes = [f"  {run['run']}: {note}" for run in runs for note in statements.notes(run)]
     for note in notes[:NOTES_MAX]:
         print(summary.plain(note))
     if len(notes) > NOTES_MAX:
-        print(f"  and {len(notes) - NOTES_MAX:,} more notes: the page has them")
+        print(f"  and {len(notes) - NOTES_MAX:,} more notes, which are on the page")
 
 
 def write_report(source: Path, page: Path) -> int:

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# The demo, as `make demo` runs it: two endpoint processes on a fresh embedded store, some seconds of radio (or of a
-# recorded now-playing log), the digest by Spark, the report. It writes everything into one new folder under runs/.
+# The demo that `make demo` runs. It starts two endpoint processes on an empty embedded store, and generates some
+# seconds of radio traffic (or replays a recorded now-playing log). Then it digests the logs with Spark, and makes the
+# report. It writes everything into one new folder under runs/.
 #
 #   DURATION  seconds of load (20)
 #   REPLAY    a now-playing log (CSV, gzipped or plain) to replay instead of the made-up radio
 #   RUN       the folder to write to (runs/demo-<time>)
 #
-# Exits with 0 only if every step did and nothing was lost. In any case it leaves no process behind.
+# Exits with 0 only if every step succeeded and nothing was lost. It never leaves a process behind.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -14,15 +15,15 @@ bin=.venv/bin
 duration=${DURATION:-20}
 replay=${REPLAY:-}
 run=${RUN:-runs/demo-$(date +%Y%m%d-%H%M%S)}
-# Two endpoints open an empty LMDB directory in a second or two; a loaded machine gets more time, up to a limit.
+# Two endpoints need a second or two to open an empty LMDB directory. This limit leaves time for a loaded machine.
 ready_seconds_max=30
-# An orderly leave hands over and drains; `serve` itself ends its endpoints 20 s after their drain-time (5 s). If it
-# takes longer than that, this is a defect, which the demo must show instead of waiting.
+# An endpoint that stops in an orderly way hands over its work and drains its connections. `serve` itself ends its
+# endpoints 20 s after their drain-time (5 s). A longer stop is a defect, which the demo must report instead of waiting.
 stop_seconds_max=30
-# An interrupted run waits for messages under way, and then closes its connections.
+# An interrupted `loadgen` waits for messages in transit, and then closes its connections.
 step_seconds_max=60
 
-# The demo is the same for every user: it ignores settings for their own endpoints.
+# Ignore the user's settings for their own endpoints, so that the demo is the same for every user.
 unset "${!INGEBORG_@}"
 
 serve_pid=
@@ -36,11 +37,11 @@ fail() {
     exit 1
 }
 
-# Every program starts in its own process group (set -m): Ctrl-C reaches this script alone, which then ends the rest in
-# order.
+# Every program starts in its own process group (set -m). So Ctrl-C reaches only this script, which then ends the
+# programs in order.
 alive() { [ -n "$1" ] && kill -0 "$1" 2>/dev/null; }
 
-# Sleep a tenth of a second, or until a signal comes, which does not reach the process that sleeps.
+# Sleep a tenth of a second, or until this script gets a signal. The signal does not reach the `sleep` process.
 pause() {
     set -m
     sleep 0.1 &
@@ -48,10 +49,11 @@ pause() {
     wait "$!" || true
 }
 
-# end PID SECONDS: tells a process to end, and waits. A process ends its own children; after SECONDS this ends them.
+# end PID SECONDS: sends SIGTERM to a process and waits for its end. The process ends its own children. After SECONDS,
+# this kills the process and its children.
 end() {
     local pid=$1 waited=0
-    # Once: to `loadgen` a second signal means "at once".
+    # Send the signal only once, because a second one makes `loadgen` stop immediately.
     [ -n "${told[$pid]:-}" ] || kill -TERM "$pid" 2>/dev/null || return 0
     told[$pid]=yes
     while alive "$pid" && [ "$waited" -lt $(($2 * 10)) ]; do
@@ -63,7 +65,7 @@ end() {
     return 1
 }
 
-# stop_serve: ends the endpoints as an operator would, and fails if they do not end in time or not cleanly.
+# stop_serve: ends the endpoints as an operator would, and fails if they do not end in time or end with an error.
 stop_serve() {
     local status=0
     [ -n "$serve_pid" ] || return 0
@@ -73,14 +75,14 @@ stop_serve() {
     }
     wait "$serve_pid" || status=$?
     serve_pid=
-    # 143: ended by the signal itself, which is a valid end of a process that has nothing to clean up.
+    # 143 means that the signal itself ended the process. That is valid if the process had nothing to clean up.
     [ "$status" -eq 0 ] || [ "$status" -eq 143 ] || {
         echo "demo: the endpoints ended with status $status (their log: $run/serve.log)" >&2
         return 1
     }
 }
 
-# step COMMAND…: runs it so that a signal reaches this script at once, not only after the command.
+# step COMMAND…: runs the command, during which this script handles a signal immediately and not only afterwards.
 step() {
     local status=0
     set -m
@@ -92,11 +94,12 @@ step() {
     return "$status"
 }
 
-# End the step under way before the endpoints that it uses; then any job that has just started and has no name here yet.
+# End the current step before the endpoints that it uses. Then end any job that has just started and is in no variable
+# yet.
 leave() {
     local status=$? pid
     trap - EXIT
-    # Keep the shell from reporting a process that the same signal has just ended.
+    # This keeps the shell from reporting a process that the same signal has just ended.
     jobs >/dev/null
     trap 'kill_all' INT TERM
     ! alive "$step_pid" || end "$step_pid" "$step_seconds_max" || true
@@ -106,13 +109,13 @@ leave() {
     done
     case $status in
         0) ;;
-        130 | 143) echo "demo: interrupted; what it wrote is in $run" >&2 ;;
-        *) echo "demo: failed; what it wrote is in $run" >&2 ;;
+        130 | 143) echo "demo: interrupted; its files are in $run" >&2 ;;
+        *) echo "demo: failed; its files are in $run" >&2 ;;
     esac
     exit "$status"
 }
 
-# On a second signal: kill everything, without an orderly end.
+# On a second signal, kill everything immediately.
 kill_all() {
     local pid
     for pid in $(jobs -p); do
@@ -128,7 +131,7 @@ mkdir -p "$run"
 # Reject a log that cannot be replayed before anything starts.
 [ -z "$replay" ] || step "$bin/loadgen" preview "$replay" --duration-s "$duration" >"$run/preview"
 
-# Both ports are free at this moment; if another program takes one in between, serve fails and says so.
+# Both ports are free at this moment. If another program takes one before `serve` opens it, `serve` fails with an error.
 step "$bin/python" -c 'from ingeborg.bench.starting.ports import claim; print(claim(2).first)' >"$run/port"
 port=$(<"$run/port")
 
@@ -150,8 +153,8 @@ while mapfile -t urls < <(endpoint_urls) && [ "${#urls[@]}" -lt 2 ]; do
 done
 printf '%s\n' "${urls[@]}"
 
-# generate COMMAND…: a step that may end with 3, loadgen's code for "done, but deliveries or connections were lost": the
-# log still gives figures, and the demo fails at the end.
+# generate COMMAND…: runs a step that may end with 3, which is loadgen's code for "done, but deliveries or connections
+# were lost". The log still gives figures, and the demo fails at the end.
 lost=
 generate() {
     local status=0
@@ -171,7 +174,7 @@ fi
 
 say "stopping the endpoints"
 stop_serve
-# The store is no longer needed, and one per demo would fill the disk; logs and figures stay.
+# Remove the store, because the stores of many demos would fill the disk. The logs and figures stay.
 rm -rf "$run/store"
 
 say "digest (Spark)"

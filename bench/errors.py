@@ -1,7 +1,8 @@
 """The errors of this package that are meant for its user.
 
-Owns the difference between "your log, your machine, your arguments" (`BenchError`: one message, never a stack trace;
-exit code 2 of arguments and of a missing extra, else 1) and a bug of ours (anything else).
+Owns: the difference between an error in the user's log, machine or arguments (`BenchError`) and a bug of this project
+(any other exception). A `BenchError` prints one message and never a stack trace. The exit code is 2 for wrong arguments
+or a missing extra, and 1 for other errors.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ class BenchError(Exception):
 
 
 class UsageError(BenchError):
-    """An option has a value that it cannot have."""
+    """An option has an invalid value."""
 
 
 class ExtraMissing(UsageError):
-    """A library of an extra of the package is not installed; the text names the extra."""
+    """A library from an optional extra of the package is not installed. The message names the extra."""

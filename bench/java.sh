@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Prints the home of a Java that runs Spark: 17 or newer. Looks at JAVA_HOME, the java on PATH and the system's usual
-# folder, in this order. If there is none, it installs Debian's headless runtime with apt, as root; if that is not
-# possible, it says what to install and fails.
+# Prints the home folder of a Java that can run Spark (17 or newer). Tries JAVA_HOME, the java on PATH and the system's
+# usual folder, in this order. If none has such a Java, this installs Debian's headless runtime with apt, which needs
+# root. If that is not possible, it says what to install and fails.
 set -u
 
-# major JAVA: print that Java's major version, from "17.0.15" as from "21"; print nothing if it does not run.
+# major JAVA: prints the major version of a Java, which may report "17.0.15" or "21". Prints nothing if it does not run.
 major() {
     "$1" -version 2>&1 | sed -n '1,3s/.*version "\([0-9]*\).*/\1/p' | head -n 1
 }
 
-# home_of JAVA: two levels above the real file, without following the links by hand.
+# home_of JAVA: prints the folder two levels above the real file, to which the links lead.
 home_of() {
     dirname "$(dirname "$(readlink -f "$1")")"
 }
@@ -31,7 +31,7 @@ find_java && exit 0
 # shellcheck source=.ci/apt.sh
 . "$(dirname "$0")/../.ci/apt.sh"
 if apt_possible; then
-    # Releases carry different ones; 17 and 21 are the two Spark is tested with.
+    # Debian's releases have different versions. Spark is tested with 17 and 21.
     apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || apt_install default-jre-headless
     find_java && exit 0
 fi

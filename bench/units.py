@@ -1,7 +1,8 @@
-"""Units of a plan: each runs once and is kept separately, so that an interrupted run continues where it stopped.
+"""Run the units of a plan. Each unit runs once and has its own result file, so an interrupted run continues where it
+stopped.
 
-Owns: keeping results of different plans, or of different sources, apart; that every kept file is complete; the
-processes that run units. Must never: know what a unit is.
+Owns: the processes that run units; complete result files; separate folders for the results of different plans or
+different source code. Must never: depend on what a unit does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import orjson
 from ingeborg.bench.errors import BenchError, UsageError
 
 PLAN: Final = "plan.json"
-"""The file of a result that names its plan and its sources."""
+"""The file in a folder of results that names the plan and a hash of the source code."""
 
 SAY_S: Final = 10.0
 """Seconds between two lines that report how many units are done."""
@@ -40,18 +41,19 @@ def add_processes(command: argparse.ArgumentParser, what: str) -> None:
         type=int,
         default=cores,
         metavar="N",
-        help=f"run this many {what} at once (default: as many as there are cores, %(default)s)",
+        help=f"run this many {what} at once (default: one for each core, %(default)s)",
     )
 
 
 def check_processes(count: int) -> None:
-    """Check the number of processes. Raises ``BenchError``: it is too low."""
+    """Check the number of processes. Raises ``BenchError`` if it is too low."""
     if count < 1:
         raise UsageError("--processes has to be 1 or more")
 
 
 def fingerprint(folders: Iterable[Path], without: Collection[str] = ()) -> str:
-    """Return a hash of the Python sources below these folders, without files and folders of the names ``without``."""
+    """Return a hash of the Python sources below these folders, except files and folders whose names are in
+    ``without``."""
     digest = hashlib.blake2b(digest_size=8)
     for folder in folders:
         for path in sorted(folder.rglob("*.py")):
@@ -62,7 +64,7 @@ def fingerprint(folders: Iterable[Path], without: Collection[str] = ()) -> str:
 
 
 def hold(out: Path, wanted: dict[str, Any]) -> None:
-    """Make a folder for the results of a plan. Raises ``BenchError``: it holds those from another plan."""
+    """Make a folder for the results of a plan. Raises ``BenchError`` if it holds results of another plan."""
     path = out / PLAN
     try:
         if path.is_file():
@@ -83,8 +85,8 @@ def hold(out: Path, wanted: dict[str, Any]) -> None:
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Keep other processes from running units into this folder, which exists, until the end of the block. Raises
-    ``BenchError``: another one does."""
+    """Keep other processes from writing results into this existing folder until the block ends. Raises ``BenchError``
+    if another process already does."""
     folder = os.open(out, os.O_RDONLY)
     try:
         try:
@@ -107,10 +109,11 @@ def keep(path: Path, rows: Iterable[Any]) -> None:
 def run(
     work: Callable[[Job], object], jobs: Sequence[Job], processes: int, *, fresh: bool = False
 ) -> Iterator[tuple[int, float]]:
-    """Run the units in separate processes. After each, yield how many are done, and after how many seconds. ``work``: a
-    function that can be named in another process. ``fresh``: a process for each, so that memory is given back.
+    """Run the units in separate processes. After each unit, yield the number of finished units and the seconds since
+    the start. ``work`` is a function that another process can import by its name. With ``fresh``, each unit gets a new
+    process, so that its memory is freed.
 
-    An interrupt reaches this process only, which ends the others."""
+    An interrupt reaches only this process, which then ends the others."""
     if not jobs:
         return
     begun = time.monotonic()
@@ -126,7 +129,7 @@ def run(
 
 
 def run_streams(work: Callable[[Job], object], due: Sequence[Job], planned: int, processes: int) -> None:
-    """``run`` for units that are streams; print the progress."""
+    """Run units that are streams with ``run``, and print the progress."""
     print(f"{planned} streams, {planned - len(due)} done before", flush=True)
     said_s = spent_s = 0.0
     for done, spent_s in run(work, due, processes):

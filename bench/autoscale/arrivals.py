@@ -1,9 +1,9 @@
-"""The receiver of what members read: an HTTP endpoint that notes the arrivals.
+"""The HTTP endpoint to which members send the records that they have read. It writes down each arrival.
 
-Owns: the rows of a run, and the progress of each partition. Must never: judge them.
+Owns: the rows of a run, and the progress of each partition. Must never: evaluate them.
 
-It is a sink for this project's members, by the contract of ``autoscaler.sinks.http``, and accepts whole batches of the
-other groups' members. A record counts when it arrives for the first time.
+For this project's members it is a sink with the interface of ``autoscaler.sinks.http``. From members of the other
+groups it accepts whole batches. A record counts only when it arrives for the first time.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any, BinaryIO
 import orjson
 from aiohttp import web
 
-#: Longest request: a batch as JSON lines.
+#: Maximum size of a request, which is a batch as JSON lines.
 _BODY_BYTES_MAX = 64 << 20
 
 
 def unix_ms() -> int:
-    """Return the current time."""
+    """Return the current Unix time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 class Arrivals:
-    """``rows``: a file that gets a line of JSON for each part of a batch. ``reads_lines``: whether to read the times of
-    records; otherwise only a batch's query counts."""
+    """The endpoint's state. ``rows`` is a file that gets a line of JSON for each part of a batch. ``reads_lines`` says
+    whether to read the records of a batch with their times, or only the parameters of the request."""
 
     def __init__(self, rows: BinaryIO, partitions: int, *, reads_lines: bool = True) -> None:
         self._rows = rows
         self._reads_lines = reads_lines
         self._epochs: dict[tuple[str, int], int] = {}
         self.next = [0] * partitions
-        #: By member of the other groups: partitions that it owns.
+        #: The number of partitions that each member of the other groups owns, by the member's name.
         self.owned: dict[str, int] = {}
         self.changed_s = time.monotonic()
         self.records = self.again = self.refused = 0
@@ -42,7 +42,7 @@ class Arrivals:
         self.late_s = [0.0] * partitions
 
     def note(self, member: str, partition: int, pairs: list[tuple[int, int]]) -> None:
-        """Note offsets with their due times, in the order of offsets."""
+        """Write down the arrival of records. ``pairs`` are their offsets and due times, in the order of offsets."""
         at_ms = unix_ms()
         new = [time_ms for offset, time_ms in pairs if offset >= self.next[partition]]
         self.again += len(pairs) - len(new)
@@ -53,8 +53,8 @@ class Arrivals:
             self._write({"at": at_ms, "member": member, "partition": partition, "times": new})
 
     def waiting(self, at_ms: int, partition: int, times: list[int]) -> None:
-        """Note the next records, which did not arrive before the run's end, with their latency so far. If they arrive
-        while the run ends, they do not count again."""
+        """Write down the partition's next records, which had not arrived at the run's end, with their latency so far.
+        If they still arrive while the run stops, they do not count again."""
         if times:
             self.next[partition] += len(times)
             self._write({"at": at_ms, "member": "", "partition": partition, "times": times, "waiting": True})

@@ -1,6 +1,6 @@
 """The plan of the comparison: the groups, and their streams.
 
-Owns: names and order of its units. Must never: run one.
+Owns: the names and the order of the plan's units. Must never: run one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ingeborg.bench.autoscale import scale
 
 #: Kafka's own ways to assign partitions: two assignors of clients, and the server's (KIP-848).
 ASSIGNORS: Final = ("range", "cooperative-sticky", "kip-848")
-#: Groups whose number of members follows the lag, as KEDA's scaler for Kafka and Kubernetes do it.
+#: Groups whose number of members follows the lag, as with KEDA's scaler for Kafka on Kubernetes.
 KEDA: Final = "keda"
 #: The document's algorithm, this project's, and this project's with more room.
 PACKED: Final = ("mwf", "mend", "mend-roomy")
@@ -23,8 +23,8 @@ FILL: Final = {"mwf": 5 / 6, "mend": 5 / 6, "mend-roomy": 0.65}
 
 @dataclass(frozen=True)
 class Unit:
-    """One run. ``number``: for Kafka's own assignments, of members; for KEDA's rule, records of lag per member;
-    otherwise 0."""
+    """One run. ``number`` is the number of members for Kafka's own assignments, the records of lag per member for
+    KEDA's rule, and 0 for the packed groups."""
 
     system: str
     number: int
@@ -32,18 +32,18 @@ class Unit:
 
     @property
     def label(self) -> str:
-        """Return the name in comparisons, the same for all seeds."""
+        """Return the name in comparisons, which is the same for all seeds."""
         return f"{self.system} {self.number}" if self.number else self.system
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether its number of members is constant, so that its result does not depend on the start of a
-        program."""
+        """Return whether the number of members is constant. If so, the result does not depend on how long a program
+        takes to start."""
         return self.system in ASSIGNORS
 
     @property
     def name(self) -> str:
-        """Return the name of its files."""
+        """Return the name of the unit's files."""
         return f"{self.label} s{self.seed}".replace(" ", "-")
 
 
@@ -55,6 +55,7 @@ def labels() -> list[Unit]:
 
 
 def units(seeds: int) -> Sequence[Unit]:
-    """Return the whole plan, seed by seed, so that an interrupted run has whole seeds; the packed ones first."""
+    """Return the whole plan, seed by seed, so that an interrupted run has complete seeds. For each seed, the packed
+    groups come first."""
     each = sorted(labels(), key=lambda unit: (unit.system not in PACKED, unit.is_fixed))
     return [Unit(unit.system, unit.number, seed) for seed in range(1, seeds + 1) for unit in each]

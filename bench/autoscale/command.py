@@ -1,7 +1,7 @@
 """`bench autoscale`: compares the document's autoscaler and ours with Kafka's own groups and KEDA's rule, on a real
 Kafka.
 
-Owns: its arguments, the order of running and digesting, and the progress output.
+Owns: the arguments, the order of running and digesting, and the progress output.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FACTS, DIGEST = "facts", "autoscale.json.xz"
 PAGE, SUMMARY = "report.html", "summary.md"
 
 NOT_IN_ROWS: Final = ("command.py", "drawing.py", "job.py", "page.py")
-"""Sources that only read rows."""
+"""Source files that only read rows, so the rows stay valid when these files change."""
 
 SEEDS_MAX, ITERATIONS_MAX, AT_ONCE_MAX = 1_000, 100, 16
 
@@ -42,24 +42,29 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "autoscale",
         help="compare the autoscaler of consumer groups with Kafka's own groups, on a real Kafka",
-        description="Run the experiments of the document (arXiv 2402.06085, section VI) with real programs on a Kafka "
-        "for this run, digest their rows with Spark, and write one page. throughput: how fast one member reads, under "
-        "the conditions of table VI. response: how long each step of a change takes (figures 14 to 17). groups: "
-        "compares late data and member-seconds of `ingeborg autoscale`, Kafka's own assignments and KEDA's rule; times "
+        description="Run the experiments of the document (arXiv 2402.06085, section VI) with real programs, on a Kafka "
+        "started for this run; digest their rows with Spark, and write one page. throughput: how fast one member "
+        "reads, under the conditions of table VI. response: how long each step of a change takes (figures 14 to 17). "
+        "groups: compares late data and member-seconds of `ingeborg autoscale`, Kafka's own assignments and KEDA's "
+        "rule; times "
         f"are scaled 1:{scale.TIME:g}, and everything takes about {whole_hours:.0f} hours. Finished runs in DIR do not "
         "run again.",
     )
-    command.add_argument("experiment", choices=EXPERIMENTS, help="the experiment; all: one after the other")
-    command.add_argument("--out", required=True, metavar="DIR", help="where rows and figures go; created if missing")
     command.add_argument(
-        "--seeds", type=int, default=scale.SEEDS, metavar="N", help="groups: streams (default: %(default)s)"
+        "experiment", choices=EXPERIMENTS, help="the experiment to run; all: all three, one after the other"
+    )
+    command.add_argument(
+        "--out", required=True, metavar="DIR", help="where to write rows and figures; created if missing"
+    )
+    command.add_argument(
+        "--seeds", type=int, default=scale.SEEDS, metavar="N", help="groups: number of streams (default: %(default)s)"
     )
     command.add_argument(
         "--iterations",
         type=int,
         default=scale.ITERATIONS,
         metavar="N",
-        help=f"groups: measurements of a stream, {scale.ITERATION_S:g} s each (default: %(default)s)",
+        help=f"groups: number of measurements in each stream, {scale.ITERATION_S:g} s each (default: %(default)s)",
     )
     command.add_argument(
         "--delta",
@@ -73,15 +78,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="groups: concurrent runs of groups with a fixed number of members, if one does not keep the machine "
-        "busy (default: %(default)s)",
+        help="groups: number of concurrent runs of groups with a fixed number of members, if one run does not keep the "
+        "machine busy (default: %(default)s)",
     )
     command.add_argument("--again", action="store_true", help=f"only rebuild the page from the {DIGEST} in DIR")
     command.set_defaults(command=_autoscale)
 
 
 def hours(seeds: int, iterations: int) -> float:
-    """Return about how long the comparison takes: a group needs half a minute to settle, and some seconds to end."""
+    """Return about how many hours the comparison takes. A group needs half a minute to settle, and some seconds to
+    end."""
     each_s = iterations * scale.ITERATION_S + 45.0
     return len(cases.labels()) * seeds * each_s / 3600.0
 
@@ -152,12 +158,12 @@ def _run(options: argparse.Namespace, out: Path) -> None:
             uvloop.run(_lanes(list(some), options.at_once if may_share else 1, server, progress))
     if progress.failed:
         names = ", ".join(progress.failed)
-        raise BenchError(f"{len(progress.failed)} of {len(due)} runs have failed: {names}; run it again")
+        raise BenchError(f"{len(progress.failed)} of {len(due)} runs have failed: {names}; run the command again")
 
 
 class _Job(NamedTuple):
-    """``work``: takes the servers of Kafka, and returns facts. ``may_share``: whether it may share the machine with
-    others."""
+    """A run to do. ``work`` is a function that takes the addresses of Kafka's servers, and returns facts. ``may_share``
+    says whether the run may share the machine with other runs."""
 
     name: str
     work: Callable[[str], Coroutine[Any, Any, Any]]

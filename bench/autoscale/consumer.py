@@ -2,11 +2,12 @@
 
     python -m ingeborg.bench.autoscale.consumer '{"servers": …}'
 
-Owns: one consumer's cycle, the same as that of this project's members (section V-B): fetch until a batch is full or its
-time is over, hand it on, commit. Must never: lose what it has read: it hands it on before its partition goes.
+Owns: one consumer's cycle, which is the same as that of this project's members (section V-B): fetch until a batch is
+full or its time is over, hand the batch on, and commit. Must never: lose records that it has read. So it hands them on
+before it gives up their partition.
 
-It hands on all partitions of a batch in one request. It has the same speed limit as this project's members, and reports
-how many partitions it has.
+It sends all partitions of a batch in one request. It has the same speed limit as this project's members, and reports
+how many partitions it owns.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-#: Records taken at once, and seconds to wait for one.
+#: Maximum number of records to take at once, and seconds to wait for a record.
 _TAKE: Final = 10
 _LOOK_S: Final = 0.05
 _TIMEOUT_S: Final = 10.0
@@ -29,7 +30,7 @@ _COMMIT_S: Final = 5.0
 
 
 def properties(given: dict[str, Any]) -> dict[str, Any]:
-    """Return librdkafka's properties. Times that the document's own scale has in seconds are scaled as all are; see
+    """Return librdkafka's properties. The heartbeat interval is scaled, as are the times of all experiments; see
     ``scale``."""
     time_scale = given["time_scale"]
     portion = int(given["consumed"] * given["portion_s"])
@@ -42,8 +43,8 @@ def properties(given: dict[str, Any]) -> dict[str, Any]:
         "enable.auto.offset.store": False,
         "fetch.wait.max.ms": 100,
         "fetch.message.max.bytes": portion,
-        # Fetched records wait their turn, so only few may wait. By default the client then ignores a full queue for a
-        # second.
+        # Fetched records wait in a queue until they are read, so the queue is short. When it is full, the client waits
+        # for this time before it fetches again, by default a second.
         "queued.max.messages.kbytes": max(2 * portion // 1_024, 1),
         "fetch.queue.backoff.ms": 5,
         "topic.metadata.refresh.interval.ms": 60_000,
@@ -52,14 +53,14 @@ def properties(given: dict[str, Any]) -> dict[str, Any]:
         return found | {"group.protocol": "consumer"}
     return found | {
         "partition.assignment.strategy": given["assignor"],
-        # Defaults are 3 s and 45 s.
+        # The defaults are 3 s and 45 s.
         "heartbeat.interval.ms": int(3_000 / time_scale),
         "session.timeout.ms": 6_000,
     }
 
 
 class Member:
-    """``given``: the program's argument."""
+    """A member of a group. ``given`` is the program's argument."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self._given = given
@@ -136,7 +137,7 @@ class Member:
                 self._consumer.commit(offsets=places, asynchronous=False)
             else:
                 self._consumer.commit(offsets=places)
-        except KafkaException as error:  # a rebalance is under way: the next owner reads the batch again, which counts
+        except KafkaException as error:  # in a rebalance; the next owner reads the batch again, and that is counted
             print(f"not committed: {error}", file=sys.stderr, flush=True)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

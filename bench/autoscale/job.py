@@ -2,8 +2,8 @@
 
 Owns: every figure. Must never: draw anything.
 
-A latency is the time from a record's due time to the time when it was handed on, in seconds. A record that had not
-arrived when its run ended counts with the time until then: its latency is at least that.
+A latency is the time from a record's due time to the time when it was handed on, in seconds. If a record had not
+arrived when its run ended, its latency is at least the time until then, and that time counts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MASTER, MEMORY = "local[*]", "4g"
 PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
 #: Figure 13 counts bytes in windows of this length, in seconds.
 SAMPLE_S: Final = 0.25
-#: Step of figure 13's histogram, in bytes per second; and steps to a factor of ten in the others.
+#: Step of figure 13's histogram, in bytes per second. In the other histograms, this many steps cover a factor of ten.
 SAMPLE_BYTES: Final = 10_000_000
 STEPS_TO_TEN: Final = 5
 #: The steps of a change, by their events in the journal.
 EVENTS: Final = ("decided", "scaled", "joined", "given", "settled")
-#: Events in a run's journal, by their names in its row.
+#: Events of a run's journal to count, by the name of the count in the run's row.
 WITHIN: Final = {"decisions": "decided", "starts": "joined", "hand_overs": "given"}
-#: A monitor knows a new rate once its value is within this share.
+#: A monitor has detected a new rate when its value differs from it by at most this share.
 KNOWN: Final = 0.05
 #: Window for latencies over time, in seconds.
 WINDOW_S: Final = 3
@@ -52,13 +52,13 @@ _STEPS = "time_s double, bytes_per_s double"
 
 
 def digest(out: Path) -> Json:
-    """Digest everything below ``out``, in a separate session."""
+    """Digest everything below ``out``, in a separate Spark session."""
     with local_session(MASTER, MEMORY, out / "spark.log") as spark:
         return figures(spark, out)
 
 
 def figures(spark: SparkSession, out: Path) -> Json:
-    """Digest everything below ``out``; experiments that have not run are ``None``."""
+    """Digest everything below ``out``. The value of an experiment that has not run is ``None``."""
 
     def rows(kind: str, schema: str) -> DataFrame | None:
         folder = out / kind
@@ -82,8 +82,8 @@ def figures(spark: SparkSession, out: Path) -> Json:
 
 
 def _latencies(spark: SparkSession, out: Path, facts: DataFrame) -> DataFrame:
-    """Return a row for each record that was due while its run was measured: unit, seconds since its beginning, latency
-    in seconds."""
+    """Return a row for each record that was due while its run was measured: its unit, whether it had not arrived, its
+    due time in seconds since the run's beginning, and its latency in seconds."""
     name = F.regexp_extract(F.input_file_name(), r"([^/]+)\.jsonl$", 1)
     batches = spark.read.schema(_ARRIVALS).json(str(out / work.ARRIVALS)).withColumn("unit", name)
     is_waiting = F.coalesce("waiting", F.lit(False)).alias("waiting")
@@ -143,7 +143,8 @@ def _steps_within(spark: SparkSession, out: Path, facts: DataFrame) -> dict[tupl
 
 
 def _systems(units: list[Json]) -> list[Json]:
-    """Return over the seeds: mean and half a 95 % interval, minimum and maximum."""
+    """Return a row for each group. Each figure has its mean, half a 95 % interval, minimum and maximum over the
+    seeds."""
     by_label: dict[str, list[Json]] = {}
     for row in units:
         by_label.setdefault(row["label"], []).append(row)
@@ -183,8 +184,8 @@ def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
 
 
 def _throughput(rows: DataFrame | None) -> list[Json] | None:
-    """Figure 13: return bytes per second for each quarter of a second, from a run's first batch on. Leave out the empty
-    ones before the very last batch: a batch that does not fill waits there until its time is over."""
+    """Return figure 13: bytes per second in each quarter of a second, from a run's first batch on. The empty quarters
+    before the very last batch do not count, because that batch does not fill and waits until its time is over."""
     if rows is None:
         return None
     named = rows.withColumn("run", F.regexp_extract(F.input_file_name(), r"([^/]+)\.jsonl$", 1))
@@ -229,7 +230,8 @@ def _counts(places: list[int]) -> list[list[int]]:
 
 
 def _changes(rows: DataFrame | None, by: str) -> list[Json] | None:
-    """Figures 15 to 17: return how long each step took, by delta, or by this project's groups over all seeds."""
+    """Return figures 15 to 17: how long each step took, for each delta, or for each of this project's groups over all
+    seeds."""
     if rows is None:
         return None
     key = F.regexp_replace("unit", r"-s\d+$", "") if by == "unit" else F.format_string("delta %.0f", F.col("delta"))
@@ -256,7 +258,7 @@ def _changes(rows: DataFrame | None, by: str) -> list[Json] | None:
 
 
 def _steps(rows: DataFrame) -> Json:
-    """Return the monitor's values while a load steps, and how long after each step it knows the new rate."""
+    """Return the monitor's values while the load changes in steps, and how long it takes to detect each new rate."""
     series = [(row["time_s"], row["bytes_per_s"]) for row in rows.orderBy("time_s").collect()]
     overhead = 1 + scale.OVERHEAD_BYTES / scale.RECORD_BYTES
     known = []

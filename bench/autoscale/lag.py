@@ -3,10 +3,10 @@
 Owns: the rule. Must never: query a lag, or start a member.
 
 KEDA's scaler for Kafka gives the autoscaler the group's total lag as a metric with an average value for each pod, its
-``lagThreshold``. The rest is the autoscaler's: the desired number is the metric divided by the threshold, rounded up.
-The number does not change if it is within a tenth of the running number. It grows by up to four, or to twice as many,
-at each check. It falls to the greatest number that was desired in the last five minutes. All of these are defaults.
-KEDA runs no more members than there are partitions.
+``lagThreshold``. The autoscaler does the rest. The desired number of members is the metric divided by the threshold,
+rounded up. The number of members does not change if the desired number is within a tenth of the running number. At each
+check it grows by up to four members, or up to twice as many if that is more. It falls to the greatest number that was
+desired in the last five minutes. All of these are defaults. KEDA runs no more members than there are partitions.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from typing import Final
 
 #: Tolerance of the ratio of desired to running members.
 TOLERANCE: Final = 0.1
-#: Seconds between two checks; and seconds for which a lower number has to be desired.
+#: Seconds between two checks, and seconds for which a lower number must have been desired before members end.
 LOOK_S: Final = 15.0
 STABLE_S: Final = 300.0
-#: Most members to add at a check, if that is more than twice.
+#: Maximum number of members to add at a check, unless doubling the number of members adds more.
 PODS: Final = 4
 
 
 class LagRule:
-    """``lag_each``: records that a member can be behind. ``most``: members. ``stable_s``: see ``STABLE_S``."""
+    """The rule for one group. ``lag_each`` is the number of unread records that a member may have. ``most`` is the
+    maximum number of members. For ``stable_s``, see ``STABLE_S``."""
 
     def __init__(self, lag_each: float, most: int, stable_s: float = STABLE_S) -> None:
         self._lag_each = lag_each
@@ -34,7 +35,7 @@ class LagRule:
         self._wanted: deque[tuple[float, int]] = deque()
 
     def wanted(self, now_s: float, lag: float, running: int) -> int:
-        """Return how many members to run if ``running`` do, and ``lag`` records are unread."""
+        """Return how many members to run if ``running`` members run now, and ``lag`` records are unread."""
         ratio = lag / (self._lag_each * running)
         wanted = running if abs(ratio - 1.0) <= TOLERANCE else math.ceil(lag / self._lag_each)
         wanted = min(max(wanted, 1), self._most)

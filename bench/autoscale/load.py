@@ -1,6 +1,6 @@
 """The records to write into the partitions, with their due times.
 
-Owns: the times of records. Must never: wait: a caller asks which records are due.
+Owns: the times of records. Must never: wait. A caller asks which records are due.
 
 A record is due when the bytes for its partition reach a whole number of records. It carries that time even if it is
 sent later, so latencies include the delays of a slow producer or a paused machine.
@@ -24,8 +24,8 @@ class Due(NamedTuple):
 
 
 class Load:
-    """``stream``: bytes per second of each partition, one row for each ``iteration_s``. ``seed``: draws when each
-    partition's first record is due, so that these times differ."""
+    """The records of one stream. ``stream`` has the bytes per second of each partition, one row for each
+    ``iteration_s``. ``seed`` determines when each partition's first record is due, so that these times differ."""
 
     def __init__(self, stream: Sequence[Sequence[float]], iteration_s: float, record_bytes: int, seed: int) -> None:
         chance = random.Random(f"load {seed}")

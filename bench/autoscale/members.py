@@ -33,8 +33,8 @@ _TIMEOUT_S: Final = 10.0
 #: A group has settled if it has not changed for this time, in seconds.
 _QUIET_S: Final = 1.0
 
-#: For this project's groups, as by default: time between two checks whether fewer members are enough, and for how long
-#: they have to be. In seconds.
+#: Defaults of this project's groups, scaled, in seconds: the time between two checks whether fewer members are enough,
+#: and how long fewer members must have been enough before a member ends.
 _LOOK_S: Final = 30.0 / scale.TIME
 _DOWN_S: Final = 300.0 / scale.TIME
 
@@ -79,13 +79,13 @@ class Group(Protocol):
     """A group that reads a topic."""
 
     async def start(self) -> None:
-        """Start its programs, without waiting for any."""
+        """Start the group's programs, without waiting for them to be ready."""
 
     async def tick(self) -> None:
         """Do periodic work; called several times a second."""
 
     def has_settled(self) -> bool:
-        """Return whether every partition has an owner, and no change is coming."""
+        """Return whether every partition has an owner, and no change is pending."""
 
     def running(self) -> int:
         """Return the number of member processes, including those that start or end."""
@@ -95,7 +95,8 @@ class Group(Protocol):
 
 
 class Processes:
-    """The members of one of Kafka's own groups. ``given``: see ``consumer``; ``log`` gets their output."""
+    """The members of one of Kafka's own groups. ``given`` is the argument of the program ``consumer``. ``log`` gets the
+    members' output."""
 
     def __init__(self, given: Mapping[str, Any], log: Path) -> None:
         self._given = given
@@ -105,7 +106,7 @@ class Processes:
         self._ending: list[asyncio.subprocess.Process] = []
 
     async def scale(self, count: int) -> None:
-        """Run ``count`` members. The youngest end first."""
+        """Start or end members until ``count`` members run. The youngest members end first."""
         while len(self._living) > count:
             process = self._living.pop()
             with contextlib.suppress(ProcessLookupError):
@@ -155,7 +156,7 @@ class Fixed:
         await self._processes.scale(self._count)
 
     async def tick(self) -> None:
-        """Do nothing: the number is fixed."""
+        """Do nothing, because the number of members is fixed."""
 
     def has_settled(self) -> bool:
         """Return whether all members have joined, and have all partitions between them."""
@@ -190,7 +191,7 @@ class Lagging:
         await self._processes.scale(scale.COUNTS[0])
 
     async def tick(self) -> None:
-        """Check the lag when that is due."""
+        """If a check is due, check the lag and adapt the number of members."""
         now_s = time.monotonic()
         if now_s - self._looked_s < LOOK_S / scale.TIME:
             return
@@ -213,7 +214,8 @@ class Lagging:
         return sum(behind[each.partition] - max(each.offset, 0) for each in committed)
 
     def has_settled(self) -> bool:
-        """Return whether the number has not changed for the rule's own time."""
+        """Return whether the number of members has not changed for half the time that the rule waits before it ends
+        members."""
         return time.monotonic() - self._changed_s > STABLE_S / scale.TIME / 2
 
     def running(self) -> int:
@@ -226,8 +228,9 @@ class Lagging:
 
 
 class Program:
-    """`ingeborg autoscale`, and the members that it starts as processes. ``folder``: its files, members in ``members``;
-    ``text``: its configuration file; ``part``: see its ``--part``. Its journal is ``journal``."""
+    """A process of `ingeborg autoscale`, and the members that it starts as processes. ``folder`` has its files, and
+    those about members in ``members``. ``text`` is the content of its configuration file, and ``part`` the value of its
+    option ``--part``. Its journal is the file ``journal``."""
 
     def __init__(self, folder: Path, text: str, part: str) -> None:
         self._folder = folder
@@ -238,7 +241,7 @@ class Program:
         self._file.write_text(text, encoding="utf-8")
 
     async def start(self) -> None:
-        """Start it without waiting."""
+        """Start the program, without waiting until it is ready."""
         self.journal.unlink(missing_ok=True)
         command = ["autoscale", str(self._file), "--part", self._part]
         if self._part != "monitor":
@@ -249,7 +252,7 @@ class Program:
             )
 
     def check(self) -> None:
-        """Raise ``BenchError`` if it has ended."""
+        """Raise ``BenchError`` if the program has ended."""
         if self._process is not None and self._process.returncode is not None:
             raise BenchError(f"ingeborg autoscale has ended: {_tail(self._folder / 'autoscale.log')}")
 
@@ -264,7 +267,7 @@ class Program:
         return pids(self._folder / "members")
 
     async def stop(self) -> None:
-        """Stop the controller first, because it would restart members."""
+        """Stop the program, then its members. In the other order, the controller would restart members."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             try:
@@ -310,17 +313,18 @@ class Packed:
         await self._program.start()
 
     async def tick(self) -> None:
-        """Do nothing, because it acts on its own. Raises ``BenchError`` if it has ended."""
+        """Do nothing, because the program acts on its own. Raises ``BenchError`` if the program has ended."""
         self._program.check()
 
     def has_settled(self) -> bool:
-        """Return whether it is unchanged for longer than it keeps unneeded members."""
+        """Return whether the last change is complete, and its decision is older than the time for which unneeded
+        members stay."""
         times = {note["event"]: note["unix_ms"] for note in self.notes()}
         decided_ms, settled_ms = times.get("decided", 0), times.get("settled", -1)
         return bool(settled_ms >= decided_ms and unix_ms() - decided_ms > (_DOWN_S + 2 * _LOOK_S) * 1e3)
 
     def notes(self) -> list[dict[str, Any]]:
-        """Return its journal."""
+        """Return the program's journal."""
         return self._program.notes()
 
     def running(self) -> int:
@@ -333,7 +337,7 @@ class Packed:
 
 
 def pids(folder: Path) -> list[int]:
-    """Return the pids of the running members of the scaler `processes` with this folder."""
+    """Return the process numbers of the running members that the scaler `processes` has listed in this folder."""
     found = []
     for path in folder.glob("*.json"):
         with contextlib.suppress(OSError, orjson.JSONDecodeError):

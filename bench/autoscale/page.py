@@ -1,6 +1,7 @@
 """The page of `bench autoscale`: compares the document's claims about its autoscaler with our results.
 
-Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except ratios of two.
+Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except a ratio of two
+figures.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ Json = Mapping[str, Any]
 
 P50, P90, P99, P999 = range(4)
 
-#: From the document's text, section VI-F, by the event of the journal.
+#: What section VI-F of the document says about each step. The keys are events of the controller's journal.
 DOCUMENT: Final = {
     "decided": "below 1 s (1,345 observations)",
-    "scaled": "a part of the one before",
+    "scaled": "part of the row above",
     "joined": "10 to 50 s in 88 %, else up to 500 s (273)",
     "given": "two cycles of a consumer, 5 s",
     "settled": "about 5 s (1,331)",
@@ -51,10 +52,10 @@ def page(document: Json) -> str:
     """Return the whole page for the digest of `job.digest`."""
     times = document["time_scale"]
     lead = Html(
-        "<p class=lead>An autoscaler that packs a consumer group by load (Landau et al., arXiv 2402.06085), as "
-        "<code>ingeborg autoscale</code> has it, on a real Kafka with real processes; and late data beside "
-        "member-seconds, of it, of Kafka's own groups and of KEDA's rule. ± is half an interval of 95 % over the "
-        "streams.</p>"
+        "<p class=lead><code>ingeborg autoscale</code> implements the autoscaler of Landau et al. (arXiv 2402.06085), "
+        "which packs a consumer group by load. This page measures it on a real Kafka with real processes, and compares "
+        "its late data and member-seconds with those of Kafka's own groups and of KEDA's rule. ± is half a 95 % "
+        "confidence interval over the streams.</p>"
     )
     parts: list[Html] = []
     if document["systems"]:
@@ -151,8 +152,8 @@ def _curve(systems: Sequence[Json]) -> Html:
         )
     )
     caption = (
-        "Seconds from a record's due time until it was handed on, over the average number of running members: "
-        "left and below is better. Means over the streams."
+        "Seconds from a record's due time until it was handed on, over the average number of running members. "
+        "Points further left and further down are better. The values are means over the streams."
     )
     return plot(drawn, "curve", caption)
 
@@ -184,23 +185,24 @@ def _table(systems: Sequence[Json], runs: Sequence[Json], times: float) -> Html:
         table(header, rows, "Latencies of groups"),
         bullets(
             [
-                f"{seeds} streams of {lasting:.0f} s each: 32 partitions whose load changes every 3 s by up to "
-                f"{runs[0]['delta']:g} % of C (equation 15), the same for all groups. No partition has more than 5/6 "
-                "of what a member reads.",
-                f"Times are scaled 1:{times:g}: a second here is {times:g} of the document's. Programs start at their "
-                "real speed: a new member's second or two stand for 10 to 20 s.",
-                "A run begins when its group has settled. Members count from their start until they have ended.",
-                "Not read: when the run ended. Such records count with the time until then, so the percentiles are "
-                "too small.",
-                "Steps: decisions, new members, and hand-overs, in all measured time together, for the packed groups.",
-                "Busiest: of all processors, the mean of the busiest run. A value far below 100 % was no bottleneck.",
+                f"All groups read the same {seeds} streams of {lasting:.0f} s each. The load of each of the 32 "
+                f"partitions changes every 3 s by up to {runs[0]['delta']:g} % of C (equation 15). No partition has "
+                "more than 5/6 of the highest rate of a member.",
+                f"Times are scaled 1:{times:g}, so a second here stands for {times:g} s in the document. Programs "
+                "start at their real speed: a new member needs a second or two, which stand for 10 to 20 s.",
+                "A run begins when its group has settled. Each member counts from its start until it has ended.",
+                "Not read: the share of records that no member had read when the run ended. They count with the time "
+                "until then, so the percentiles are too small.",
+                "Steps: the numbers of decisions, new members and hand-overs in all runs of a packed group.",
+                "Busiest: the mean load of all processors in the busiest run. Far below 100 %, they were no "
+                "bottleneck.",
             ]
         ),
     )
 
 
 def _beside(systems: Sequence[Json]) -> Html:
-    """Compare p99 of groups with at least as many members with that of `mend`."""
+    """Compare the p99 and the number of members of the groups that are not packed with those of `mend`."""
     ours = next((row for row in systems if row["system"] == "mend"), None)
     if ours is None:
         return Html("")
@@ -214,11 +216,12 @@ def _beside(systems: Sequence[Json]) -> Html:
         mark = "good" if times >= 10 else "warn" if times >= 1 else "bad"
         rows.append([_name(row), f"{more:+.0%}", badge(f"{times:.1f} ×", mark)])
     return panel(
-        "Beside mend",
+        "Compared with mend",
         table(("", "members", "p99"), rows, "Ratios"),
         explain(
-            f"mend: {ours['members'][0]:.1f} members, p99 {mine:.2f} s. Green: ten times as late or more. The document "
-            "has 217 s and 4.52 s, 48 times, for 15 members: from a model, one stream, and only late data."
+            f"mend has {ours['members'][0]:.1f} members and a p99 of {mine:.2f} s. Green marks groups that are at "
+            "least ten times as late. For 15 members, the document reports 217 s and 4.52 s, a factor of 48. It has "
+            "these figures from a model with one stream, and they cover only late data."
         ),
     )
 
@@ -243,7 +246,7 @@ def _over_time(rows: Sequence[Json]) -> Html:
             y=logarithmic([y for line in series for _, y in line.points if y], lambda value: f"{value:g} s"),
         )
     )
-    return plot(drawn, "over-time", "For the first stream: p99 of the records due in each 3 s.")
+    return plot(drawn, "over-time", "p99 of the records that are due in each window of 3 s, for the first stream.")
 
 
 # The document's figures
@@ -253,7 +256,7 @@ def _claims(document: Json) -> Html:
     rows: list[list[str]] = []
     if document["throughput"]:
         found = ", ".join(f"{row['median'] / 1e6:.0f}" for row in document["throughput"])
-        rows.append(["Figure 13: a consumer's highest rate", "2.3 MB/s in all three", f"{found} MB/s, medians"])
+        rows.append(["Figure 13: a consumer's highest rate", "2.3 MB/s in all three tests", f"{found} MB/s, medians"])
     if document["steps"]:
         rows.append(["Figure 14, Δt1: until a new rate is measured", "30 s", f"{_known(document['steps'])} s"])
     for event, words in STEPS.items():
@@ -263,14 +266,14 @@ def _claims(document: Json) -> Html:
         if each:
             rows.append([words, DOCUMENT[event], "; ".join(each)])
     if not rows:
-        return panel("Not run", explain("bench autoscale throughput and bench autoscale response run them."))
+        return panel("Not run", explain("bench autoscale throughput and bench autoscale response measure them."))
     return panel(
         "Figures 13 to 17",
         table(("", "the document", "found, median"), rows, "Figures"),
         explain(
-            "The document's consumer sends to a warehouse in a cloud, and its members are pods of a Kubernetes that "
-            "has to find room for them. Here a member is a process, and sends to an endpoint on the same machine. "
-            "Members learn of a change even in the middle of a batch, and not only after two whole ones."
+            "The document's consumer sends to a warehouse in a cloud, and its members are pods in a Kubernetes "
+            "cluster, which has to find room for them. Here a member is a process, and sends to an endpoint on the "
+            "same machine. It learns of a change even in the middle of a batch; the document's needs two whole ones."
         ),
     )
 
@@ -324,8 +327,10 @@ def _steps(rows: Sequence[Json] | None) -> Html:
         return Html("")
     return panel(
         "Steps of a change",
-        table(_CHANGE, _changes(rows), "Seconds of each step"),
-        explain("From the controller's journal. delta: greatest change of a size, in per cent of C."),
+        table(_CHANGE, _changes(rows), "Duration of each step"),
+        explain(
+            "The times are from the controller's journal. delta is the greatest change of a load, in per cent of C."
+        ),
     )
 
 
@@ -357,13 +362,13 @@ def _monitor(found: Json | None) -> Html:
     drawn = Drawn(
         Plot(
             title="Figure 14, Δt1: the monitor's values",
-            description="Bytes per second over seconds, while the load steps between two rates every 40 s.",
+            description="Bytes per second over time in seconds, while the load changes between two rates every 40 s.",
             series=[Series("measured", [(x, y) for x, y in found["series"]], 0)],
             x=linear(max(x for x, _ in found["series"]), lambda value: f"{value:g} s"),
             y=linear(max(y for _, y in found["series"]), lambda value: f"{value / 1e3:g} kB/s"),
         )
     )
-    return plot(drawn, "f14", "The load steps every 40 s between 50 and 100 kB/s; the window is 30 s.")
+    return plot(drawn, "f14", "The load changes between 50 and 100 kB/s every 40 s. The monitor's window is 30 s.")
 
 
 def _durations(rows: Sequence[Json] | None) -> list[Html]:
@@ -384,13 +389,15 @@ def _durations(rows: Sequence[Json] | None) -> list[Html]:
         drawn = Drawn(
             Plot(
                 title=f"Figure {figure}: {STEPS[event]}",
-                description=f"Shares of the observations; the document: {DOCUMENT[event]}.",
+                description=f"Shares of the observations. The document says: {DOCUMENT[event]}.",
                 series=series,
                 x=linear(max(x for line in series for x, _ in line.points), _tens, low),
                 y=linear(max(y for line in series for _, y in line.points if y), lambda value: f"{value:.0%}"),
             )
         )
-        found.append(plot(drawn, f"f{figure}", f"In steps of a fifth of a factor of ten. {DOCUMENT[event]}."))
+        found.append(
+            plot(drawn, f"f{figure}", f"Five steps cover a factor of ten. The document says: {DOCUMENT[event]}.")
+        )
     return found
 
 

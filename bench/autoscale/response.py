@@ -3,11 +3,12 @@
 Owns: the controller's input, and its timing. Must never: decide anything.
 
 As in the document (section VI-F), streams of measurements with small and large changes replace the monitor, and the
-algorithm is MWF. The rest is real: the controller, its members as processes, Kafka. Members read all the time at their
-permitted speed, so each change finds them in the middle of a batch. The next measurement arrives when the previous
-change has settled; the document waits. The controller's own times are in its journal.
+algorithm is MWF. The controller, its member processes and Kafka are real. Members read all the time at their permitted
+speed, so each change finds them in the middle of a batch. As in the document, the next measurement waits until the
+previous change has settled. The controller's own times are in its journal.
 
-A separate experiment measures how soon a monitor knows of a change: the rate into one topic doubles, again and again.
+A separate experiment measures how soon a monitor detects a change. In it, the rate into one topic repeatedly doubles
+and halves.
 """
 
 from __future__ import annotations
@@ -33,17 +34,16 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.bench.packing import streams
 
 DELTAS: Final = (5.0, 25.0)
-#: Duration for each delta.
+#: Duration of the experiment with each delta, in seconds.
 SECONDS: Final = 240.0
 JOURNALS, STEPS = "changes", "steps"
 """Folders of rows."""
 
-#: ``scale.CONSUMED`` limits the members' speed, and the size of their batches makes them fill as fast as the
-#: document's.
+#: ``scale.CONSUMED`` limits the members' speed. With this size, a batch takes as long to fill as one in the document.
 _BATCH_BYTES: Final = int(scale.CONSUMED * 5.0 / 2.3)
-#: Bytes in each partition at the start: more than a member reads from it in the whole time.
+#: Bytes in each partition at the start. This is more than a member reads from it in the whole experiment.
 _BACKLOG_BYTES: Final = int(scale.CONSUMED * SECONDS * 0.6)
-#: After a measurement that changes nothing, the next one follows after this time, in seconds: more than the
+#: If a measurement changes nothing, the next one follows after this time, in seconds. It is longer than the
 #: controller's check interval.
 _QUIET_S: Final = 1.5
 #: Time limit for a change to settle, in seconds.
@@ -86,7 +86,7 @@ port = -1
 async def _program(
     name: str, partitions: int, servers: str, out: Path, part: str, wait_s: float
 ) -> AsyncIterator[tuple[Program, str, str]]:
-    """Run a program of the autoscaler; yield it, its group and its topic."""
+    """Run a program of the autoscaler. Yields the program, its group and its topic."""
     folder = out / "work" / name
     folder.mkdir(parents=True, exist_ok=True)
     topic, group = f"{name}-{time.time_ns()}", f"group-{name}-{time.time_ns()}"
@@ -113,10 +113,11 @@ async def _program(
 
 
 async def changes(delta: float, servers: str, out: Path, seconds: float = SECONDS) -> dict[str, Any]:
-    """Send a stream of measurements, each once the change that the previous one caused is over. Return the facts."""
+    """Send a stream of measurements, and return the facts. Before each measurement, wait until the change that the
+    previous one caused is complete."""
     name = f"delta-{delta:g}"
     (out / JOURNALS).mkdir(exist_ok=True)
-    # Members send batches when they are full, and not by time.
+    # With this long wait, members send a batch only when it is full.
     async with _program(name, scale.PARTITIONS, servers, out, "controller", 10.0) as (program, group, topic):
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1"})
         await asyncio.to_thread(_fill, producer, topic)
@@ -167,7 +168,8 @@ async def _until(program: Program, event: str, before: int, most_s: float) -> No
 
 
 async def _settled(program: Program, before: int) -> None:
-    """Wait until the change that the measurement caused is over."""
+    """Wait until the change that the measurement caused is complete. If no decision follows soon, there is no
+    change."""
     quiet_s = time.monotonic() + _QUIET_S
     while time.monotonic() < quiet_s:
         program.check()
@@ -179,7 +181,7 @@ async def _settled(program: Program, before: int) -> None:
 
 
 async def steps(servers: str, out: Path) -> dict[str, Any]:
-    """Record the monitor's values while the load of one partition steps. Return the facts."""
+    """Record the monitor's values while the load of one partition changes in steps. Return the facts."""
     (out / STEPS).mkdir(exist_ok=True)
     async with _program("steps", 1, servers, out, "monitor", 1.0) as (program, group, topic):
         load = Load([[rate] for rate in STEP_RATES], STEP_S, scale.RECORD_BYTES, 1)
@@ -189,7 +191,8 @@ async def steps(servers: str, out: Path) -> dict[str, Any]:
                 "bootstrap.servers": servers,
                 "group.id": f"{group}-reader",
                 "auto.offset.reset": "earliest",
-                # The monitor makes the topic; a consumer checks for a missing topic only every five minutes.
+                # The monitor makes the topic. By default, a consumer checks for a missing topic only every five
+                # minutes.
                 "topic.metadata.refresh.interval.ms": 500,
             }
         )

@@ -1,9 +1,9 @@
 """The scale of the experiments compared with the document's (arXiv 2402.06085).
 
-Owns: these numbers. Must never: take another value from a row: results of two scales must not mix.
+Owns: these numbers. Must never: let an experiment use another scale, because results of two scales must not mix.
 
-Seconds of the document are ``TIME`` times as long as the measured ones. Bytes per second are scaled so that 32 members
-together need less than a core: a member's own throttle limits it to ``CONSUMED``, not the machine.
+One measured second stands for ``TIME`` seconds in the document. Bytes per second are scaled so that 32 members together
+need less than one core. So it is a member's own throttle that limits it (to ``CONSUMED``), and not the machine.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ MOST: Final = CONSUMED * 5 / 6
 
 #: Bytes of each record's value; it has no key.
 RECORD_BYTES: Final = 2_000
-#: Bytes that Kafka adds to it in the log: a batch of one record, without compression.
+#: Bytes that Kafka adds to each record in its log, where each batch has one record and is not compressed.
 OVERHEAD_BYTES: Final = 73
 
-#: The document's consumer sends after 5 MB, of which it reads 2.3 MB per second, or after a second (section VI-F).
+#: The document's consumer sends a batch when it has 5 MB, or after one second. It reads 2.3 MB per second (section
+#: VI-F).
 BATCH_BYTES: Final = int(CONSUMED * 5.0 / 2.3 / TIME)
 WAIT_S: Final = 1.0 / TIME
-#: Amount of data fetched at once from one partition, as seconds of reading.
+#: Amount of data fetched at once from one partition, in seconds of reading at full speed.
 PORTION_S: Final = 0.1
 
-#: Numbers of members of Kafka's own assignments: from about what the document's packing needs on average, up to one for
-#: each partition.
+#: Numbers of members for Kafka's own assignments. The smallest is about the number that the document's packing needs on
+#: average, and the largest is one member for each partition.
 COUNTS: Final = (18, 22, 27, 32)
-#: Records that KEDA's rule lets each member be behind: one second's work of a member, and three.
+#: Unread records that KEDA's rule allows each member. A member reads them in one second, or in three.
 LAGS: Final = (50, 150)
 SEEDS: Final = 5
 #: Number of measurements of a stream, which cover 180 s.

@@ -2,8 +2,8 @@
 
 Owns: the conditions, and the times when a member handed on data. Must never: limit a member's speed.
 
-Topics are full before the member starts. It is the autoscaler's own, with the document's batch of 5 MB and 1 s. It
-hands on to an HTTP endpoint, as the document's does to its warehouse. Nothing is scaled down.
+The topics are full before the member starts. The member is the autoscaler's own, and sends a batch after 5 MB or 1 s,
+as the document's does. It sends to an HTTP endpoint, and the document's member to a warehouse. Nothing is scaled down.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ port = -1
 
 
 class Condition(NamedTuple):
-    """A row of table VI. ``total_bytes``: in all partitions together. Each table is a topic here."""
+    """A row of table VI. ``total_bytes`` is the size of all partitions together. Each of the document's tables is a
+    topic here."""
 
     number: int
     total_bytes: int
@@ -72,13 +73,13 @@ CONDITIONS: Final = (
 
 
 def shares(condition: Condition) -> list[int]:
-    """Return the partitions of each topic."""
+    """Return the number of partitions of each topic."""
     count, more = divmod(condition.partitions, condition.tables)
     return [count + (table < more) for table in range(condition.tables)]
 
 
 async def run(condition: Condition, repeat: int, servers: str, out: Path) -> dict[str, Any]:
-    """Fill the topics, and have one member read everything. Return the facts; the rows are in ``ROWS``."""
+    """Fill the topics, and let one member read everything. Return the facts; the rows go to the folder ``ROWS``."""
     name = f"test-{condition.number}-{repeat}"
     folder = out / "work" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +103,7 @@ async def run(condition: Condition, repeat: int, servers: str, out: Path) -> dic
                 try:
                     while arrivals.records < records:
                         if time.monotonic() - begun_s > _SECONDS_MAX:
-                            raise BenchError(f"{name}: {arrivals.records:,} of {records:,} records came in time")
+                            raise BenchError(f"{name}: {arrivals.records:,} of {records:,} records arrived in time")
                         program.check()
                         await asyncio.sleep(0.05)
                 finally:

@@ -15,7 +15,7 @@ _TIMEOUT_S: Final = 30.0
 
 
 def make_topic(admin: AdminClient, topic: str, partitions: int) -> None:
-    """Make a topic from which nothing is deleted before it is read, even if very late."""
+    """Make a topic from which Kafka deletes no record, so that members can read it very late."""
     settings = {"retention.ms": "-1", "retention.bytes": "-1"}
     for future in admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values():
         future.result(_TIMEOUT_S)
@@ -29,8 +29,8 @@ def delete_topic(admin: AdminClient, topic: str) -> None:
 
 
 def hurry(admin: AdminClient, group: str, heartbeat_s: float) -> None:
-    """Shorten the group's heartbeat: members of Kafka's new protocol learn of a change with one, by default every 5
-    s."""
+    """Shorten the interval of the group's heartbeats, which is 5 s by default. With Kafka's new protocol, members learn
+    of a change only with a heartbeat."""
     entry = ConfigEntry(
         "consumer.heartbeat.interval.ms", str(int(heartbeat_s * 1e3)), incremental_operation=AlterConfigOpType.SET
     )

@@ -3,7 +3,7 @@
 Owns: the order of a run, and its files. Must never: compute a percentile.
 
 A run begins when the group has settled under the stream's first measurement, so the start of the group does not count.
-Members that start later count from their start, and so does data that waits for them.
+Members that start later count from their start. The latency of data that waits for them counts in full.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ingeborg.bench.packing import streams
 ARRIVALS, RUNNING, JOURNALS, FACTS = "arrivals", "running", "journals", "runs"
 """Folders of rows; one file for each unit."""
 
-#: Seconds within which a group has to settle, and to read what was written until then.
+#: Time limit for a group to settle and to read the records written so far, in seconds.
 _SETTLE_S_MAX: Final = 80.0
-#: A group whose number follows the load gets the load gradually, as if it had grown: all of it at once would need more
-#: members than the group needs later. In seconds.
+#: If the number of members follows the load, the load grows gradually to its first value in this time, in seconds. The
+#: whole load at once would need more members than the group needs later.
 _RAMP_S: Final = 20
-#: Below this latency a group has caught up, in seconds.
+#: A group has caught up when its latency is below this value, in seconds.
 _CAUGHT_UP_S: Final = 1.0
-#: Time to wait for data under way after the stream's end, in seconds.
+#: Time to wait for data in transit after the stream's end, in seconds.
 _AFTER_S: Final = 5.0
 _TICK_S: Final = 0.02
 _LOOK_S: Final = 0.25
@@ -47,7 +47,7 @@ _TIMEOUT_S: Final = 30.0
 
 def stream_of(seed: int, iterations: int, delta: float = scale.DELTA) -> list[list[float]]:
     """Return bytes per second of each partition, one row for each measurement (equation 15; sizes stay at C or below).
-    ``delta``: the greatest change between two, in per cent of C."""
+    ``delta`` is the greatest change of a size between two measurements, in per cent of C."""
     rows = streams.drawn(scale.PARTITIONS, iterations, delta, seed)
     return [[size / streams.CAPACITY * scale.MOST for size in row] for row in rows]
 
@@ -58,13 +58,13 @@ def path_of(out: Path, kind: str, unit: Unit) -> Path:
 
 
 def kept(unit: Unit, out: Path) -> bool:
-    """Return whether the unit has run: its facts are written last."""
+    """Return whether the unit has run. The file with its facts shows this, because a run writes it last."""
     return path_of(out, FACTS, unit).is_file()
 
 
 async def run(unit: Unit, servers: str, out: Path, iterations: int, delta: float = scale.DELTA) -> dict[str, Any]:
-    """Run the unit and return its facts. Raises ``BenchError`` if a program of the group has ended, or it does not
-    settle."""
+    """Run the unit and return its facts. Raises ``BenchError`` if a program of the group has ended, or if the group
+    does not settle."""
     folder = out / "work" / unit.name
     folder.mkdir(parents=True, exist_ok=True)
     for kind in (ARRIVALS, RUNNING, JOURNALS, FACTS):
@@ -149,7 +149,7 @@ class _Run:
         self._stream = stream
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "1"})
         self._value = b"x" * scale.RECORD_BYTES
-        #: The due time of each record of each partition; a record's place is its offset.
+        #: For each partition, the due times of its records, in the order of their offsets.
         self._sent: list[list[int]] = [[] for _ in range(scale.PARTITIONS)]
         self._looked_s = 0.0
         self._late_ms_max = 0
@@ -191,8 +191,9 @@ class _Run:
         }
 
     async def _settle(self) -> float:
-        """Wait under the first measurement until the group is as it should be, and has caught up. A group whose number
-        does not follow the load does not have to catch up: it may never do so, so it gets nothing to read before."""
+        """Wait until the group has settled. If its number of members follows the load, the group gets the load of the
+        first measurement, and also has to catch up with it. A group with a fixed number of members might never catch
+        up, so it gets no records before the run."""
         begun_s = time.monotonic()
         scales = not isinstance(self._group, Fixed)
         ramp = [
@@ -239,7 +240,8 @@ class _Run:
             await asyncio.sleep(_TICK_S)
 
     async def _look(self) -> bool:
-        """If due, let the group do its own work and note how many members run. Return whether this was due."""
+        """If a look is due, let the group do its periodic work and write down how many members run. Return whether it
+        was due."""
         now_s = time.monotonic()
         if now_s - self._looked_s < _LOOK_S:
             return False

@@ -134,7 +134,7 @@ def test_notes_of_a_hundred_runs_do_not_bury_the_first(capsys: pytest.CaptureFix
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "  r0: no machine.csv ?[31m"
     assert len(said) == cli.NOTES_MAX + 1
-    assert said[-1] == "  and 80 more notes: the page has them"
+    assert said[-1] == "  and 80 more notes, which are on the page"
 
 
 @pytest.mark.parametrize("command", [["summary"], ["report", "--out", "x.html"]])

@@ -124,14 +124,14 @@ async def test_a_signal_in_any_step_is_told_in_a_line_and_leaves_no_process(
             pass
         demo.interrupt(number)
         code, errors = await demo.ended()
-        assert (code, errors) == (128 + number, [f"demo: interrupted; what it wrote is in {tmp_path}/run"])
+        assert (code, errors) == (128 + number, [f"demo: interrupted; its files are in {tmp_path}/run"])
         assert demo.left() == []
 
 
 async def test_a_log_that_is_refused_is_so_before_anything_is_started(tmp_path: Path) -> None:
     async with asyncio.timeout(60), Demo(tmp_path, fails="loadgen preview") as demo:
         assert await demo.says() == "loadgen preview"
-        assert await demo.ended() == (2, [f"demo: failed; what it wrote is in {tmp_path}/run"])
+        assert await demo.ended() == (2, [f"demo: failed; its files are in {tmp_path}/run"])
         assert demo.left() == []
 
 

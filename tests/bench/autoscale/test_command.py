@@ -75,7 +75,7 @@ def test_a_run_that_was_cut_short_goes_on_where_it_was(
 ) -> None:
     bench.fails = {"kip-848-27-s3", "throughput-2-1"}
     assert run(tmp_path) != 0
-    assert "2 of 97 runs have failed: throughput-2-1, kip-848-27-s3; run it again" in capsys.readouterr().err
+    assert "2 of 97 runs have failed: throughput-2-1, kip-848-27-s3; run the command again" in capsys.readouterr().err
     assert not (tmp_path / command.SUMMARY).exists()
     assert len(bench.runs) == len(set(bench.runs)) == 97
 

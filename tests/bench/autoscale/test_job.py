@@ -99,7 +99,7 @@ def test_the_page_and_the_summary_have_the_figures(digested: Json, tmp_path: Pat
     (tmp_path / command.DIGEST).write_bytes(lzma.compress(orjson.dumps(document)))
     assert cli.main(["autoscale", "all", "--again", "--out", str(tmp_path)]) == 0
     shown = (tmp_path / command.PAGE).read_text(encoding="utf-8")
-    for title in ("p99 of latency over members", "Beside mend", "Figures 13 to 17", "Figure 15", "Table V"):
+    for title in ("p99 of latency over members", "Compared with mend", "Figures 13 to 17", "Figure 15", "Table V"):
         assert title in shown
     summary = (tmp_path / command.SUMMARY).read_text(encoding="utf-8")
     assert "| mend " in summary

@@ -105,7 +105,7 @@ def test_what_has_failed_is_said_after_the_page_is_there(
     monkeypatch.setattr(command, "_pages", made.append)
     assert cli.main(["caching", "--out", str(tmp_path)]) == 1
     assert made == [tmp_path, tmp_path]
-    assert "2 units have failed: one, other; run it again" in capsys.readouterr().err
+    assert "2 units have failed: one, other; run the command again" in capsys.readouterr().err
 
 
 def test_without_a_log_its_streams_are_left_out_and_that_is_said(
