@@ -1,9 +1,9 @@
-"""All budgets: `make bench-self` (FULL=1: at full length).
+"""Run all budgets, as `make bench-self` does (with FULL=1, at full length).
 
     python -m ingeborg.bench.budgets [--full] [--only NAME …] [--out FILE]
 
 Prints the version and form of the measured code, each figure next to its goal as soon as it is known, and a table at
-the end. FILE also gets the table. Ends with 1 if a figure could not be measured. A missed goal is a result.
+the end. FILE also gets the table. Exits with 1 if a figure could not be measured. A missed goal is a valid result.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _rivals(full: bool) -> list[Check]:
     return rivals.measure()
 
 
-#: In the order of the figures; the longest last.
+#: All budgets, in the order of the figures. The longest ones are last.
 BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {
     "latency": _latency,
     "cost": _cost,
@@ -85,23 +85,23 @@ BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {
     "radio": loads.radio,
     "rivals": _rivals,
 }
-#: A short run skips it unless --only names it: it needs other programs, and has no shorter form.
+#: A short run skips these budgets unless --only names them, because they need other programs and have no shorter form.
 FULL_ONLY = frozenset({"rivals"})
 
 
 def main() -> int:
     """The command. Returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--full", action="store_true", help="at full length: an hour")
+    parser.add_argument("--full", action="store_true", help="measure at full length, which takes an hour")
     parser.add_argument("--only", choices=BUDGETS, nargs="+", metavar="NAME", help=", ".join(BUDGETS))
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the table, as Markdown")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the table as Markdown")
     options = parser.parse_args()
     print(measured(), flush=True)
     found: list[Check] = []
     failed = False
     for name in options.only or BUDGETS:
         if name in FULL_ONLY and not options.full and not options.only:
-            print(f"{name}: skipped: FULL=1 also measures it, ARGS='--only {name}' measures nothing else", flush=True)
+            print(f"{name}: skipped (FULL=1 includes it; ARGS='--only {name}' runs it alone)", flush=True)
             continue
         started_s = time.monotonic()
         try:

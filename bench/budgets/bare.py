@@ -1,9 +1,10 @@
-"""The comparison: a bare `websockets` server, in its own process.
+"""Run a bare `websockets` server for comparison, in its own process.
 
     python -m ingeborg.bench.budgets.bare
 
-At `/publish` it parses each command and broadcasts the notification to every client that has sent `listen`: the least
-that a broker could do. At any other path it sends every message back. Prints where it is ready; SIGTERM ends it.
+At `/publish` it parses each command and broadcasts the notification to every client that has sent `listen`. A broker
+cannot do less than that. At any other path it sends every message back. It prints its URL when it is ready, and SIGTERM
+ends it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""The traffic that this broker and its rivals carry within the latency limit, and its CPU; the systems alternate.
+"""Measure the traffic that this broker and its rivals carry within the latency limit, and its CPU cost. Systems
+alternate.
 
     python -m ingeborg.bench.budgets.rivals traffic
 
-Each system, started on an empty store, runs the search for its greatest rate (``traffic.toml``: p99 within 50 ms) that
-a comparison makes. NATS, the machine's own and the current one, drops no duplicates and gets none. RabbitMQ has the
-deduplication layer in front, as in the thesis; only the server's CPU counts here, not the layer's. A further turn
-measures this broker with several messages in a frame (``--lines``). Medians of three; a quarter of an hour.
+Each system starts on an empty store. `loadgen` then searches for the system's greatest rate (``traffic.toml``: p99
+within 50 ms), as in a comparison. NATS runs in two versions: the machine's own and the current one. It does not drop
+duplicates, and gets none. RabbitMQ has the deduplication layer in front, as in the thesis, but only the server's CPU
+counts here and not the layer's. A further turn measures this broker with several messages in a frame (``--lines``). The
+figures are medians of three turns. It takes a quarter of an hour.
 
 Owns: the goals for this broker's traffic against rivals. Must never: compute a figure that the digest has.
 """
@@ -32,26 +34,27 @@ ROUNDS = 3
 
 OURS = System("ingeborg", "ingeborg", serve=("--dedup-ttl", "10"))
 IN_LINES = dataclasses.replace(OURS, name="ingeborg-lines", lines=True)
-#: The names that `loadgen` gives to the system that speaks in lines, and to the one behind the layer.
+#: The names that `loadgen` gives to this broker with ``--lines``, and to RabbitMQ behind the deduplication layer.
 LINES, LAYERED = f"{OURS.name}, lines", "rabbitmq, with dedup layer"
 NATS = {"nats": "the machine's NATS", "nats-current": f"NATS {go_programs.NATS.release()}"}
 RABBITMQ = System("rabbitmq", "rabbitmq", dedup=("traffic",))
 SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in NATS), RABBITMQ)
 
-#: Settings of the search: its first rate, close to what the slowest system carries, and the length of a step and of a
-#: measurement.
+#: Settings of the search: its first rate, which is close to the slowest system's greatest rate, and the lengths of a
+#: step and of a measurement.
 SEARCH = ("--processes", "2", "--start-rate", "2000", "--step-s", "2", "--measure-s", "4")
 
-#: Maximum cost of a delivered message for the server, relative to NATS; and relative to RabbitMQ, with one message in
-#: each frame and with several.
+#: Maximum CPU cost of a delivered message, as a multiple of NATS's. The other two are shares of RabbitMQ's cost, for
+#: one message in each frame and for several.
 NATS_RATIO, RABBITMQ_SHARE, RABBITMQ_SHARE_LINES = 1.3, 1 / 6, 1 / 8
 
 Json = dict[str, Any]
 
 
 class Carried(NamedTuple):
-    """``in_all``: messages in and out, per second; ``server_us``: the server's CPU for each delivered message;
-    ``lost``: messages of all turns; ``unheld``: turns in which no rate held."""
+    """The medians of one system. ``in_all`` is the number of messages in and out per second, and ``server_us`` the
+    server's CPU time for each delivered message. ``lost`` counts the lost messages of all turns, and ``unheld`` the
+    turns in which no rate met the latency limit."""
 
     in_all: float
     server_us: float
@@ -60,8 +63,8 @@ class Carried(NamedTuple):
 
 
 def carried(runs: Iterable[Json]) -> dict[str, Carried]:
-    """By system, medians of the runs of a digest. A run in which no rate held counts as 0 messages per second and has
-    no CPU. ``BenchError``: a system has no other run, or its CPU is unknown."""
+    """Return the medians of a digest's runs, by system. A run in which no rate met the limit counts as 0 messages per
+    second and has no CPU cost. Raises ``BenchError`` if a system has no other run, or if its CPU cost is unknown."""
     groups: dict[str, list[Json]] = {}
     for run in runs:
         groups.setdefault(run["facts"]["variant"], []).append(run)
@@ -78,14 +81,14 @@ def carried(runs: Iterable[Json]) -> dict[str, Carried]:
             rates.append(phase["reports_per_s"] + phase["delivered_per_s"])
             costs.append(cost_us)
         if not costs:
-            raise BenchError(f"{name}: no rate held")
+            raise BenchError(f"{name}: no rate met the limit")
         lost = sum(run["measured"]["lost"] for run in group)
         found[name] = Carried(median(rates), median(costs), lost, len(rates) - len(costs))
     return found
 
 
 def measure(systems: Sequence[System] = SYSTEMS, words: Sequence[str] = SEARCH, rounds: int = ROUNDS) -> list[Check]:
-    """Measure every system. ``BenchError``: one is not installed, or has failed."""
+    """Measure every system. Raises ``BenchError`` if a system is not installed or has failed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for turn in range(rounds):
@@ -136,13 +139,13 @@ def checks(found: Mapping[str, Carried]) -> list[Check]:
 def _cost_check(figure: str, ours: Carried, words: str, theirs: Carried, most: float, written: str) -> Check:
     ratio = ours.server_us / theirs.server_us
     return Check(
-        f"{figure}, beside {words}",
-        f"at most {written} of its",
+        f"{figure}, compared with {words}",
+        f"at most {written} of the rival's",
         f"{ours.server_us:.2f} us, {ratio:.2f} times {theirs.server_us:.2f} us",
         ratio <= most,
     )
 
 
 def _rate(of: Carried) -> str:
-    unheld = f" ({of.unheld} turns in which no rate held)" if of.unheld else ""
+    unheld = f" ({of.unheld} turns in which no rate met the limit)" if of.unheld else ""
     return f"{of.in_all:,.0f}/s" + (f" (lost {of.lost})" if of.lost else "") + unheld

@@ -1,7 +1,7 @@
-"""Processes full of clients, and the lines of JSON that they exchange with their starter.
+"""Processes that run many clients each, and the lines of JSON that they exchange with the process that starts them.
 
-Owns: both ends of the pipes, the clients of each process, and the limit of open files. Must never: know what the lines
-say, or leave a process behind.
+Owns: both ends of the pipes, the clients of each process, and the limit of open files. Must never: interpret the lines,
+or leave a process behind.
 """
 
 from __future__ import annotations
@@ -17,49 +17,53 @@ import orjson
 
 from ingeborg.bench.errors import BenchError
 
-#: Clients of one process: a core connects this many in some ten seconds, and many systems allow 20,000 open files.
+#: Maximum number of clients in one process. A core connects them in some ten seconds, and many systems allow a process
+#: 20,000 open files.
 CLIENTS_MAX = 10_000
 #: Files that an endpoint or a process of clients has open in addition to its clients' connections.
 OTHER_FILES = 200
-#: Clients of one process that connect at once: keeps both sides busy without already being a storm.
+#: Clients of one process that connect at the same time. This number keeps both sides busy, but is not yet a storm.
 AT_ONCE = 64
-#: A line with two numbers for each of these clients.
+#: Maximum size of a line, which can have two numbers for each client of a process.
 _LINE_BYTES_MAX = 1 << 24
 _END_S = 10.0
 
 
 def allow_files(wanted: int) -> None:
-    """Raise the limit of open files for this process and its children. ``BenchError`` if the system does not allow
-    it."""
+    """Raise the limit of open files for this process and its children. Raises Raises ``BenchError`` if the system does
+    not allow it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or wanted <= soft:
         return
     if hard != resource.RLIM_INFINITY and wanted > hard:
-        raise BenchError(f"a process may open {hard:,} files (ulimit -Hn), but {wanted:,} are needed: more endpoints?")
+        raise BenchError(
+            f"a process may open {hard:,} files (ulimit -Hn), but {wanted:,} are needed: try more endpoints"
+        )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def shares(clients: int) -> list[tuple[int, int]]:
-    """Return for each process its first client's number, and the one after its last. Neighbours, so that every process
-    has clients of every endpoint."""
+    """Return the number of each process's first client, and the number after its last client. A process has consecutive
+    numbers, so that it has clients of every endpoint."""
     count = -(-clients // CLIENTS_MAX)
     return [(clients * number // count, clients * (number + 1) // count) for number in range(count)]
 
 
 class ClientProcess:
-    """One process, as its starter sees it."""
+    """One process of clients, seen from the process that has started it."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         self._name = name
         self._process = process
 
     def tell(self, command: Mapping[str, Any]) -> None:
-        """Write a line to its stdin."""
+        """Write a line to the process's stdin."""
         assert self._process.stdin is not None
         self._process.stdin.write(orjson.dumps(command) + b"\n")
 
     async def told(self, timeout_s: float) -> dict[str, Any]:
-        """Return the next line of its stdout. ``BenchError``: it ended, reported a failure, or is silent."""
+        """Return the next line of the process's stdout. Raises ``BenchError`` if the process has ended, reports a
+        failure, or sends nothing in time."""
         assert self._process.stdout is not None
         try:
             async with asyncio.timeout(timeout_s):
@@ -72,7 +76,7 @@ class ClientProcess:
         return answer
 
     async def end(self) -> None:
-        """Close its stdin, which ends it; kill it if it does not end."""
+        """Close the process's stdin, which makes it end. Kill it if it does not end in time."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -85,7 +89,8 @@ class ClientProcess:
 
 @contextlib.asynccontextmanager
 async def started_clients(module: str, assignments: Sequence[Mapping[str, Any]]) -> AsyncIterator[list[ClientProcess]]:
-    """Start a process per assignment, which it gets as its only argument; they run until the block ends."""
+    """Start a process for each assignment, which it gets as its only argument. The processes run until the block
+    ends."""
     processes: list[ClientProcess] = []
     try:
         for number, assignment in enumerate(assignments):
@@ -102,11 +107,11 @@ async def started_clients(module: str, assignments: Sequence[Mapping[str, Any]])
 
 
 async def all_told(processes: Sequence[ClientProcess], timeout_s: float) -> list[dict[str, Any]]:
-    """Return the next line of each, in their order. ``BenchError``."""
+    """Return the next line of each process, in the order of the processes. Raises ``BenchError``."""
     return await asyncio.gather(*(process.told(timeout_s) for process in processes))
 
 
-# -- in such a process
+# -- In a process of clients
 
 
 def assignment() -> dict[str, Any]:
@@ -116,7 +121,7 @@ def assignment() -> dict[str, Any]:
 
 
 async def commands() -> AsyncIterator[dict[str, Any]]:
-    """Yield the commands from its starter, until that ends the input or is gone."""
+    """Yield the commands from the process that has started this one, until it closes the input or ends."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
@@ -124,12 +129,12 @@ async def commands() -> AsyncIterator[dict[str, Any]]:
 
 
 def say(**answer: Any) -> None:
-    """Write a line to its starter."""
+    """Write a line to the process that has started this one."""
     print(orjson.dumps(answer).decode(), flush=True)
 
 
 async def each(numbers: Iterable[int], do: Callable[[int], Awaitable[None]]) -> None:
-    """Call it for every client, ``AT_ONCE`` at once. The first error ends it."""
+    """Call ``do`` for every client, for ``AT_ONCE`` clients at a time. The first error ends all calls."""
     left = iter(numbers)
 
     async def worker() -> None:

@@ -1,10 +1,11 @@
-"""The CPU that a message costs an endpoint, against a bare `websockets` server that parses and broadcasts the same.
+"""Compare an endpoint's CPU time per message with that of a bare `websockets` server that parses and broadcasts.
 
     python -m ingeborg.bench.budgets.cost [--rounds 3]
 
-Both get the same frames at the same rate, turn by turn: publishes of some 200 bytes to one topic with 1, 5, 20 and
-100 subscribers. A line fitted to each server's CPU time per publish over the fan-outs gives the cost of a received
-publish, and the extra cost of each delivered message. It takes two minutes, on an idle machine.
+Both servers get the same frames at the same rate, in alternating turns. A frame is a publish of some 200 bytes to one
+topic with 1, 5, 20 or 100 subscribers. The program fits a line to each server's CPU time per publish, over the number
+of subscribers. The line gives the cost of a received publish, and the extra cost of each delivered message. It takes
+two minutes, on an idle machine.
 """
 
 from __future__ import annotations
@@ -27,18 +28,20 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, OnMessage, ask, cpu_s, dial, started
 from .model import Check, measured, show
 
-#: Subscribers of the topic, and publishes per second: at most what either server carries with a third of a core.
+#: Publishes per second, by the number of subscribers of the topic. Either server needs at most a third of a core for
+#: them.
 RATES = {1: 4000, 5: 1600, 20: 500, 100: 100}
 LOAD_S = 3.0
-#: Due publishes go out together, as those of many publishers arrive together.
+#: Seconds between two writes. All publishes that are due are sent together, as publishes of many publishers arrive
+#: together.
 TICK_S = 0.005
-#: Goals relative to the bare server (from measured costs; a broker also checks, hashes, looks for duplicates and
-#: routes).
+#: Goals as multiples of the bare server's costs. They come from measured costs. A broker also validates, hashes, checks
+#: for duplicates and routes.
 PUBLISH_RATIO, DELIVERY_RATIO = 1.0, 0.8
 
 
 class Line(NamedTuple):
-    """CPU microseconds: of a publish alone, and of each delivery."""
+    """CPU microseconds of a publish without deliveries, and of each delivery."""
 
     publish_us: float
     delivery_us: float
@@ -46,7 +49,7 @@ class Line(NamedTuple):
 
 def fit(costs: dict[int, float]) -> Line:
     """Fit a line through (fan-out, microseconds per publish) with the least squares of relative errors."""
-    # Weighted by 1 / cost^2: an error of a tenth counts the same at 1 subscriber and at 100.
+    # Weights are 1 / cost^2, so that an error of a tenth counts the same at 1 subscriber and at 100.
     weights = {fanout: 1 / cost**2 for fanout, cost in costs.items()}
     total = sum(weights.values())
     mean_f = sum(weights[f] * f for f in costs) / total
@@ -65,7 +68,7 @@ class Load:
         self._url, self._process, self._fanout = url, process, fanout
         self._topic = f"topic {fanout}"
         self._sockets: list[OutgoingSocket] = []
-        #: Both counts decrease to 0.
+        #: Deliveries and replies that are still missing. Both counts decrease to 0.
         self._deliveries = self._replies = 0
         self._all_came = asyncio.Event()
         self._error = b""
@@ -97,7 +100,7 @@ class Load:
         """Do what the protocol needs before the first publish."""
 
     def _publish(self, number: int, payload: str, ack: bool) -> bytes:
-        """Return the message that publishes; with ``ack``, one that the server replies to."""
+        """Return a message that publishes. With ``ack``, the server replies to it."""
         command = {"command": "publish", "client_id": "p", "topic": self._topic, "payload": payload}
         return orjson.dumps(command | {"ack": True} if ack else command)
 
@@ -124,8 +127,8 @@ class Load:
         return self._publish(self._number, f"{self._number:09} ".ljust(120, "x"), ack)
 
     async def cost_us(self, rate: int, seconds: float = LOAD_S, *, ack: bool = False) -> float:
-        """Return the server's CPU per publish, in microseconds. ``seconds``: of load. ``ack``: the server replies to
-        each publish. ``BenchError``: a delivery or a reply is missing."""
+        """Return the server's CPU time per publish, in microseconds. The load lasts ``seconds``. With ``ack``, the
+        server replies to each publish. Raises ``BenchError`` if a delivery or a reply is missing."""
         count = int(rate * seconds)
         frames = [self._frame(ack) for _ in range(count)]
         self._deliveries, self._replies = count * self._fanout, count * ack
@@ -153,8 +156,8 @@ class Load:
 
 
 async def measure(rounds: int) -> tuple[dict[int, float], dict[int, float]]:
-    """Return microseconds per publish by fan-out, the median of the rounds: this broker's endpoint, and the bare
-    server."""
+    """Return CPU microseconds per publish by fan-out, as medians of the rounds: for this broker's endpoint, and for the
+    bare server."""
     with (
         tempfile.TemporaryDirectory() as folder,
         started("ingeborg.broker.command.cli", "serve", "--port", "0", "--store", f"lmdb:{folder}/store") as (
@@ -173,7 +176,7 @@ async def measure(rounds: int) -> tuple[dict[int, float], dict[int, float]]:
 
 
 def checks(ours: dict[int, float], bare: dict[int, float]) -> Sequence[Check]:
-    """Judge the two ratios."""
+    """Compare the two ratios with their goals."""
     our, its = fit(ours), fit(bare)
     rows = []
     for what, mine, other, most in (

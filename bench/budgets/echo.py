@@ -1,12 +1,12 @@
-"""The current speed of this machine, measured with a bare `websockets` echo: the factor that scales absolute goals.
+"""Measure the current speed of this machine with a bare `websockets` echo. This factor scales absolute goals.
 
     python -m ingeborg.bench.budgets.echo
 
-A server in its own process sends every message back; the interpreter that runs this also runs the server. It has one
-connection, which keeps enough messages under way that the server is never idle. Ten seconds.
+A server in its own process sends every message back. The same Python interpreter runs the server and this program.
+There is one connection, with enough messages in transit to keep the server busy all the time. It takes ten seconds.
 
-Owns: the load, and the figures of the machine on which the goals were set. Must never: run this broker's code on the
-server's side, since the factor must not depend on it.
+Owns: the load, and the figures of the machine on which the goals were set. Must never: run this broker's code in the
+server, because the factor must not depend on that code.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, ask, cpu_s, dial, started
 from .model import Check, show
 
-#: As long as a notification of the other budgets.
+#: This message is as long as a notification in the other budgets.
 MESSAGE = b"x" * 230
-#: Messages under way; when half are back, the client writes as many again at once.
+#: Number of messages in transit. When half of them are back, the client sends the same number again, all together.
 WINDOW = 64
-#: A turn takes some seconds, and one of several can be disturbed.
+#: Number of turns, and seconds of a turn. There are several, because other programs can disturb one.
 TURNS, TURN_S = 5, 1.5
-#: Round trips of a turn, one at a time.
+#: Number of round trips of a turn, which are made one at a time.
 TRIPS = 300
 
 
 class Echo(NamedTuple):
-    """``per_s``: messages that came back per second with many under way, and ``cpu_us``, the server's CPU for each, in
-    microseconds; ``trip_us``: one round trip alone.
+    """The result. ``per_s`` is the number of messages that came back per second with many in transit, and ``cpu_us``
+    the server's CPU time for each, in microseconds. ``trip_us`` is the time of a single round trip.
 
-    On a slow machine all three are worse. If other programs use the machine, the first and the last are worse, and the
-    CPU hardly is.
+    On a slow machine all three are worse. If other programs use the machine, ``per_s`` and ``trip_us`` are worse, but
+    ``cpu_us`` hardly changes.
     """
 
     per_s: float
@@ -51,17 +51,18 @@ class Echo(NamedTuple):
     @property
     def factor(self) -> float:
         """This machine's speed relative to the reference: 0.5 is half as fast. Goals that are rates are multiplied by
-        it."""
+        this factor."""
         return self.per_s / REFERENCE.per_s
 
 
-#: The result of `python -m ingeborg.bench.budgets.echo` on that day, on two idle cores: the middle of three runs.
+#: The result of `python -m ingeborg.bench.budgets.echo` on ``REFERENCE_DATE``, on two idle cores. It is the median of
+#: three runs.
 REFERENCE_DATE = "2026-11-23"
 REFERENCE = Echo(per_s=66_700.0, cpu_us=14.9, trip_us=108.0)
 
 
 class _Stream:
-    """Many messages under way on one connection."""
+    """A connection with many messages in transit."""
 
     def __init__(self, socket: OutgoingSocket, server: psutil.Process) -> None:
         self._socket, self._server = socket, server
@@ -70,7 +71,8 @@ class _Stream:
         self._over = asyncio.Event()
 
     async def turn(self, seconds: float) -> tuple[float, float]:
-        """Return messages that came back per second, and the server's microseconds of CPU for each."""
+        """Return the number of messages that came back per second, and the server's CPU time for each in
+        microseconds."""
         self._back = self._unsent = 0
         self._over.clear()
         before_s, start_s = cpu_s(self._server), time.monotonic()
@@ -93,7 +95,7 @@ class _Stream:
                 self._unsent = 0
                 self._socket.write(*[MESSAGE] * (WINDOW // 2))
         elif self._unsent == WINDOW:
-            self._over.set()  # nothing is under way anymore
+            self._over.set()  # no message is in transit anymore
 
 
 async def _trip_us(socket: OutgoingSocket) -> float:
@@ -106,7 +108,7 @@ async def _trip_us(socket: OutgoingSocket) -> float:
 
 
 async def turns_at(url: str, server: psutil.Process, turn_s: float = TURN_S) -> Echo:
-    """Return medians of ``TURNS`` turns at a running echo: ``server`` is its process."""
+    """Return medians of ``TURNS`` turns with a running echo server. ``server`` is its process."""
     socket = await dial(url + "/echo")
     try:
         stream = _Stream(socket, server)
@@ -122,7 +124,7 @@ async def _measure(turn_s: float) -> Echo:
 
 
 def measure(turn_s: float = TURN_S) -> Echo:
-    """Return medians of ``TURNS`` turns. Not to be called on an event loop."""
+    """Return medians of ``TURNS`` turns. Do not call this on an event loop."""
     return uvloop.run(_measure(turn_s))
 
 
@@ -132,13 +134,13 @@ def factor() -> float:
 
 
 def check(found: Echo) -> Check:
-    """Report the figures next to the reference's. A machine has no goal."""
+    """Report the figures next to those of the reference. A machine has no goal."""
     words = f"factor {found.factor:.2f}: {_words(found)}; on {REFERENCE_DATE}: {_words(REFERENCE)}"
     return Check("this machine, measured with a bare websockets echo", "reported", words, True)
 
 
 def _words(echo: Echo) -> str:
-    return f"{echo.per_s:,.0f}/s at {echo.cpu_us:.1f} us, one alone {echo.trip_us:.0f} us"
+    return f"{echo.per_s:,.0f}/s at {echo.cpu_us:.1f} us, one round trip {echo.trip_us:.0f} us"
 
 
 def main() -> None:

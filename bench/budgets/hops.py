@@ -1,19 +1,20 @@
-"""The cost of a second endpoint when both are busy: a hop in full batches, and the traffic of two against that of one.
+"""Measure the cost of a second busy endpoint: a hop in full batches, and the traffic of two endpoints against one.
 
     python -m ingeborg.bench.budgets.hops [hop traffic]
 
-**A hop.** ``topics`` with its publisher at one endpoint and its subscriber at the other: either can be the home of a
-topic, so each message crosses the link once, and its confirmation comes back. There are always 10,000 messages in
-flight, so batches are full. The hop is the cost beyond the same load on one endpoint, both sides together.
+**A hop.** The workload ``topics`` has its publisher at one endpoint and its subscriber at the other. Either endpoint
+can be the home of a topic, so each message crosses the link once, and its confirmation comes back. There are always
+10,000 messages in flight, so batches are full. The cost of the hop is the CPU time of both endpoints, minus that of the
+same load on one endpoint.
 
-**Traffic.** The same rate on one endpoint and on two that share a port, over which the kernel spreads the connections:
-CPU for each publish, of all endpoints together. If each endpoint has a core, two carry ``2 * one / two`` times what one
-does (docs/scaling.md, the model). The model computes this; here the generator takes part of the same cores, so it
-cannot be measured.
+**Traffic.** One endpoint gets a rate, and then two endpoints that share a port get the same rate. The kernel spreads
+the connections over the two. The figure is the CPU time of all endpoints for each publish. If each endpoint has a core,
+two endpoints carry ``2 * one / two`` times the traffic of one (docs/scaling.md, the model). This is computed by the
+model. It cannot be measured here, because the generator uses the same cores.
 
-The two alternate; figures are medians of three. It takes four minutes, on an idle machine.
+The systems alternate, and the figures are medians of three turns. It takes four minutes, on an idle machine.
 
-Owns: how the two are compared. Must never: compute a figure that the digest has.
+Owns: the comparison of one endpoint with two. Must never: compute a figure that the digest has.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ from .model import Check, measured, show
 
 ROUNDS = 3
 
-#: Few topics, so that no cache is too small; and messages of a run, enough for some seconds.
+#: Number of topics, so low that no cache is too small, and number of messages of a run, enough for some seconds.
 TOPICS, MESSAGES = 2_048, 200_000
-#: Microseconds of both sides together.
+#: Maximum cost of a hop, in CPU microseconds of both endpoints together.
 HOP_US = 15.0
 
-#: Publishes per second, which both hold on two cores shared with the generator; for this many seconds.
+#: Publishes per second, and seconds of the load. Both systems carry this rate on two cores that they share with the
+#: generator.
 RATE_PER_S, RATE_S = 25_000, 8
 #: The gain that two endpoints with a core each should have over one.
 GAIN = 1.3
@@ -49,7 +51,8 @@ GAIN = 1.3
 _ONE = ("--dedup-ttl", "10")
 _TWO = (*_ONE, "--endpoints", "2")
 
-#: One endpoint and two. For a hop the generator chooses the endpoint of each client, so each endpoint has its own port.
+#: The systems with one endpoint and with two. For a hop the generator chooses the endpoint of each client, so each
+#: endpoint has its own port.
 SYSTEMS = {1: System("one", "ingeborg", serve=_ONE), 2: System("two", "ingeborg", serve=_TWO)}
 SHARED = {1: SYSTEMS[1], 2: System("two", "ingeborg", serve=(*_TWO, "--share-port"))}
 
@@ -57,15 +60,16 @@ Json = dict[str, Any]
 
 
 class Cost(NamedTuple):
-    """``server_us``: CPU of all endpoints for each message that came in; ``lost``: messages of all turns."""
+    """The result of one system. ``server_us`` is the CPU time of all endpoints for each publish. ``lost`` counts the
+    lost messages of all turns."""
 
     server_us: float
     lost: int
 
 
 def costs(runs: Sequence[Json], turns: int) -> dict[int, Cost]:
-    """By number of endpoints, from a digest's runs, which are in the order of ``SYSTEMS``, turn by turn. ``BenchError``
-    if a run does not know what its servers used."""
+    """Return the costs by number of endpoints. The digest's runs come turn by turn, in the order of ``SYSTEMS``. Raises
+    ``BenchError`` if the CPU time of a run's servers is unknown."""
     found = {}
     for index, endpoints in enumerate(SYSTEMS):
         used, lost = [], 0
@@ -83,7 +87,7 @@ def costs(runs: Sequence[Json], turns: int) -> dict[int, Cost]:
 def measure(
     workload: str, file: str, words: Sequence[str], rounds: int, systems: Mapping[int, System]
 ) -> dict[int, Cost]:
-    """Run the workload on the systems alternately. ``BenchError``."""
+    """Run the workload on the systems alternately. Raises ``BenchError``."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for turn in range(rounds):
@@ -94,7 +98,8 @@ def measure(
 
 
 def hop_check(found: Mapping[int, Cost], speed: float) -> Check:
-    """Judge the hop. ``speed``: of this machine (``echo``), which scales the goal."""
+    """Compare the cost of a hop with its goal. ``speed`` is the speed of this machine (``echo``), which scales the
+    goal."""
     one, two = found[1], found[2]
     hop_us, most_us = two.server_us - one.server_us, HOP_US / speed
     return Check(
@@ -112,7 +117,7 @@ def traffic_check(found: Mapping[int, Cost]) -> Check:
     return Check(
         "traffic, two endpoints with a core each on a shared port, by the model",
         f"at least {GAIN:g} times one",
-        f"{gain:.2f} times: {two.server_us:.1f} us a publish of {RATE_PER_S:,}/s, {one.server_us:.1f} on one"
+        f"{gain:.2f} times: {two.server_us:.1f} us per publish at {RATE_PER_S:,}/s, {one.server_us:.1f} on one"
         f"{_lost(found)}",
         gain >= GAIN and not one.lost + two.lost,
     )
@@ -139,7 +144,7 @@ PARTS: Mapping[str, Callable[[int], list[Check]]] = {"hop": _hop, "traffic": _tr
 
 
 def report(rounds: int = ROUNDS) -> list[Check]:
-    """Measure both. ``BenchError``."""
+    """Measure the hop and the traffic. Raises ``BenchError``."""
     return [check for part in PARTS.values() for check in part(rounds)]
 
 

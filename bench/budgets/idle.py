@@ -1,12 +1,12 @@
-"""The memory of an idle client: in an endpoint, and in the kernel. Linux only.
+"""Measure the memory that an idle client needs in an endpoint and in the kernel. Linux only.
 
     python -m ingeborg.bench.budgets.idle [--clients 20000] [--hold-s 30]
 
-Processes open bare connections, one for each client, which listens, subscribes to nothing and gets nothing except
-pings. There are as many endpoints as that many connections need, all with one embedded store. Endpoints are measured
-when the first clients are connected, and again when all have been there for ``--hold-s`` seconds, so that each was
-pinged once. It takes about a minute, on a machine where nothing else opens or closes connections: the kernel's memory
-is that of all programs.
+Processes open bare connections, one for each client. A client listens, has no subscriptions, and gets nothing except
+pings. There are enough endpoints for all connections, and they share one embedded store. Endpoints are measured when
+the first clients are connected, and again when all clients have been connected for ``--hold-s`` seconds, so that each
+client has got a ping. It takes about a minute. No other program on the machine may open or close connections in that
+time, because the kernel reports its memory for all programs together.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from .model import Check, measured, show
 
 #: The figure's goal, in bytes (a kB has 1,000).
 GOAL_BYTES = 16_000
-#: Clients of an endpoint, unless set: within 20,000 open files.
+#: Maximum number of clients of an endpoint, within a limit of 20,000 open files.
 _PER_ENDPOINT = 10_000
-#: Connected by each process before the first measurement: memory that the first connections take stays in any case.
+#: Number of clients that each process connects before the first measurement, because the first connections take memory
+#: that is needed only once.
 _WARM_UP = 200
 #: With this many clients or more, all other memory use on a machine is small in comparison.
 _CLIENTS_MIN = 500
@@ -46,9 +47,9 @@ _CONNECT_S_MAX = 180.0
 
 
 class Levels(NamedTuple):
-    """Bytes. ``anon``, ``pss``: of all endpoints, their own memory, and that with their part of shared memory (the
-    store's map); ``objects``, ``buffers``: of the kernel, for files and sockets, and for data in sockets. ``sockets``:
-    TCP sockets of this machine."""
+    """Memory at one moment, in bytes. ``anon`` and ``pss`` are sums over all endpoints: ``anon`` is their own memory,
+    and ``pss`` also has their part of shared memory (the store's map). ``objects`` and ``buffers`` are the kernel's
+    memory for files and sockets, and for data in sockets. ``sockets`` is the number of TCP sockets of this machine."""
 
     anon: int
     pss: int
@@ -66,7 +67,7 @@ def kilobytes(text: str, name: str) -> int:
 
 
 def tcp(text: str) -> tuple[int, int]:
-    """Return sockets, and the pages of data that they hold, from /proc/net/sockstat."""
+    """Return the number of TCP sockets, and of the memory pages for their data, from /proc/net/sockstat."""
     match = re.search(r"^TCP: inuse (\d+) .*mem (\d+)$", text, re.MULTILINE)
     if match is None:
         raise BenchError("this kernel does not report the memory of TCP sockets")
@@ -74,13 +75,15 @@ def tcp(text: str) -> tuple[int, int]:
 
 
 def objects_in_use(text: str) -> int:
-    """Return bytes, from /proc/slabinfo: two header lines; name, objects in use, room for objects, bytes of one."""
+    """Return the bytes of objects in use, from /proc/slabinfo. It has two header lines. The columns of the other lines
+    are a name, the objects in use, the objects that have room, and the bytes of one object."""
     rows = [line.split() for line in text.splitlines()[2:]]
     return sum(int(row[1]) * int(row[3]) for row in rows)
 
 
 def _kernel_objects() -> int:
-    """Return exact bytes for root; for others the kernel reports only the pages of the objects."""
+    """Return the bytes of kernel objects. The value is exact for root. For other users, the kernel reports only the
+    pages of the objects."""
     if os.access(_SLABINFO, os.R_OK):
         return objects_in_use(_SLABINFO.read_text())
     return kilobytes(Path("/proc/meminfo").read_text(), "Slab")
@@ -103,7 +106,8 @@ def levels(endpoints: Sequence[psutil.Process]) -> Levels:
 
 
 class Found(NamedTuple):
-    """``clients``: connected between the two measurements; ``lost``: connections that were gone at the end."""
+    """The result. ``clients`` is the number of clients that connected between the two measurements, and ``lost`` the
+    number of connections that were gone at the end."""
 
     clients: int
     before: Levels
@@ -112,7 +116,7 @@ class Found(NamedTuple):
 
 
 async def measure(clients: int, hold_s: float) -> Found:
-    """Connect the clients, and measure before and after. ``BenchError``."""
+    """Connect the clients, and measure before and after. Raises ``BenchError``."""
     endpoints = -(-clients // _PER_ENDPOINT)
     allow_files(min(clients, _PER_ENDPOINT) + OTHER_FILES)
     with contextlib.ExitStack() as stack:
@@ -137,7 +141,8 @@ async def _connected(processes: Sequence[ClientProcess], command: dict[str, int]
 
 
 class PerClient(NamedTuple):
-    """Bytes, as in ``Levels``; the kernel's are those at the endpoint's end of a connection."""
+    """Bytes for each client, as in ``Levels``. The kernel's memory is only that for the endpoint's end of a
+    connection."""
 
     anon: float
     pss: float
@@ -146,10 +151,11 @@ class PerClient(NamedTuple):
 
 
 def per_client(found: Found) -> PerClient:
-    """Divide by clients. Both ends of a connection are on this machine, and the kernel treats them alike: one socket,
-    file and entry of epoll each. So the kernel's memory at the endpoint's end is its growth by the number of new
-    sockets, twice the clients (and what other programs have opened meanwhile). ``BenchError`` if these have closed as
-    many."""
+    """Return the growth for each client. Both ends of a connection are on this machine, and each needs the same in the
+    kernel: one socket, one file and one entry of epoll. So the kernel's memory at the endpoint's end is its growth
+    divided by the number of new sockets. There are two new sockets for each client, plus those that other programs have
+    opened meanwhile. Raises ``BenchError`` if there are fewer new sockets than clients, because other programs have
+    closed theirs."""
     anon, pss, objects, buffers, sockets = (
         after - before for before, after in zip(found.before, found.after, strict=True)
     )
@@ -159,7 +165,7 @@ def per_client(found: Found) -> PerClient:
 
 
 def checks(found: Found) -> list[Check]:
-    """Judge an endpoint's memory per client, and whether all clients were still connected."""
+    """Check an endpoint's memory per client, and that all clients were still connected."""
     each = per_client(found)
     return [
         Check(
@@ -192,7 +198,10 @@ def main() -> None:
         f"(objects {each.objects / 1000:.1f} kB, data in sockets {each.buffers / 1000:.1f} kB)"
     )
     if not os.access(_SLABINFO, os.R_OK):
-        print("(objects by pages, since only root may read them by kind; too low if earlier connections left room)")
+        print(
+            "(objects are counted in pages, since only root may read their kinds; too low if earlier connections left "
+            "room)"
+        )
     show(checks(found))
 
 

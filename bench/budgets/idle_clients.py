@@ -1,4 +1,5 @@
-"""One process of idle clients; started by ``idle``. Bare connections that have listened, and answer pings."""
+"""One process of idle clients, which ``idle`` starts. They are bare connections that have sent `listen`, and answer
+pings."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .light import ask, dial
 
 
 async def main() -> None:
-    """On each command, connect as many more as it says, or report how many are still connected."""
+    """For each command, connect the number of clients that it asks for, if any, and report how many are connected."""
     given = assignment()
     urls: list[str] = given["urls"]
     first, stop = given["numbers"]

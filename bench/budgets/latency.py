@@ -1,10 +1,10 @@
-"""The latency floor: one publisher, one subscriber, one message at a time, against a bare `websockets` echo.
+"""Measure the lowest latency, with one publisher, one subscriber and one message at a time, against a bare echo.
 
     python -m ingeborg.bench.budgets.latency [--messages 4000]
 
-The three take turns: an echo server, one endpoint, and two endpoints (published at one, received at the other; either
-can be the topic's home). Latency is from the publisher's write to the subscriber's receipt, in one process. It
-takes half a minute, on an idle machine.
+Three systems take turns: a bare `websockets` echo server, one endpoint, and two endpoints. With two, messages are
+published at one endpoint and received at the other, and either can be the topic's home. Latency is from the publisher's
+write to the subscriber's receipt; both are in one process. It takes half a minute, on an idle machine.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, ask, dial, started
 from .model import Check, measured, show
 
-#: Messages of one turn; the first ones do not count.
+#: Messages of one turn, and the number of first messages that do not count.
 TURN, WARM_UP = 200, 20
-#: The number of topics: both endpoints are home of some.
+#: The number of topics. Each endpoint is the home of some topics.
 TOPICS = 16
 ONE_RATIO, TWO_RATIO = 1.5, 3.0
 
@@ -38,7 +38,7 @@ Trip = Callable[[int], Awaitable[object]]
 
 
 class _Way:
-    """Publish at one URL, receive at another."""
+    """A publisher at one URL, and a subscriber at another."""
 
     def __init__(self, publisher: OutgoingSocket, subscriber: OutgoingSocket) -> None:
         self._publisher = publisher
@@ -69,7 +69,7 @@ async def _way(urls: Sequence[str]) -> _Way:
 
 
 async def _turn(trip: Trip, first: int) -> list[int]:
-    """Return the nanoseconds of each."""
+    """Return the nanoseconds of each trip."""
     found = []
     async with asyncio.timeout(TIMEOUT_S):
         for number in range(first, first + TURN):
@@ -80,7 +80,7 @@ async def _turn(trip: Trip, first: int) -> list[int]:
 
 
 async def measure(messages: int) -> dict[str, list[int]]:
-    """Latencies in ns, sorted: ``echo``, ``one``, ``two`` (endpoints)."""
+    """Return sorted latencies in nanoseconds, for ``echo``, ``one`` endpoint and ``two`` endpoints."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         echo_url, _ = stack.enter_context(started("ingeborg.bench.budgets.bare"))
@@ -105,7 +105,7 @@ def percentile_us(sorted_ns: Sequence[int], share: float) -> float:
 
 
 def checks(found: dict[str, list[int]]) -> list[Check]:
-    """Judge p50 and p99 of both ways against the echo's."""
+    """Compare p50 and p99 of one endpoint and of two with those of the echo."""
     rows = []
     for name, words, most in (("one", "one endpoint", ONE_RATIO), ("two", "across two endpoints", TWO_RATIO)):
         for label, share in (("p50", 0.5), ("p99", 0.99)):

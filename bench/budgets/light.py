@@ -1,7 +1,7 @@
 """Bare connections and measured processes, which several budgets share.
 
-Owns: connections that hand over bytes as they arrive, so that on few cores the server dominates the measurement. Must
-never: know what a message means.
+Owns: connections that hand over messages as bytes, without parsing them. So the clients need little CPU, and the
+measurement shows the server even on few cores. Must never: interpret a message.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ async def ask(socket: OutgoingSocket, message: bytes) -> bytes:
 
 @contextlib.contextmanager
 def started(module: str, *arguments: str) -> Iterator[tuple[str, psutil.Process]]:
-    """Start a server of ours that prints `ready at URL`; yield its URL and process until the block ends.
-    ``BenchError``."""
+    """Start a server of this project that prints `ready at URL`. Yield its URL and its process; the server runs until
+    the block ends. Raises ``BenchError``."""
     with (
         tempfile.TemporaryDirectory() as folder,
         starting.started(module, starting.python(module, *arguments), Path(folder, "log"), patience_s=TIMEOUT_S) as it,
@@ -57,8 +57,8 @@ def started(module: str, *arguments: str) -> Iterator[tuple[str, psutil.Process]
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Return the CPU seconds so far, of the process and its children: on Linux to the nanosecond, elsewhere as the
-    system counts them, mostly in hundredths."""
+    """Return the CPU seconds that the process and its children have used so far. On Linux they are precise to the
+    nanosecond. Other systems mostly count them in hundredths of a second."""
     found = 0.0
     for each in (process, *process.children(recursive=True)):
         exact = [int(file.read_text().split()[0]) for file in Path(f"/proc/{each.pid}/task").glob("*/schedstat")]

@@ -1,8 +1,8 @@
-"""The workloads on this broker alone, each on an empty store: rates, latencies, memory. Figures 1, 3, 4 and 7.
+"""Measure the workloads on this broker alone, each on an empty store: rates, latencies, memory (figures 1, 3, 4, 7).
 
     python -m ingeborg.bench.budgets.loads traffic|topics|radio|memory [--full]
 
-Runs `loadgen` as a user would, and one digest over its logs. Owns: how much of each workload a budget runs. Must never:
+Runs `loadgen` as a user would, and one digest over its logs. Owns: the size of each workload in a budget. Must never:
 compute a figure that the digest has.
 """
 
@@ -38,20 +38,23 @@ from .model import Check, measured, show
 WORKLOADS = Path(__file__).parent.parent / "workloads"
 LOADGEN_S_MAX, DIGEST_S_MAX, IMPORT_S_MAX = 1_500.0, 600.0, 600.0
 
-#: Figure 1: messages in and out per second, and the latencies at that rate and at half that rate, in ms.
+#: Goals of figure 1: messages in and out per second, and p99 in ms, at that rate and at half that rate.
 IN_ALL, P99_MS, HALF_P99_MS = 100_000, 50.0, 5.0
-#: Figure 3: subscriptions per second, share of the rate with few topics, growth of the endpoint's memory in bytes.
+#: The numbers of topics of figure 3, and its goals: subscriptions per second, the rate as a share of the rate with few
+#: topics, and the growth of the endpoint's memory in bytes.
 TOPICS, FEW = 2_097_152, 1_024
 SUBSCRIBE_PER_S, END_TO_END_SHARE, GROWTH_BYTES = 200_000, 0.75, 100_000_000
-#: Messages of the run with few topics: enough to last for some seconds. With one topic there are as many as with most,
-#: since each topic has one: the hashes of their payloads take as much memory then.
+#: Messages of the run with few topics, enough for some seconds. The run with most topics has one message for each
+#: topic. The run with one topic has the same number of messages, so that the hashes of their payloads take the same
+#: memory.
 FEW_MESSAGES = 200_000
-#: Figure 4: limits in ms and s.
+#: Limits of figure 4, in ms and s.
 RADIO_P50_MS, RADIO_P99_MS, CONNECT_S = 10.0, 100.0, 180.0
 RADIO_ENDPOINTS = 7
-#: A fifth of that, for a minute: with as many reports per station and as many lists per song.
+#: The short form of figure 4: a fifth of the clients, stations and songs, for a minute. So the reports per station and
+#: the wish lists per song stay the same.
 RADIO_SHORT = {"clients": 20_000, "stations": 4_000, "songs": 200_000, "duration_s": 60}
-#: Figure 7: ten million payloads in ten minutes; four times the topics that the routing cache holds.
+#: Figure 7: ten million payloads in ten minutes, to four times as many topics as the routing cache holds.
 FLOOD_PER_S, FLOOD_FULL_S, FLOOD_S, FLOOD_TOPICS = 17_000, 600, 60, 200_000
 FLAT_BYTES = 5_000_000
 
@@ -59,7 +62,7 @@ Json = dict[str, Any]
 
 
 def loadgen(workload: str, file: str, urls: Sequence[str], out: Path, *words: str) -> None:
-    """Run a workload with the settings of its file, plus ``words``, to its end. ``BenchError``."""
+    """Run a workload to its end, with the settings of its file and then ``words``. Raises ``BenchError``."""
     command = [
         sys.executable,
         "-m",
@@ -72,7 +75,7 @@ def loadgen(workload: str, file: str, urls: Sequence[str], out: Path, *words: st
     ]
     for url in urls:
         command += ["--url", url]
-    # Losses are a figure here, and are judged as one.
+    # Losses are a figure that is checked later, and no error here.
     _run([*command, *words], LOADGEN_S_MAX, results=(0, LOSSES))
 
 
@@ -91,7 +94,8 @@ def _options(settings: Mapping[str, object]) -> list[str]:
 
 
 def digest(folder: Path) -> list[Json]:
-    """Return the runs of the logs in the folder's `logs`, in their order. ``BenchError``, also if one has failed."""
+    """Digest the logs in the folder's `logs`, and return their runs in the order of their starts. Raises
+    ``BenchError``, also if a run has failed."""
     out = folder / "digest"
     _run([sys.executable, "-m", "ingeborg.bench.cli", "digest", "--out", str(out), str(folder / "logs")], DIGEST_S_MAX)
     runs: list[Json] = json.loads((out / DOCUMENT).read_text(encoding="utf-8"))["runs"]
@@ -103,8 +107,8 @@ def digest(folder: Path) -> list[Json]:
 
 @contextlib.contextmanager
 def _endpoint(folder: Path) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """Start one endpoint on an empty store. Yield its URL, and a list that grows twice a second: the time, as `loadgen`
-    has it, and the bytes of its anonymous memory."""
+    """Start one endpoint on an empty store. Yield its URL and a list. Twice a second, the list gets an entry with the
+    time on the clock of `loadgen`, and the bytes of the endpoint's anonymous memory."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as store,
         started(
@@ -139,8 +143,8 @@ def _phase(run: Json, kind: str) -> Json:
 
 
 def traffic(full: bool) -> list[Check]:
-    """One endpoint, fan-out 5, at the greatest sustainable rate and at half that rate. Two minutes. This machine's
-    speed (``echo``) scales the goal for the rate."""
+    """Measure one endpoint with fan-out 5, at the greatest sustainable rate and at half that rate. It takes two
+    minutes. This machine's speed (``echo``) scales the goal for the rate."""
     speed = echo.factor()
     search = () if full else ("--start-rate", "16000", "--step-s", "2")
     with tempfile.TemporaryDirectory() as name:
@@ -164,8 +168,8 @@ def traffic(full: bool) -> list[Check]:
 
 
 def topics(full: bool) -> list[Check]:
-    """One, few and two million topics, with an endpoint for each. Four minutes, in full or not. This machine's speed
-    (``echo``) scales the goal for the subscribe rate."""
+    """Measure one topic, few topics and two million topics, each on a new endpoint. It takes four minutes, at full
+    length or not. This machine's speed (``echo``) scales the goal for the subscribe rate."""
     least = SUBSCRIBE_PER_S * (speed := echo.factor())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -208,8 +212,8 @@ def topics(full: bool) -> list[Check]:
 
 
 def radio(full: bool) -> list[Check]:
-    """Even wish lists, imported; seven endpoints. Three minutes; in full (100,000 clients, ten minutes) a quarter of
-    an hour."""
+    """Measure the radio world with even wish lists, which are imported, on seven endpoints. It takes three minutes. At
+    full length (100,000 clients, ten minutes) it takes a quarter of an hour."""
     settings = [] if full else _options(RADIO_SHORT)
     processes = 8 if full else 2
     with tempfile.TemporaryDirectory() as name:
@@ -254,9 +258,9 @@ def radio(full: bool) -> list[Check]:
         Check(f"radio, p50, {clients}", f"below {RADIO_P50_MS:g} ms", f"{p50_ms:.1f} ms", p50_ms < RADIO_P50_MS),
         Check(f"radio, p99, {clients}", f"below {RADIO_P99_MS:g} ms", f"{p99_ms:.1f} ms", p99_ms < RADIO_P99_MS),
         Check(
-            "radio, lost or twice",
+            "radio, messages lost or delivered twice",
             "none",
-            f"{found['lost']} lost, {found['duplicated']} twice of {found['delivered']:,}; {load_words}",
+            f"{found['lost']} lost, {found['duplicated']} delivered twice, of {found['delivered']:,}; {load_words}",
             not missing,
         ),
         Check(
@@ -272,8 +276,9 @@ def radio(full: bool) -> list[Check]:
 
 
 def memory(full: bool) -> list[Check]:
-    """Distinct payloads to more topics than the cache holds, as fast as an endpoint is sure to accept them: 2 minutes;
-    in full (ten million payloads, ten minutes) a quarter of an hour."""
+    """Measure the memory under distinct payloads to more topics than the routing cache holds, at a rate that an
+    endpoint certainly accepts. It takes two minutes. At full length (ten million payloads, ten minutes) it takes a
+    quarter of an hour."""
     seconds = FLOOD_FULL_S if full else FLOOD_S
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -286,14 +291,16 @@ def memory(full: bool) -> list[Check]:
     phase = _phase(run, "run")
     start_ns = run["facts"]["started_ns"] + int(phase["start_s"] * 1e9)
     third_ns = int(phase["duration_s"] / 3 * 1e9)
-    # The first third of the load fills the tables.
+    # The first third of the load does not count, because it fills the tables.
     middle, last = (
         max(size for at_ns, size in seen if start_ns + n * third_ns <= at_ns < start_ns + (n + 1) * third_ns)
         for n in (1, 2)
     )
-    words_of = f"{last / 1e6:.0f} MB after {middle / 1e6:.0f} MB; {found['news']:,} payloads, {found['lost']} lost"
+    words_of = f"from {middle / 1e6:.0f} to {last / 1e6:.0f} MB; {found['news']:,} payloads, {found['lost']} lost"
     flat = last - middle <= FLAT_BYTES and not found["lost"]
-    return [Check(f"memory, over {seconds} s of distinct payloads", f"flat: +{FLAT_BYTES / 1e6:g} MB", words_of, flat)]
+    return [
+        Check(f"memory, over {seconds} s of distinct payloads", f"at most +{FLAT_BYTES / 1e6:g} MB", words_of, flat)
+    ]
 
 
 BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {

@@ -1,11 +1,12 @@
-"""The cost of a message whose topic is not in the routing cache, against one whose topic is.
+"""Compare the cost of a message whose topic is not in the routing cache with that of one whose topic is.
 
     python -m ingeborg.bench.budgets.misses [--full]
 
-One endpoint, one client with many subscriptions. It publishes to all its topics in turn, so that no topic is in the
-cache when its message arrives (a miss), and to a few topics again and again (hits). Hits and misses take turns on the
-same endpoint: CPU time of each message, and the number of messages per second with many under way. It takes a minute;
-with ``--full``, for each power of two from twice the cache's size, four minutes.
+There are one endpoint, and one client with many subscriptions. The client publishes to all its topics in turn, so that
+no topic is in the cache when its message arrives (a miss), and to a few topics again and again (hits). Hits and misses
+take turns on the same endpoint. The figures are the CPU time of each message, and the number of messages per second
+with many in transit. It takes a minute. With ``--full`` it measures each power of two from the fewest topics to the
+most, and takes four minutes.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, ask, cpu_s, dial, started
 from .model import Check, show
 
-#: Topics subscribed to: more than the cache holds, up to the mission's millions.
+#: The fewest and the most subscribed topics. Both numbers are more than the cache holds, and the greater is this
+#: broker's goal of millions of topics.
 FEWEST, MOST = 1 << 16, 1 << 21
-#: Topics of the hits.
+#: Number of topics of the hits.
 HITS = 1 << 10
-#: Topics of one `subscribe`, messages of one turn, and under way at most.
+#: Topics of one `subscribe`, messages of one turn, and maximum number of messages in transit.
 TOPICS_AT_ONCE, MESSAGES, WINDOW = 4_096, 20_000, 512
 TURNS = 5
-#: The extra cost of a miss, at most, in microseconds.
+#: Maximum extra cost of a miss, in microseconds.
 MISS_US = 4.0
-#: Minimum rate as a share of the rate that a miss's CPU time allows: the rest would be waiting.
+#: Minimum rate of misses, as a share of the rate that their CPU time allows. If the rate is lower, messages wait for
+#: something else.
 NO_WAITING = 0.9
 
 
@@ -50,7 +53,7 @@ class Turn(NamedTuple):
 
 
 class Client:
-    """Subscribes, publishes, and receives its own publishes."""
+    """A client that subscribes, publishes, and receives its own publishes."""
 
     def __init__(self, url: str, process: psutil.Process) -> None:
         self._url, self._process = url, process
@@ -76,7 +79,7 @@ class Client:
             raise BenchError(f"an endpoint refused a command: {answer[:200]!r}")
 
     async def subscribe(self, first: int, last: int) -> None:
-        """Subscribe to the topics from one number to before another."""
+        """Subscribe to the topics with the numbers from ``first`` to ``last`` - 1."""
         for start in range(first, last, TOPICS_AT_ONCE):
             topics = [topic(number) for number in range(start, min(start + TOPICS_AT_ONCE, last))]
             await self._ask({"command": "subscribe", "client_id": "client", "topic": topics})
@@ -87,7 +90,7 @@ class Client:
         self._came = sent = 0
         before_s, start_s = cpu_s(self._process), time.perf_counter()
         while self._came < len(frames):
-            # Several at once, as they arrive from a socket.
+            # Write several frames at once, as they would arrive from a socket.
             free = min(WINDOW - (sent - self._came), len(frames) - sent)
             if free:
                 self._socket.write(*frames[sent : sent + free])
@@ -105,12 +108,12 @@ class Client:
 
 
 def topic(number: int) -> str:
-    """Return a song's topic."""
+    """Return the topic with this number, which looks like a song's."""
     return f"some artist - song {number}"
 
 
 async def measure(sizes: Sequence[int]) -> dict[int, tuple[Turn, Turn]]:
-    """By the number of topics, return hits, and misses; the medians of their turns."""
+    """For each number of topics, return the medians of the turns with hits and of those with misses."""
     found = {}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -126,7 +129,7 @@ async def measure(sizes: Sequence[int]) -> dict[int, tuple[Turn, Turn]]:
                 there = size
                 every: Iterator[int] = cycle(range(size))
                 few = [number % HITS for number in range(MESSAGES)]
-                await client.publish(list(islice(every, MESSAGES)))  # evicts the entries that writing has cached
+                await client.publish(list(islice(every, MESSAGES)))  # evicts the topics that subscribing has cached
                 await client.publish(few)
                 turns = [
                     (await client.publish(few), await client.publish(list(islice(every, MESSAGES))))
@@ -142,7 +145,7 @@ def _middle(turns: Sequence[Turn]) -> Turn:
 
 
 def checks(found: dict[int, tuple[Turn, Turn]]) -> list[Check]:
-    """Judge two figures for each number of topics."""
+    """Compare two figures for each number of topics with their goals."""
     rows = []
     for size, (hit, miss) in found.items():
         more_us = miss.cpu_us - hit.cpu_us
@@ -150,7 +153,7 @@ def checks(found: dict[int, tuple[Turn, Turn]]) -> list[Check]:
             Check(
                 f"a miss, {size:,} topics",
                 f"at most {MISS_US:g} us more than a hit",
-                f"{more_us:+.1f} us, {miss.cpu_us:.1f} after {hit.cpu_us:.1f}",
+                f"{more_us:+.1f} us, from {hit.cpu_us:.1f} to {miss.cpu_us:.1f}",
                 more_us <= MISS_US,
             )
         )
@@ -158,8 +161,8 @@ def checks(found: dict[int, tuple[Turn, Turn]]) -> list[Check]:
         rows.append(
             Check(
                 f"rate of misses, {size:,} topics",
-                f"at least {NO_WAITING:.0%} of what the CPU time allows for",
-                f"{share:.0%} of {hit.per_s:,.0f}/s; the CPU time allows for {least / NO_WAITING:.0%}",
+                f"at least {NO_WAITING:.0%} of the rate that the CPU time allows",
+                f"{share:.0%} of {hit.per_s:,.0f}/s; the CPU time allows {least / NO_WAITING:.0%}",
                 share >= least,
             )
         )

@@ -1,4 +1,4 @@
-"""One figure next to its goal, and the measured code."""
+"""A figure next to its goal, and the version of the measured code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ingeborg import form
 
 
 class Check(NamedTuple):
-    """``figure``: its name; ``goal``, ``measured``: as texts, with their units; ``met``: whether the goal is."""
+    """A figure with its goal. ``figure`` is its name, ``goal`` and ``measured`` are texts with units, and ``met`` says
+    whether the goal is met."""
 
     figure: str
     goal: str
@@ -19,13 +20,13 @@ class Check(NamedTuple):
 
 
 def measured() -> str:
-    """Return the version and the form of the measured code. This very process starts endpoints and generators, from the
-    same installation and with the same `INGEBORG_PURE`, so they share both with it."""
+    """Return the version and the form of the measured code. This process starts endpoints and generators from its own
+    installation and with its own `INGEBORG_PURE`, so they have the same version and form."""
     return f"ingeborg {version('ingeborg')}, {form.name()} (endpoints and generators)"
 
 
 def show(checks: Iterable[Check]) -> None:
-    """Print a line each."""
+    """Print a line for each check."""
     for check in checks:
         print(f"{check.figure}: {check.measured} (goal: {check.goal}): {'met' if check.met else 'not met'}")
 

@@ -1,10 +1,10 @@
-"""Pages of bytes that belong to slots: their content, and the conversation with an endpoint that keeps them.
+"""Pages of bytes that belong to slots: their content, and the commands to an endpoint that keeps them.
 
-Owns: the bytes of a page, and the caller's end of the side channel. Must never: know the broker; the endpoint's end is
-``ingeborg.bench.micro.paged``.
+Owns: the bytes of a page, and the caller's end of the side channel. Must never: import the broker. The endpoint's end
+of the channel is ``ingeborg.bench.micro.paged``.
 
-The side channel is a Unix socket of the endpoint's process. A line of JSON is a command, and a line answers it, in
-order. ``ingeborg.bench.micro.paged`` lists the commands.
+The side channel is a Unix socket of the endpoint's process. Each command is a line of JSON, and each answer is one,
+too. Answers come in the order of the commands. ``ingeborg.bench.micro.paged`` lists the commands.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ingeborg.bench.errors import BenchError
 #: The head of a page: its slot, its number in the slot, its version.
 HEAD = struct.Struct("<HIQ")
 
-#: A line of an answer: a row for each of a hundred thousand pages.
+#: Maximum size of an answer's line. It can have a row for each of a hundred thousand pages.
 _LINE_BYTES_MAX = 1 << 24
 
-#: Between two attempts to reach a process that has not opened its side channel yet, in seconds.
+#: Pause between two attempts to reach a process that has not opened its side channel yet, in seconds.
 _AGAIN_S = 0.02
 
 
@@ -37,7 +37,7 @@ class SideLost(BenchError):
 
 
 def page(slot: int, number: int, version: int, size: int) -> bytes:
-    """Return the bytes of a page: its head and its length determine the rest."""
+    """Return the bytes of a page. Its head and its size determine all bytes."""
     head = HEAD.pack(slot, number, version)
     seed = blake2b(head).digest()
     return (head + seed * (size // len(seed) + 1))[: max(size, HEAD.size)]
@@ -52,7 +52,7 @@ def digest(pages: Iterable[bytes]) -> str:
 
 
 class Side:
-    """The side channel of one process. Use ``opened``."""
+    """The side channel of one process. Create it with ``opened``."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -63,7 +63,7 @@ class Side:
 
     @classmethod
     async def opened(cls, path: Path, within_s: float) -> Side:
-        """Connect as soon as the process has opened it. ``SideLost``."""
+        """Connect as soon as the process has opened its side channel. Raises ``SideLost`` if that takes too long."""
         try:
             async with asyncio.timeout(within_s):
                 while True:
@@ -74,7 +74,8 @@ class Side:
             raise SideLost(f"no side channel within {within_s:g} s") from None
 
     async def ask(self, do: str, within_s: float = 30.0, **fields: Any) -> dict[str, Any]:
-        """Send a command; return the answer. ``SideLost``; ``BenchError``: the endpoint refused it."""
+        """Send a command and return the answer. Raises ``SideLost``, or ``BenchError`` if the endpoint refused the
+        command."""
         if self.over:
             raise SideLost(f"{do}: the process has ended")
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()

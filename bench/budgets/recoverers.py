@@ -1,10 +1,11 @@
-"""Clients that recover, on bare connections, and the publishers to them.
+"""Clients that recover missed messages over bare connections, and the publisher of these messages.
 
-Owns: the extent of a recovery: from `listen` to `recovered`, with all frames in between. Must never: parse a message
-while a time is taken.
+Owns: the measurement of a recovery, from `listen` to `recovered`, with all frames in between. Must never: parse a
+message while the time of a recovery is measured.
 
-A client here is a hundred lines, and no ``OutgoingSocket``: ten thousand outgoing sockets take a core ten seconds to
-connect, and the measurement is about the endpoint. It understands whole text frames, pings and a close, no more.
+A client here has a hundred lines of code and no ``OutgoingSocket``. A core needs ten seconds to connect ten thousand
+outgoing sockets, but the endpoint is to be measured. The client understands whole text frames, pings and a close, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from .light import dial
 #: Time limit of every wait except that for an import, in seconds.
 PATIENCE_S = 60.0
 IMPORT_S = 600.0
-#: Publishes on one connection without a reply, at most.
+#: Maximum number of publishes on one connection that have no reply yet.
 WINDOW = 256
 #: Topics in one line of an import.
 TOPICS_PER_LINE = 1_000
-#: Seconds that messages are retained: longer than any figure takes.
+#: Seconds for which messages are retained, which is longer than any measurement takes.
 KEEP_S = 3_600
 
-#: For all retained messages of one figure.
+#: Memory for all retained messages of one measurement, in bytes.
 HISTORY_BYTES = 2 << 30
 
 _TEXT, _CLOSE, _PING = 0x81, 0x88, 0x89
@@ -50,13 +51,13 @@ Message = tuple[str, str]
 
 
 def message(topic: str, number: int) -> Message:
-    """The topic's message with this number: 100 bytes."""
+    """Return the topic's message with this number, which has 100 bytes."""
     return topic, f"{number:08} of {topic} ".ljust(98, ".")
 
 
 class Recovery(NamedTuple):
-    """``frames``: everything that arrived, in order; ``began``, ``ended``: when `listen` was sent and `recovered`
-    arrived, in monotonic seconds."""
+    """One recovery. ``frames`` are all frames that arrived, in order. ``began`` and ``ended`` are when `listen` was
+    sent and when `recovered` arrived, in monotonic seconds."""
 
     frames: list[bytes]
     began: float
@@ -64,11 +65,11 @@ class Recovery(NamedTuple):
 
     @property
     def took_s(self) -> float:
-        """The seconds in between."""
+        """Return the seconds from ``began`` to ``ended``."""
         return self.ended - self.began
 
     def messages(self) -> set[Message]:
-        """Return the missed messages. ``BenchError``: there was a gap, or something that is not a string."""
+        """Return the missed messages. Raises ``BenchError`` if there was a gap."""
         found: set[Message] = set()
         for frame in self.frames:
             value = orjson.loads(frame)
@@ -80,8 +81,8 @@ class Recovery(NamedTuple):
 
 
 class Lean(asyncio.Protocol):
-    """One connection of one client. ``opened``: called when it can send; ``came``: gets each message; ``over``: called
-    when the connection has ended, with the reason if this side did not end it."""
+    """One connection of one client. It calls ``opened`` when it can send, and ``came`` with each message. It calls
+    ``over`` with the reason when the connection ends, unless this side has cut it."""
 
     def __init__(
         self,
@@ -97,7 +98,8 @@ class Lean(asyncio.Protocol):
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Request the upgrade. All share one key: no proxy in between could answer from a cache."""
+        """Request the upgrade. All connections use one key, because there is no proxy that could answer from a
+        cache."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.write(
             f"GET / HTTP/1.1\r\nHost: {self._host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -109,12 +111,12 @@ class Lean(asyncio.Protocol):
         self.transport.write(masked_text_frame(message, next_mask()))
 
     def cut(self) -> None:
-        """End it as a vanished client does."""
+        """End the connection without a close, as a client that vanishes does."""
         self._ends = True
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take frames, or parts."""
+        """Process received bytes, which may end in the middle of a frame."""
         if self._rest:
             data, self._rest = self._rest + data, b""
         at, end = 0, len(data)
@@ -163,8 +165,8 @@ class Lean(asyncio.Protocol):
 
 
 class Recoverer:
-    """A client, across all its connections. ``on_lost``: called when a connection is lost while no recovery is under
-    way; without it, that is an error of the next recovery."""
+    """A client with all its connections, one after the other. It calls ``on_lost`` when a connection is lost while no
+    recovery is in progress."""
 
     def __init__(self, name: str, on_lost: Callable[[Recoverer], None] | None = None) -> None:
         self.name = name
@@ -173,16 +175,17 @@ class Recoverer:
         self._lean: Lean | None = None
         self._done: asyncio.Future[float] | None = None
         self._frames: list[bytes] = []
-        self._wanted = b""  # the frame with this is the last one
+        self._wanted = b""  # the last frame contains these bytes
         self.began = 0.0
 
     async def introduce(self, url: str) -> None:
-        """Listen for the first time, until it has a position."""
+        """Listen for the first time, until the client has a position."""
         found = await self._listen(url, True, b'"position":')
         self.position = orjson.loads(found.frames[-1])["position"]
 
     async def recover(self, url: str, room: asyncio.Semaphore | None = None) -> Recovery:
-        """Listen with the position from ``introduce``. ``room``: held while it connects. ``BenchError``."""
+        """Listen with the position from ``introduce``. The client holds ``room`` while it connects. Raises
+        ``BenchError``."""
         return await self._listen(url, self.position, b'"recovered":true', room)
 
     def go(self) -> None:
@@ -248,7 +251,8 @@ class Publisher:
         self._came = asyncio.Event()
 
     async def publish(self, url: str, messages: Sequence[Message]) -> None:
-        """Return when all are confirmed. ``BenchError``: one was refused, or counted as a duplicate."""
+        """Publish the messages, and return when all are confirmed. Raises ``BenchError`` if one was refused, or counted
+        as a duplicate."""
         socket = await dial(url, self._replied)
         sent, self._replies = 0, 0
         head = {"command": "publish", "client_id": "publisher", "ack": True, "keep_s": KEEP_S}
@@ -270,7 +274,7 @@ class Publisher:
         finally:
             socket.transport.close()
         if self._error:
-            raise BenchError(f"{url}: a publish: {self._error.decode()}")
+            raise BenchError(f"{url}: a publish failed: {self._error.decode()}")
 
     def _replied(self, _: OutgoingSocket, data: bytes) -> None:
         self._replies += 1
@@ -280,7 +284,7 @@ class Publisher:
 
 
 async def load_subscriptions(folder: Path, store: str, wanted: dict[str, list[str]]) -> None:
-    """Write the topics of each client into the store, which no endpoint uses yet. ``BenchError``."""
+    """Import the topics of each client into the store, which no endpoint uses yet. Raises ``BenchError``."""
     file = folder / "subscriptions.jsonl"
     with file.open("wb") as lines:
         for client, topics in wanted.items():
@@ -297,11 +301,11 @@ async def load_subscriptions(folder: Path, store: str, wanted: dict[str, list[st
 
 
 async def metrics(url: str) -> dict[str, float]:
-    """Return an endpoint's metrics that have no labels. ``BenchError``."""
+    """Return an endpoint's metrics that have no labels. Raises ``BenchError``."""
     page = await fetch(url, "/metrics", timeout_s=PATIENCE_S)
     return {sample.name: sample.value for sample in samples(page.text) if not sample.labels}
 
 
 def run(measurement: Any) -> Any:
-    """Run it on a separate loop."""
+    """Run the measurement on a separate event loop."""
     return uvloop.run(measurement)

@@ -1,11 +1,12 @@
-"""The cost of replicas: the same load on two endpoints that wait for their replicas and on two without, alternately.
+"""Measure the cost of replicas: the same load on two endpoints with replicas and on two without, alternately.
 
     python -m ingeborg.bench.budgets.replication [--rounds 4]
 
-Both clusters run on embedded stores, one with `serve --replication on`. Publishes ask for a reply. They come one by
-one, which costs most, and then in bursts, as at a busy endpoint; both at a rate that leaves the machine mostly idle.
-Half of the publishes arrive at their home. CPU time is of both endpoints, minus their idle use; latency is from the
-publisher's write to its reply, in one process. It takes two minutes, on an idle machine.
+Both clusters run on embedded stores, one of them with `serve --replication on`. Each publish requests a reply.
+Publishes come one by one, which costs most, and then in bursts, as at a busy endpoint. Both rates leave the machine
+mostly idle. Half of the publishes arrive at the home of their topic. CPU time is that of both endpoints, minus their
+idle use. Latency is from the publisher's write to the reply, which the same process gets. It takes two minutes, on an
+idle machine.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ FANOUTS = (1, 5)
 
 
 class Kind(NamedTuple):
-    """How publishes arrive. ``burst``: how many at once to each endpoint; ``rate``: per second, to both together."""
+    """How publishes arrive. ``burst`` is the number of publishes that each endpoint gets at once. ``rate`` is the
+    number per second to both endpoints together."""
 
     words: str
     burst: int
@@ -49,15 +51,16 @@ class Kind(NamedTuple):
 KINDS = (Kind("one by one", 1, 400), Kind("in bursts", 16, 1_600))
 #: Seconds of one load.
 LOAD_S = 2.56
-#: The way to the replica and back: two wake-ups of a sleeping process, and the delay of a busy machine.
+#: Maximum increase of p50, in microseconds. The way to the replica and back takes two wake-ups of a sleeping process,
+#: and a busy machine adds a delay.
 P50_MORE_US = 1_000
-#: Between two checks that all slots have replicas.
+#: Seconds between two checks that all slots have replicas.
 LOOK_S = 0.1
 
 
 class Turn(NamedTuple):
-    """One load on one of the two. ``cpu_us``, ``copied``: microseconds of CPU and bytes of copies per publish;
-    ``replies_ns``: until each reply."""
+    """The result of one load on one cluster. ``cpu_us`` and ``copied`` are CPU microseconds and bytes of copies, both
+    per publish. ``replies_ns`` are the nanoseconds until each reply."""
 
     cpu_us: float
     copied: float
@@ -65,7 +68,8 @@ class Turn(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """All rounds: the least CPU (other load of the machine only adds to it), and all replies, sorted."""
+    """The result of all rounds. ``cpu_us`` is the lowest CPU time, because other load on the machine can only add to
+    it. ``replies_ns`` has all replies, sorted."""
 
     cpu_us: float
     copied: float
@@ -85,7 +89,8 @@ LOADS: Sequence[Load] = [(kind, fanout) for kind in KINDS for fanout in FANOUTS]
 
 
 def publishes(kind: Kind) -> int:
-    """Return the publishes of one load: as many rounds over all topics at all endpoints as fit into ``LOAD_S``."""
+    """Return the number of publishes of one load: whole rounds over all topics at all endpoints, which take about
+    ``LOAD_S``."""
     even = TOPICS * ENDPOINTS
     return round(LOAD_S * kind.rate / even) * even
 
@@ -111,7 +116,7 @@ class _Replied(Cluster):
         return frame[:-1] + b',"ack":true,"id":%d}' % number
 
     async def turn(self, kind: Kind, fanout: int) -> Turn:
-        """Run one load. ``BenchError``: a delivery or a successful reply is missing."""
+        """Run one load. Raises ``BenchError`` if a delivery or a successful reply is missing."""
         count = publishes(kind)
         frames = [self._wants_reply(fanout, number) for number in range(count)]
         self._sent_ns = [0] * count
@@ -133,7 +138,7 @@ class _Replied(Cluster):
 
 
 async def ready(urls: Sequence[str]) -> None:
-    """Wait until every slot has its replica. ``BenchError``: that takes too long."""
+    """Wait until every slot has its replica. Raises ``BenchError`` if that takes too long."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             for url in urls:
@@ -146,7 +151,7 @@ async def ready(urls: Sequence[str]) -> None:
 
 
 def has_replicas(page: str) -> bool:
-    """Read an endpoint's page of metrics."""
+    """Return whether all slots have replicas, according to an endpoint's page of metrics."""
     values = {sample.name: sample.value for sample in samples(page)}
     return values["ingeborg_slots_without_replica"] == 0
 
@@ -164,20 +169,20 @@ async def measure(rounds: int) -> dict[Load, tuple[Cost, Cost]]:
                 await ready(urls)
             clusters.append(await stack.enter_async_context(_Replied(urls, FANOUTS)))
         for cluster in clusters:
-            for fanout in FANOUTS:  # from here on the routing caches hold all topics
+            for fanout in FANOUTS:  # afterwards, the routing caches hold all topics
                 await cluster.turn(KINDS[-1], fanout)
         await asyncio.gather(*(cluster.idle() for cluster in clusters))
         turns: dict[Load, tuple[list[Turn], list[Turn]]] = {load: ([], []) for load in LOADS}
         for number in range(rounds):
             for load, both in turns.items():
-                # The order alternates, so that a drift of the machine over a minute favours neither.
+                # The order alternates, so that a drift of the machine over a minute favours neither cluster.
                 for place in (0, 1) if number % 2 else (1, 0):
                     both[place].append(await clusters[place].turn(*load))
         return {load: (Cost.of(off), Cost.of(on)) for load, (off, on) in turns.items()}
 
 
 def checks(found: dict[Load, tuple[Cost, Cost]]) -> list[Check]:
-    """The latency of single publishes has a goal; the other figures are only reported."""
+    """Compare the latency of single publishes with its goal. The other figures are only reported."""
     rows = []
     for (kind, fanout), (off, on) in found.items():
         words = f"{kind.words}, {fanout} subscriber{'s' * (fanout > 1)}"
@@ -185,7 +190,7 @@ def checks(found: dict[Load, tuple[Cost, Cost]]) -> list[Check]:
         text = f"{more_us:+.0f} us, {times:.2f} times {off.cpu_us:.0f} us"
         rows.append(Check(f"CPU per publish with replicas, {words}", "reported", text, True))
         p50, p50_off = (percentile_us(cost.replies_ns, 0.5) for cost in (on, off))
-        text = f"{p50 - p50_off:+.0f} us, {p50:.0f} after {p50_off:.0f}"
+        text = f"{p50 - p50_off:+.0f} us, from {p50_off:.0f} to {p50:.0f}"
         is_met = kind.burst > 1 or p50 - p50_off <= P50_MORE_US
         goal = "reported" if kind.burst > 1 else f"at most {P50_MORE_US / 1e3:g} ms more than without"
         rows.append(Check(f"p50 of a reply with replicas, {words}", goal, text, is_met))
@@ -193,7 +198,7 @@ def checks(found: dict[Load, tuple[Cost, Cost]]) -> list[Check]:
 
 
 def report(rounds: int = 4) -> list[Check]:
-    """Measure, print the table, and return the checks. ``BenchError``."""
+    """Measure, print the table, and return the checks. Raises ``BenchError``."""
     found = uvloop.run(measure(rounds))
     print(f"{'':12}  {'subscribers':11}  replicas  CPU us per publish  p50 us   p99 us  copied bytes per publish")
     for (kind, fanout), both in found.items():

@@ -1,30 +1,30 @@
-"""This broker against its rivals, alternately and in one run: CPU, end-to-end rates, and the traffic each carries.
+"""Compare this broker with its rivals, alternately in one run: CPU, end-to-end rates, and the traffic of each.
 
     python -m ingeborg.bench.budgets.rivals [cost | topics | traffic | echo …]
 
-**Centrifuge** (a Go library, built into a cache on the first run) speaks JSON over WebSocket like this broker, keeps
-nothing and drops no duplicates. Both servers get the load of `cost`: the same payloads at the same rates from the same
-light generator, each publish in a frame of its own, as those of many publishers come. The servers treat it
-differently:
+**Centrifuge** (a Go library, built into a cache on the first run) speaks JSON over WebSocket, as this broker does. It
+stores nothing and drops no duplicates. Both servers get the load of `cost`: the same payloads at the same rates from
+the same light generator. Each publish is in a frame of its own, as when many publishers send. The servers treat the
+load differently:
 
 - Centrifuge replies to every publish, and its protocol cannot turn that off. This broker replies if the publish says
-  `ack`. So its cost is measured both ways: without replies, as programs use it, and with one per publish, as
-  Centrifuge's is. Both have to meet the goals.
-- Centrifuge puts up to 16 messages for one connection into one frame, this broker each into its own.
-- Centrifuge pings in its own messages, an empty object every 25 seconds, which the generator answers.
+  `ack`. So this broker's cost is measured without replies, as programs use it, and with a reply to each publish, as
+  Centrifuge's cost is. Both costs have to meet the goals.
+- Centrifuge puts up to 16 messages for one connection into one frame. This broker puts each message into its own frame.
+- Centrifuge's pings are messages of its own protocol, an empty object every 25 seconds. The generator answers them.
 
-**Redis and NATS**, the machine's own and the current NATS, get the workload `topics` from `loadgen`, as this broker
-does: one server or endpoint each, started on an empty store for each run, and the same generator, which reaches them
-through their Python clients. So the rates are those of a Python program; the server's CPU time stands next to them. A
-further turn measures this broker with several messages in a frame (`--lines`), against itself without.
+**Redis and NATS** (the machine's own NATS, and the current one) get the workload `topics` from `loadgen`, as this
+broker does. Each system is one server or endpoint, which starts on an empty store for each run. The same generator
+reaches all systems through their Python clients. So the rates are those of a Python program; the server's CPU time
+stands next to them. A further turn compares this broker with itself when a frame has several messages (`--lines`).
 
 **The traffic workload** against NATS and RabbitMQ: ``carried``.
 
-**The machine** is measured in the same run by a bare echo (`echo`), since absolute figures depend on it. Every figure
-is the median of three turns. It takes twenty minutes, on an idle machine.
+**The machine's speed** is measured in the same run with a bare echo (`echo`), because absolute figures depend on it.
+Every figure is the median of three turns. It takes twenty minutes, on an idle machine.
 
-Owns: the goals for this broker against rivals. Must never: configure a rival for less than its own defaults give, or
-compare figures from runs that did not alternate.
+Owns: the goals for this broker against rivals. Must never: configure a rival to be slower than with its own defaults,
+or compare figures from runs that did not alternate.
 """
 
 from __future__ import annotations
@@ -58,12 +58,13 @@ from .model import Check, show
 
 ROUNDS = 3
 
-#: Share of Centrifuge's CPU per publish, by fan-out.
+#: Maximum CPU time of this broker per publish, as a share of Centrifuge's, by fan-out.
 COST_SHARE = {1: 0.8, 5: 0.8, 20: 0.9, 100: 0.9}
 
-#: Numbers of topics, below the 50,000 that the routing cache holds; messages of a run: enough for a second or two.
+#: Numbers of topics, which are below the 50,000 that the routing cache holds, and messages of a run, enough for a
+#: second or two.
 TOPICS, MESSAGES = (1 << 11, 1 << 13, 1 << 15), 100_000
-#: This broker's end-to-end rate, relative to the rival's, at least.
+#: Minimum end-to-end rate of this broker, as a multiple of the rival's.
 RATE_RATIO = {"redis": 1.0, "nats": 1.2, "nats-current": 1.2}
 NAMES = {"redis": "Redis", **NATS}
 SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in RATE_RATIO))
@@ -75,8 +76,8 @@ Json = dict[str, Any]
 
 
 class CentrifugeLoad(cost.Load):
-    """The load of ``cost`` on a server that speaks Centrifuge's JSON protocol: a message of either side is one or more
-    JSON objects, one per line. Only publications count as deliveries."""
+    """The load of ``cost`` on a server that speaks Centrifuge's JSON protocol. A message in either direction is one or
+    more JSON objects, one per line. Only publications count as deliveries."""
 
     def __init__(self, url: str, process: psutil.Process, fanout: int) -> None:
         super().__init__(url, process, fanout)
@@ -115,20 +116,21 @@ async def _granted(socket: OutgoingSocket, command: Json) -> None:
 
 
 def _answer_ping(socket: OutgoingSocket, data: bytes) -> None:
-    # A string in JSON contains no newline: an empty object at the start of a line is a message.
+    # A string in JSON contains no newline, so an empty object at the start of a line is a message.
     if data.startswith(b"{}") or b"\n{}" in data:
         socket.write(b"{}")
 
 
 @contextlib.contextmanager
 def centrifuge(program: Path, folder: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """Start the server; yield its URL and process until the block ends. ``BenchError``."""
+    """Start the server. Yield its URL and its process; the server runs until the block ends. Raises ``BenchError``."""
     with starting.started("Centrifuge", [str(program)], folder / "centrifuge.log", patience_s=TIMEOUT_S) as server:
         yield server.url, server.child.process
 
 
 class Costs(NamedTuple):
-    """Microseconds of CPU per publish. ``ours``: without a reply; ``acked``: ours, with one; ``theirs``: with one."""
+    """CPU microseconds per publish. ``ours`` is this broker's cost without replies, and ``acked`` with them. ``theirs``
+    is Centrifuge's cost, which always replies."""
 
     ours: float
     acked: float
@@ -158,9 +160,9 @@ async def measure_costs(program: Path, rounds: int = ROUNDS, seconds: float = co
 
 
 def cost_checks(found: Mapping[int, Costs]) -> list[Check]:
-    """Judge each fan-out, without our replies and with them."""
+    """Compare the cost at each fan-out with its goal, with and without this broker's replies."""
     rows = []
-    for words, acked in (("no reply of ours", False), ("replies of both", True)):
+    for words, acked in (("without this broker's replies", False), ("with replies from both", True)):
         for fanout, costs in found.items():
             most, mine = COST_SHARE[fanout], costs.acked if acked else costs.ours
             share = mine / costs.theirs
@@ -179,7 +181,8 @@ def cost_checks(found: Mapping[int, Costs]) -> list[Check]:
 
 
 class Rate(NamedTuple):
-    """``per_s``: messages end to end; ``server_us``: the server's CPU for each; ``lost``: messages of all turns."""
+    """The result of one system. ``per_s`` is messages per second from end to end, and ``server_us`` the server's CPU
+    time for each message. ``lost`` counts the lost messages of all turns."""
 
     per_s: float
     server_us: float | None
@@ -206,7 +209,7 @@ def rates(runs: Iterable[Json]) -> dict[tuple[str, int], Rate]:
 def measure_rates(
     rounds: int = ROUNDS, numbers: Sequence[int] = TOPICS, messages: int = MESSAGES
 ) -> dict[tuple[str, int], Rate]:
-    """Run ``topics`` on each system, alternately. ``BenchError``: one is not installed, or has failed."""
+    """Run ``topics`` on each system, alternately. Raises ``BenchError`` if a system is not installed or has failed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for turn in range(rounds):
@@ -223,7 +226,7 @@ def measure_rates(
 
 
 def rate_checks(found: Mapping[tuple[str, int], Rate]) -> list[Check]:
-    """Judge each rival at each number of topics, and this broker in lines."""
+    """Compare this broker with each rival at each number of topics, and with itself in lines."""
     rows = []
     numbers = sorted({number for _, number in found})
     for rival, least in RATE_RATIO.items():
@@ -233,7 +236,7 @@ def rate_checks(found: Mapping[tuple[str, int], Rate]) -> list[Check]:
             rows.append(
                 Check(
                     f"{number:,} topics end to end, against {NAMES[rival]}",
-                    f"at least {least:g} times its rate",
+                    f"at least {least:g} times the rival's rate",
                     f"{_words(ours)}, {ratio:.2f} times {_words(theirs)}",
                     ratio >= least and not ours.lost,
                 )
@@ -281,11 +284,12 @@ PARTS: Mapping[str, Callable[[], list[Check]]] = {
 
 
 def measure() -> list[Check]:
-    """Measure all parts. ``BenchError``, at once, if one of the rivals is missing."""
+    """Measure all parts. Raises ``BenchError`` before the first part if a rival is missing."""
     for program in go_programs.PROGRAMS:
         go_programs.ensure(program)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
-        # A rival that does not start here would fail after minutes of measuring the others.
+        # Start each rival here first. A rival that cannot start would otherwise fail only after minutes of measuring
+        # others.
         for system in (*SYSTEMS[1:], RABBITMQ):
             servers.enter_context(running(system, Path(folder, system.name), layer=False))
     return [check for part in PARTS.values() for check in part()]
@@ -300,7 +304,7 @@ def _part(word: str) -> str:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    # Do not use `choices`: argparse would check even an empty list of words against them.
+    # Do not use `choices`, because argparse would check even an empty list of words against them.
     parser.add_argument("part", type=_part, nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     for part in parser.parse_args().part or PARTS:
         show(PARTS[part]())

@@ -1,13 +1,13 @@
-"""Scaling out: the same load on 1, 2, 4 and 16 endpoints, and a projection of the costs to 10, 100 and 1,000.
+"""Measure the same load on 1, 2, 4 and 16 endpoints, and project its costs to 10, 100 and 1,000 endpoints.
 
     python -m ingeborg.bench.budgets.scaling [--rounds 4] [--burst 4]
 
-Publishes arrive one by one, which costs most, and then in bursts, as at a busy endpoint; both at a rate that leaves the
-machine mostly idle, so that CPU per publish is a cost and not a queue. Every endpoint gets equally many publishes of
-each topic, so that of E publishes exactly one arrives at its home (no metric counts what goes from an origin to a
-home); subscribers are spread over the endpoints at random. It counts forwards and deliveries, and measures the CPU time
-of all endpoints, minus their idle use. A model of the costs of each step is fitted to that. It takes two minutes, on an
-idle machine.
+Publishes arrive one by one, which costs most, and then in bursts, as at a busy endpoint. Both rates leave the machine
+mostly idle, so that CPU per publish shows the cost and no queueing. Every endpoint gets the same number of publishes of
+each topic. So with E endpoints, exactly one of E publishes arrives at its home. (No metric counts the messages from an
+origin to a home.) Subscribers are spread over the endpoints at random. The program counts forwards and deliveries, and
+measures the CPU time of all endpoints, minus their idle use. It fits a model with the cost of each step to these
+measurements. It takes two minutes, on an idle machine.
 """
 
 from __future__ import annotations
@@ -35,33 +35,34 @@ from ingeborg.protocol.pages import PageError, fetch, samples
 from .light import TIMEOUT_S, ask, dial
 from .model import Check, measured, show
 
-#: The last is too many for two cores: it shows the quality of the model beyond the points that it is fitted to, and the
-#: costs that grow with the number of peers.
+#: The last number is too many for two cores. It shows how good the model is beyond the points that it is fitted to, and
+#: the costs that grow with the number of peers.
 ENDPOINTS = (1, 2, 4, 16)
-#: The model is fitted to these; it has to predict the others.
+#: The model is fitted to these numbers of endpoints, and has to predict the last one.
 FITTED = ENDPOINTS[:-1]
-#: Number of subscribers of a topic, and number of publishes per second to all endpoints together.
+#: For each number of subscribers of a topic, the number of publishes per second to all endpoints together.
 RATES = {1: 400, 5: 400, 20: 300}
-#: Publishes that each endpoint gets at once in bursts, and the factor by which the rate rises in bursts.
+#: In bursts: possible numbers of publishes that each endpoint gets at once, the usual number, and the factor by which
+#: the rate is higher.
 BURSTS, BURST, BURST_RATE = (2, 4, 8, 16, 32), 4, 2
 TOPICS = 32
-#: Publishes of one load: a multiple of every number of endpoints times the topics.
+#: Number of publishes of one load. It is a multiple of the number of topics times each number of endpoints.
 PUBLISHES = max(ENDPOINTS) * TOPICS
-#: Topics of each fan-out whose forwards are counted publish by publish.
+#: Number of topics of each fan-out for which forwards are counted after each publish.
 SINGLES = 12
-#: Connections of subscribers at each endpoint: a topic can have all its subscribers at one, and few get two messages of
-#: a burst.
+#: Subscriber connections at each endpoint. There are enough for all subscribers of a topic to be at one endpoint, and
+#: so that few connections get two messages of a burst.
 CLIENTS = 48
 LISTENS, LISTENS_PER_S = 160, 200
 IDLE_S = 3.0
 SEED = 8
-#: How publishes arrive: a field of ``Found``, and words for it.
+#: The ways in which publishes arrive: the field of ``Found``, and its name in texts.
 KINDS = {"alone": "one by one", "bursts": "in bursts"}
 FIT_WITHIN = 0.15
 PROJECTED = (10, 100, 1_000)
 #: Fan-outs of the workload, and of the radio world (docs/workloads/radio.md).
 PROJECTED_FANOUTS = (5, 100)
-#: Heartbeats of an endpoint per second (ARCHITECTURE.md: the lease), and slots that have homes.
+#: Heartbeats of an endpoint per second (see the lease in ARCHITECTURE.md), and the number of slots that have homes.
 BEATS_PER_S, SLOTS = 2, 4096
 
 
@@ -69,23 +70,26 @@ BEATS_PER_S, SLOTS = 2, 4096
 
 
 def holders_expected(endpoints: int, fanout: int) -> float:
-    """Endpoints that hold at least one of ``fanout`` subscribers, each at a random endpoint."""
+    """Return the expected number of endpoints with at least one of ``fanout`` subscribers, if each subscriber is at a
+    random endpoint."""
     return endpoints * (1 - (1 - 1 / endpoints) ** fanout)
 
 
 def forwards_expected(endpoints: int, fanout: int) -> float:
-    """Subscribers at endpoints other than the topic's home, which is a random endpoint."""
+    """Return the expected number of endpoints with subscribers, without the topic's home, which is a random
+    endpoint."""
     return holders_expected(endpoints, fanout) * (endpoints - 1) / endpoints
 
 
 def away(endpoints: int) -> float:
-    """The share of publishes that arrive at another endpoint than their home."""
+    """Return the share of publishes that arrive at an endpoint other than their home."""
     return (endpoints - 1) / endpoints
 
 
 class Costs(NamedTuple):
-    """CPU microseconds: ``publish``, received and routed at its home; ``hop``, from its origin to the home, both sides
-    and the answer; ``forward``, from the home to an endpoint, likewise; ``delivery``."""
+    """CPU microseconds of each step. ``publish`` is for receiving and routing a message at its home. ``hop`` is for the
+    way from its origin to the home and the answer, at both endpoints. ``forward`` is the same for the way from the home
+    to another endpoint. ``delivery`` is for each subscriber."""
 
     publish: float
     hop: float
@@ -93,17 +97,18 @@ class Costs(NamedTuple):
     delivery: float
 
     def of(self, endpoints: int, fanout: int, forwards: float) -> float:
-        """The cost of one publish, at all endpoints together."""
+        """Return the cost of one publish, at all endpoints together."""
         return sum(cost * times for cost, times in zip(self, terms(endpoints, fanout, forwards), strict=True))
 
 
 def terms(endpoints: int, fanout: int, forwards: float) -> tuple[float, ...]:
-    """How often one publish incurs each of ``Costs``."""
+    """Return how often one publish incurs each of ``Costs``."""
     return (1.0, away(endpoints), forwards, fanout)
 
 
 class Point(NamedTuple):
-    """The measurements of one load. ``cpu_us``, ``holders``, ``forwards``: per publish, of all endpoints together."""
+    """The measurements of one load. ``cpu_us``, ``holders`` and ``forwards`` are per publish, for all endpoints
+    together."""
 
     endpoints: int
     fanout: int
@@ -113,12 +118,12 @@ class Point(NamedTuple):
 
 
 def least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """Return the coefficients with the least squares of relative errors. ``BenchError`` if the rows do not determine
-    them."""
+    """Return the coefficients with the least squares of relative errors. Raises ``BenchError`` if the rows do not
+    determine the coefficients."""
     # An error of a tenth counts the same for a cheap publish and for an expensive one.
     scaled = [[cell / value for cell in row] for row, value in zip(rows, values, strict=True)]
     size = len(scaled[0])
-    # The normal equations, with a column of right sides, by elimination.
+    # Solve the normal equations by elimination. The last column has the right sides.
     system = [
         [*(sum(row[i] * row[j] for row in scaled) for j in range(size)), sum(row[i] for row in scaled)]
         for i in range(size)
@@ -142,18 +147,19 @@ def fit(points: Sequence[Point]) -> Costs:
 
 
 def worst_error(points: Sequence[Point], costs: Costs) -> float:
-    """Return the greatest share by which the costs miss a point."""
+    """Return the greatest relative error of the costs at any point."""
     return max(abs(costs.of(p.endpoints, p.fanout, p.forwards) / p.cpu_us - 1) for p in points)
 
 
 class Line(NamedTuple):
-    """``alone``, plus a constant for each peer of an endpoint."""
+    """A value that grows with the peers of an endpoint. ``alone`` is the value without peers, and ``per_peer`` is added
+    for each peer."""
 
     alone: float
     per_peer: float
 
     def at(self, endpoints: int) -> float:
-        """The value for this total number of endpoints."""
+        """Return the value for this total number of endpoints."""
         return self.alone + self.per_peer * (endpoints - 1)
 
 
@@ -163,7 +169,8 @@ def line(values: dict[int, float]) -> Line:
 
 
 class Projection(NamedTuple):
-    """``cpu_us`` and ``hops`` per publish; ``per_core``: publishes/s of one endpoint on a core of its own."""
+    """A prediction. ``cpu_us`` and ``hops`` are per publish. ``per_core`` is the publishes per second of one endpoint
+    on a core of its own, and ``total`` those of all endpoints."""
 
     cpu_us: float
     hops: float
@@ -172,8 +179,8 @@ class Projection(NamedTuple):
 
 
 def projection(costs: Costs, idle: Line, endpoints: int, fanout: int) -> Projection:
-    """Predict with all endpoints fully busy, one core each; ``idle``: the share of a core that one uses without
-    messages."""
+    """Predict the costs when all endpoints are fully busy, with one core each. ``idle`` is the share of a core that an
+    endpoint uses without messages."""
     forwards = forwards_expected(endpoints, fanout)
     cpu_us = costs.of(endpoints, fanout, forwards)
     total = endpoints * max(1 - idle.at(endpoints), 0.0) * 1e6 / cpu_us
@@ -181,7 +188,8 @@ def projection(costs: Costs, idle: Line, endpoints: int, fanout: int) -> Project
 
 
 def fullest(endpoints: int, draws: int = 20) -> float:
-    """Slots of the endpoint that is home of the most, over the mean: rendezvous hashing assigns slots at random."""
+    """Return the slots of the endpoint with the most slots, divided by the mean. Rendezvous hashing assigns slots at
+    random."""
     drawn = random.Random(SEED)
     most = []
     for _ in range(draws):
@@ -202,12 +210,13 @@ class Metrics(NamedTuple):
     received: float
     forwarded: float
     delivered: float
-    refused: float  # publishes that arrived at another endpoint than their home
+    refused: float  # requests that came to an endpoint that was not the home
     copied: float  # bytes
 
     @classmethod
     async def read(cls, urls: Sequence[str]) -> Metrics:
-        """Read their pages, whose CPU time is finer than what the system reports to others."""
+        """Read the pages of these endpoints. Their CPU time is more precise than the system reports it to other
+        processes."""
         names = (
             *("process_cpu_seconds", "ingeborg_publishes_received", "ingeborg_messages_forwarded"),
             *("ingeborg_messages_delivered", "ingeborg_not_home", "ingeborg_replicated_bytes"),
@@ -224,14 +233,15 @@ class Metrics(NamedTuple):
         return cls(*sums.values())
 
     def since(self, before: Metrics) -> Metrics:
-        """The difference to ``before``."""
+        """Return the difference to ``before``."""
         return Metrics(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 class Found(NamedTuple):
-    """For one number of endpoints. ``alone``, ``bursts``: see ``KINDS``; ``idle``: share of a core per endpoint;
-    ``listen_us``: CPU of all for one listen; ``singles``: (forwards, endpoints with a subscriber) of one publish each;
-    ``refused``: see ``Metrics``."""
+    """The results for one number of endpoints. ``alone`` and ``bursts`` are the kinds of ``KINDS``. ``idle`` is the
+    share of a core that an idle endpoint uses. ``listen_us`` is the CPU time of all endpoints for one `listen`.
+    ``singles`` has a pair for each single publish: its forwards, and the endpoints with a subscriber. For ``refused``,
+    see ``Metrics``."""
 
     alone: list[Point]
     bursts: list[Point]
@@ -246,7 +256,7 @@ def _topic(fanout: int, number: int) -> str:
 
 
 async def _paced(numbers: Sequence[int], rate: float) -> AsyncIterator[int]:
-    """Yield each when it is due, and never two in one turn of a server's loop."""
+    """Yield each number when it is due, with a pause in between, so that no turn of a server's loop gets two."""
     start_s = time.monotonic()
     for position, number in enumerate(numbers):
         await asyncio.sleep(max(start_s + position / rate - time.monotonic(), 0.001))
@@ -254,7 +264,8 @@ async def _paced(numbers: Sequence[int], rate: float) -> AsyncIterator[int]:
 
 
 class Cluster:
-    """Endpoints with their subscribers, a publisher at each, and a count of deliveries. ``fanouts``: of its topics."""
+    """Endpoints with their subscribers, a publisher at each endpoint, and a count of deliveries. ``fanouts`` are the
+    fan-outs of its topics."""
 
     def __init__(self, urls: Sequence[str], fanouts: Iterable[int] = tuple(RATES)) -> None:
         self._urls = urls
@@ -266,7 +277,7 @@ class Cluster:
         self._all_came = asyncio.Event()
         self._numbers = count()
         self._idle_s = 0.0  # CPU per second, all endpoints
-        #: Endpoints with a subscriber, by topic.
+        #: Number of endpoints with a subscriber, by topic.
         self._holders: dict[str, int] = {}
 
     async def __aenter__(self) -> Self:
@@ -337,8 +348,8 @@ class Cluster:
         return self._idle_s / len(self._urls)
 
     async def singles(self, fanout: int) -> list[tuple[int, int]]:
-        """Publish to each topic once; return for some how often that one was forwarded, and the maximum that is
-        permitted."""
+        """Publish to each topic once. For some of the publishes, return how often each was forwarded, and how often it
+        may be forwarded."""
         found = []
         before = await Metrics.read(self._urls)
         for number in range(TOPICS):
@@ -361,9 +372,9 @@ class Cluster:
                 yield self._publishers[(first + place) % endpoints], range(first + place, first + step, endpoints)
 
     async def load(self, fanout: int, burst: int) -> tuple[Point, int]:
-        """Run one load; return its costs, and how many requests came to an endpoint that was not the home.
+        """Run one load. Return its costs, and how many requests came to an endpoint that was not the home.
 
-        ``burst``: publishes at once to every endpoint; 1: one publish at a time.
+        ``burst`` is the number of publishes that every endpoint gets at once. If it is 1, publishes come one at a time.
         """
         endpoints = len(self._urls)
         rate = RATES[fanout] * (BURST_RATE if burst > 1 else 1)
@@ -376,7 +387,7 @@ class Cluster:
         used = (await Metrics.read(self._urls)).since(before)
         cpu_s = used.cpu_s - self._idle_s * (time.monotonic() - start_s)
         if (used.received, used.delivered) != (PUBLISHES, PUBLISHES * fanout):
-            raise BenchError(f"received {used.received:g}, delivered {used.delivered:g}: not as many as were published")
+            raise BenchError(f"received {used.received:g}, delivered {used.delivered:g}, but others were published")
         holders = fmean(self._holders[_topic(fanout, number)] for number in range(TOPICS))
         point = Point(endpoints, fanout, cpu_s / PUBLISHES * 1e6, holders, used.forwarded / PUBLISHES)
         return point, round(used.refused)
@@ -394,7 +405,7 @@ class Cluster:
 
 
 async def measure(endpoints: int, rounds: int, burst: int = BURST) -> Found:
-    """Measure one number of endpoints, started for this."""
+    """Start this number of endpoints, and measure them."""
     system = System(name="scaling", system="ingeborg", serve=("--endpoints", str(endpoints)))
     with tempfile.TemporaryDirectory() as folder, running(system, Path(folder), layer=False) as servers:
         async with Cluster(servers.urls) as cluster:
@@ -403,7 +414,7 @@ async def measure(endpoints: int, rounds: int, burst: int = BURST) -> Found:
             kinds = [(fanout, at_once) for at_once in (1, burst) for fanout in RATES]
             loads = [[await cluster.load(*kind) for kind in kinds] for _ in range(rounds)]
             listen_us = await cluster.listens()
-    # Use the minimum: other work on the machine can only add to it.
+    # Use the minimum, because other work on the machine can only add to it.
     points = [same[0][0]._replace(cpu_us=min(point.cpu_us for point, _ in same)) for same in zip(*loads, strict=True)]
     refused = sum(refusals for load in loads for _, refusals in load)
     return Found(points[: len(RATES)], points[len(RATES) :], idle, listen_us, singles, refused)
@@ -413,8 +424,8 @@ async def measure(endpoints: int, rounds: int, burst: int = BURST) -> Found:
 
 
 def checks(found: dict[int, Found], costs: dict[str, Costs]) -> list[Check]:
-    """Judge the counted bound on forwards, and how well the model explains the measurements. ``costs``: by
-    ``KINDS``."""
+    """Check the number of forwards against its bound, and how well the model explains the measurements. The keys of
+    ``costs`` are those of ``KINDS``."""
     points = [point for one in found.values() for point in (*one.alone, *one.bursts)]
     singles = [single for one in found.values() for single in one.singles]
     over = sum(forwards > holders for forwards, holders in singles)
@@ -509,7 +520,7 @@ def _show_projection(costs: dict[str, Costs], idle: Line, listen: Line) -> None:
 
 
 def report(rounds: int = 4, burst: int = BURST) -> list[Check]:
-    """Measure, print the tables, and return the checks. ``BenchError``."""
+    """Measure, print the tables, and return the checks. Raises ``BenchError``."""
     times = {endpoints: rounds if endpoints in FITTED else 1 for endpoints in ENDPOINTS}
     found = {endpoints: uvloop.run(measure(endpoints, times[endpoints], burst)) for endpoints in ENDPOINTS}
     costs = {kind: fit(fitted(found, kind)) for kind in KINDS}

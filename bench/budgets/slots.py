@@ -1,18 +1,19 @@
-"""Slots that move with their contents: 320 MiB of pages, then a million payloads in a table of duplicates.
+"""Measure slots that move with their contents: 320 MiB of pages, then a million payloads in a table of duplicates.
 
     python -m ingeborg.bench.budgets.slots [--only pages|duplicates] [--mib 320] [--keys 1000000]
 
-Endpoints in their own processes, over one embedded store, each with pages in addition to the product's contents
-(`ingeborg.bench.micro.paged`). It takes a minute and a half, on an idle machine.
+The endpoints have their own processes and share one embedded store. In addition to the product's contents, each has
+pages (`ingeborg.bench.micro.paged`). It takes a minute and a half, on an idle machine.
 
-Pages: two endpoints have all pages, a third joins, then the first leaves in order. Publishers at every endpoint send
-600 messages per second with `ack`, and change 200 pages per second. A slot is without a home from its home's last
-action for it until the next home learns that it may act: both processes report when. At the end, a digest of each slot
-compares the pages with their last writes.
+Pages: two endpoints have all pages. A third endpoint joins, and then the first leaves in an orderly way. Publishers at
+all endpoints send 600 messages per second with `ack`, and 200 pages change per second. A slot has no home from its
+home's last action for it until the next home learns that it may act. Both processes report these times. At the end, a
+digest of each slot compares the pages with their last writes.
 
-Duplicates: one endpoint's table is filled in its process, without publishing. A second one joins; the first one's table
-is filled up again, and it leaves. A probe sends one light message after the other. A watch in each process notes turns
-of its loop that took long, by the clock and by the thread's CPU time. The lesser of the two is the turn's own.
+Duplicates: one endpoint's table is filled inside its process, without publishing. A second endpoint joins. Then the
+first endpoint's table is filled up again, and this endpoint leaves. A probe sends one light message after the other. In
+each process, a watch reports long turns of the event loop, with the time by the clock and the thread's CPU time. The
+lesser time is the turn's own.
 """
 
 from __future__ import annotations
@@ -44,25 +45,25 @@ from .steady import Listener, Probe, Publisher, Sent
 
 #: Maximum time for a slot to be without a home, and for a publish to it to wait, in milliseconds.
 HOMELESS_MS = 500.0
-#: Maximum time that a newcomer waits for copies, and a leaving endpoint for its own, in seconds; after that slots move
-#: without them.
+#: Maximum time, in seconds, that a new endpoint waits for the copies of its slots, and that a leaving endpoint waits
+#: until others have copies of its slots. After that, slots move without copies.
 JOIN_S, LEAVE_S = 30.0, 6.0
 #: Maximum seconds for transferring a million duplicates, and maximum milliseconds of a stall for other work.
 DUPLICATES_S, STALL_MS = 2.0, 10.0
 
-#: Bytes of a page: 16 pages are a chunk of 64 KiB.
+#: Bytes of a page. 16 pages are a chunk of 64 KiB.
 PAGE_BYTES = 4096
 #: Messages per second of all publishers together; the number of their topics; pages that change per second.
 PUBLISHES_PER_S, TOPICS, CHANGES_PER_S = 600.0, 512, 200.0
-#: Seconds of measuring before something moves, and after. Connections and caches have settled by then.
+#: Seconds for connections and caches to settle, and seconds of measuring before slots move and after.
 SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0
-#: Topics of a probe; and how many seconds after the arrival of its slots a message still counts as sent during the
-#: move.
+#: Number of topics of a probe. A message counts as sent during a move until this many seconds after the last slot has
+#: arrived.
 PROBE_TOPICS, MEANWHILE_S = 16, 0.2
-#: The longest wait for the last answers at the end, in seconds.
+#: The longest wait for the last answers at the end, and the time between two looks, in seconds.
 ANSWER_S, LOOK_S = 15.0, 0.05
-#: Pause before another attempt at a page whose slot has no acting home, in seconds. The time without a home is as
-#: precise as this.
+#: Pause before another attempt to write a page whose slot has no acting home, in seconds. The measured wait for a home
+#: is as precise as this.
 RETRY_S = 0.005
 
 Json = dict[str, Any]
@@ -80,12 +81,12 @@ class Node:
         self.endpoint = Endpoint(name, options, folder, variables, serving=serving)
 
     async def start(self) -> None:
-        """Start it, until it acts for its slots and its side channel is open."""
+        """Start the endpoint, and wait until it acts for its slots and its side channel is open."""
         await self.endpoint.start()
         self.side = await Side.opened(self._socket, ANSWER_S)
 
     async def leave(self) -> Json:
-        """Leave in order, to its end; return its report."""
+        """Let the endpoint leave in an orderly way, wait for its end, and return its report."""
         self.endpoint.signal(signal.SIGTERM)
         if code := await self.endpoint.ended():
             raise BenchError(f"endpoint {self.name} ended with {code}: {self.endpoint.said()[-2000:]}")
@@ -108,8 +109,9 @@ async def _nodes(names: str, **variables: str) -> AsyncIterator[list[Node]]:
 
 
 class Move(NamedTuple):
-    """The processes' reports on slots that moved. Times in nanoseconds, ``without_ms``: the longest without a home;
-    ``lost``: slots that no process has reported."""
+    """A move of slots, from the processes' reports. ``begun_ns`` and ``over_ns`` are times in nanoseconds.
+    ``without_ms`` is the longest time of a slot without a home. ``in_part`` counts slots that arrived incomplete, and
+    ``lost`` those whose arrival no process has reported."""
 
     begun_ns: int
     over_ns: int
@@ -120,7 +122,7 @@ class Move(NamedTuple):
 
     @property
     def took_s(self) -> float:
-        """From the first copy until the last slot was at its next home."""
+        """Return the seconds from the first copy until the last slot was at its next home."""
         return (self.over_ns - self.begun_ns) / 1e9
 
 
@@ -156,10 +158,11 @@ def move(told: Iterable[Json], since_ns: int, until_ns: int) -> Move:
 
 
 class Pages(NamedTuple):
-    """``before``, ``joining``, ``leaving``: messages due in these times, of publishers that stay where they are;
-    ``going``: of publishers at the leaving endpoint, while it leaves; ``moves``: both moves; ``moved_mib``: sent in
-    copies, by each; ``resent``: messages without a reply when their endpoint left, and sent again; ``unheard``:
-    messages that a subscriber did not get; ``paused_ms``: the length of each pause of a connection."""
+    """The result of the measurement with pages. ``before``, ``joining`` and ``leaving`` are the messages due in these
+    times, from publishers that keep their endpoint. ``going`` are those of the publisher at the leaving endpoint, while
+    it leaves. ``moves`` has both moves, and ``moved_mib`` the MiB that each sent in copies. ``resent`` counts messages
+    that had no reply when their endpoint left, and were sent again. ``unheard`` counts messages that the subscriber did
+    not get. ``paused_ms`` has the length of each pause of a connection."""
 
     before: list[Sent]
     joining: list[Sent]
@@ -179,7 +182,7 @@ class Pages(NamedTuple):
 
 
 class _Changes:
-    """Pages that change at a steady rate, each at the home of its slot; and their last writes."""
+    """Changes pages at a steady rate, each at the home of its slot, and remembers their last writes."""
 
     def __init__(self, nodes: Sequence[Node], each: int) -> None:
         self.nodes = list(nodes)
@@ -212,7 +215,7 @@ class _Changes:
                 fields = {"slot": slot, "number": number, "version": self.versions[key] + 1, "size": PAGE_BYTES}
                 answer = await node.side.ask("write", **fields)
             except SideLost:
-                answer = {"yes": False, "home": ""}  # it has left, and accepts no more pages
+                answer = {"yes": False, "home": ""}  # the endpoint has left, and accepts no more pages
             if answer["yes"]:
                 break
             others = [other for other in self.nodes if other is not node]
@@ -225,7 +228,7 @@ class _Changes:
 
 
 async def measure_pages(mib: int, before_s: float = BEFORE_S) -> Pages:
-    """Measure once. ``BenchError``."""
+    """Measure once. Raises ``BenchError``."""
     each = max(mib * (1 << 20) // PAGE_BYTES // SLOTS, 1)
     topics = [f"slots {number}" for number in range(TOPICS)]
     stop = asyncio.Event()
@@ -310,7 +313,8 @@ async def measure_pages(mib: int, before_s: float = BEFORE_S) -> Pages:
 
 
 async def _wrong_slots(nodes: Sequence[Node], each: int, versions: Counter[tuple[int, int]]) -> int:
-    """Return the slots that are not at just one endpoint with exactly the pages of the last writes."""
+    """Return the number of wrong slots. A slot is right if exactly one endpoint has it, with exactly the pages of the
+    last writes."""
     slots = list(range(SLOTS))
     found = [(await node.side.ask("digests", within_s=120.0, slots=slots))["digests"] for node in nodes]
     wrong = 0
@@ -321,7 +325,7 @@ async def _wrong_slots(nodes: Sequence[Node], each: int, versions: Counter[tuple
 
 
 def percentile(of: Iterable[Sent], share: float) -> float:
-    """Return milliseconds; 0 without messages."""
+    """Return this percentile of the latency in milliseconds, or 0 if there are no messages."""
     sorted_ms = sorted(one.ms for one in of)
     return sorted_ms[min(int(len(sorted_ms) * share), len(sorted_ms) - 1)] if sorted_ms else 0.0
 
@@ -343,7 +347,7 @@ def checks_of_pages(found: Pages) -> list[Check]:
         strict=True,
     ):
         text = f"{one.without_ms:.0f} ms at most, of {len(one.slots):,} slots"
-        figure = f"one {word}: a slot without a home"
+        figure = f"an endpoint {word}: a slot without a home"
         rows.append(Check(figure, f"at most {HOMELESS_MS:g} ms", text, one.without_ms <= HOMELESS_MS))
         moving = [message for message in sent if message.slot in one.slots]
         others = [message for message in sent if message.slot not in one.slots]
@@ -351,9 +355,9 @@ def checks_of_pages(found: Pages) -> list[Check]:
         text = f"{_latency(moving)}; to others {_latency(others)}; before {_latency(found.before)}{going}"
         goal = f"at most {HOMELESS_MS:g} ms"
         is_met = bool(moving) and percentile(moving, 1.0) <= HOMELESS_MS
-        rows.append(Check(f"one {word}: from a publish to a slot that moves to its reply", goal, text, is_met))
+        rows.append(Check(f"an endpoint {word}: reply to a publish to a slot that moves", goal, text, is_met))
         text = f"{mib:.0f} MiB in {one.took_s:.1f} s, {mib / one.took_s if one.took_s else 0:.0f} MiB/s"
-        rows.append(Check(f"one {word}: copies", f"within {most_s:g} s", text, one.took_s <= most_s))
+        rows.append(Check(f"an endpoint {word}: copies", f"within {most_s:g} s", text, one.took_s <= most_s))
     count = sum(map(len, (found.before, found.joining, found.leaving, found.going)))
     refused = found.refused.total() + found.unanswered
     text = f"{refused:,} of {count:,}; {found.unheard:,} not heard; {found.resent:,} sent again to another endpoint"
@@ -373,8 +377,9 @@ def checks_of_pages(found: Pages) -> list[Check]:
 
 
 class Handed(NamedTuple):
-    """One transfer. ``keys``: transferred; ``stalls``: of each process the longest turn, before and meanwhile;
-    ``staying``, ``moving``: the probe's messages to topics of such slots."""
+    """One transfer of duplicates. ``keys`` is the number of transferred keys. ``stalls`` has the longest turns of each
+    process, before the move and during the move. ``staying`` and ``moving`` are the probe's messages to topics whose
+    slots stay, and to topics whose slots move."""
 
     keys: int
     move: Move
@@ -385,22 +390,22 @@ class Handed(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """The longest turns of a loop, in milliseconds. ``own_ms``: while its thread had the CPU; ``clock_ms``: including
-    other programs on the machine."""
+    """The longest turns of a loop, in milliseconds. ``own_ms`` counts only the time while its thread had the CPU.
+    ``clock_ms`` also counts the time of other programs on the machine."""
 
     own_ms: float
     clock_ms: float
 
 
 def stall(told: Json, since_ns: int, until_ns: int) -> Stall:
-    """Return the longest within this time; short turns are not noted, and count as nothing."""
+    """Return the longest turns within this time. Short turns are not in the report, and count as 0."""
     turns = [(late_us, used_us) for at_ns, late_us, used_us in told["turns"] if since_ns <= at_ns < until_ns]
     own_us = max((min(turn) for turn in turns), default=0)
     return Stall(own_us / 1e3, max((late_us for late_us, _ in turns), default=0) / 1e3)
 
 
 async def measure_duplicates(keys: int, before_s: float = BEFORE_S) -> tuple[Handed, Handed]:
-    """Measure when one joins, and when one leaves. ``BenchError``."""
+    """Measure when an endpoint joins, and when an endpoint leaves. Raises ``BenchError``."""
     async with _nodes("ab", INGEBORG_MAX_DUPLICATE_KEYS=str(2 * keys)) as (a, b):
         await a.start()
         await a.side.ask("seen", within_s=120.0, keys=keys)
@@ -416,7 +421,7 @@ async def measure_duplicates(keys: int, before_s: float = BEFORE_S) -> tuple[Han
         handed = told["b"]["keys"]
         joined = _handed(handed, told, (began_ns, joins_ns, time.monotonic_ns()), probes["a"], probes["b"])
 
-        # The table still holds the transferred ones, which are of no use there.
+        # Add new keys. The table also still holds the transferred keys, but they belong to slots of the other endpoint.
         await a.side.ask("seen", within_s=120.0, keys=handed)
         async with _probing(b, topics) as (probes, began_ns):
             await asyncio.sleep(before_s)
@@ -429,14 +434,14 @@ async def measure_duplicates(keys: int, before_s: float = BEFORE_S) -> tuple[Han
 
 
 def _topics(homes: Sequence[str], name: str) -> list[str]:
-    """Return topics of this endpoint's slots."""
+    """Return some topics whose slots this endpoint has."""
     topics = (f"probe {number}" for number in itertools.count())
     return list(itertools.islice((topic for topic in topics if homes[slot_of(topic)] == name), PROBE_TOPICS))
 
 
 @contextlib.asynccontextmanager
 async def _probing(at: Node, topics: dict[str, list[str]]) -> AsyncIterator[tuple[dict[str, Probe], int]]:
-    """Run probes at one endpoint, by the owner of their topics; yield since when they count."""
+    """Run probes at one endpoint. Yield them by the owner of their topics, and the time since which they count."""
     stop = asyncio.Event()
     probes = {name: Probe(f"probe at {at.name} {name}", at.endpoint.url, some) for name, some in topics.items()}
     for probe in probes.values():
@@ -479,20 +484,20 @@ def checks_of_duplicates(found: tuple[Handed, Handed]) -> list[Check]:
             f"a slot without a home for {one.move.without_ms:.0f} ms at most"
         )
         is_met = one.keys > 0 and one.move.took_s <= DUPLICATES_S and not one.move.in_part + one.move.lost
-        rows.append(Check(f"one {word}: payloads transferred", f"within {DUPLICATES_S:g} s", text, is_met))
+        rows.append(Check(f"an endpoint {word}: payloads transferred", f"within {DUPLICATES_S:g} s", text, is_met))
         for name, (before, meanwhile) in one.stalls.items():
             text = (
                 f"{meanwhile.own_ms:.1f} ms (with other programs {meanwhile.clock_ms:.1f} ms; "
                 f"before {before.own_ms:.1f} and {before.clock_ms:.1f} ms)"
             )
-            figure = f"one {word}: longest turn of {name}"
+            figure = f"an endpoint {word}: longest turn of the loop of {name}"
             rows.append(Check(figure, f"at most {STALL_MS:g} ms", text, meanwhile.own_ms <= STALL_MS))
         extra_ms = percentile(one.staying, 1.0) - percentile(one.before, 1.0)
         text = (
             f"{extra_ms:+.1f} ms ({_latency(one.staying)}; before {_latency(one.before)}; "
             f"to slots that move {_latency(one.moving)})"
         )
-        figure = f"one {word}: largest latency of a probe to slots that stay, against before"
+        figure = f"an endpoint {word}: largest latency of a probe to slots that stay, compared with before"
         rows.append(Check(figure, f"at most {STALL_MS:g} ms more", text, extra_ms <= STALL_MS))
     return rows
 
@@ -503,7 +508,7 @@ ONLY = ("pages", "duplicates")
 
 
 def measure(only: Sequence[str] = ONLY, mib: int = 320, keys: int = 1_000_000) -> list[Check]:
-    """Measure one after the other. ``BenchError``."""
+    """Measure the wanted parts, one after the other. Raises ``BenchError``."""
     found: list[Check] = []
     if "pages" in only:
         found += checks_of_pages(uvloop.run(measure_pages(mib)))

@@ -1,7 +1,7 @@
-"""Clients that publish at a steady rate, or one message after the other, through any change of the endpoints.
+"""Clients that publish at a steady rate, or one message after the other, while endpoints join and leave.
 
-Owns: their messages, and the times and codes of the replies. Must never: judge, or hold a message back because another
-one is late: latency is from the moment at which a message was due.
+Owns: the clients' messages, and the times and codes of the replies. Must never: judge results, or hold a message back
+because another one is late. Latency counts from the time at which a message was due.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from websockets.protocol import OPEN
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.outgoing import OutgoingSocket, connect
 
-#: For connecting, in seconds; and between two attempts.
+#: Time limit for connecting, and pause between two attempts, both in seconds.
 _CONNECT_S, _AGAIN_S = 5.0, 0.02
 
-#: A message of the probe that takes longer counts as lost, in seconds.
+#: A message of the probe counts as lost after this time, in seconds.
 _LOST_S = 10.0
 
-#: Between two messages of the probe, in seconds: few enough to find an idle endpoint idle.
+#: Pause between two messages of the probe, in seconds. The probe sends so little that an idle endpoint stays idle.
 _PROBE_PAUSE_S = 0.002
 
 _UNREACHABLE = (OSError, TimeoutError, WebSocketException)
 
 
 class Sent(NamedTuple):
-    """One message: when it was due, its topic's slot, when its reply arrived (or, for a probe, the message itself)."""
+    """One message. ``due_ns`` is when it was due, ``slot`` its topic's slot, and ``over_ns`` when its reply arrived,
+    or, for a probe, when the message itself arrived."""
 
     due_ns: int
     slot: int
@@ -42,7 +43,7 @@ class Sent(NamedTuple):
 
     @property
     def ms(self) -> float:
-        """Its latency in milliseconds."""
+        """Return the latency in milliseconds."""
         return (self.over_ns - self.due_ns) / 1e6
 
 
@@ -86,8 +87,8 @@ class _Connection:
 
 
 class Publisher(_Connection):
-    """Publishes with ``ack``, ``per_s`` per second, to its topics in turn. When a connection ends, it sends unanswered
-    messages again over the next one."""
+    """A client that publishes ``per_s`` messages per second with ``ack``, to its topics in turn. When its connection
+    ends, it sends unanswered messages again over the next connection."""
 
     def __init__(self, name: str, urls: Sequence[str], topics: Sequence[str], per_s: float) -> None:
         super().__init__(urls)
@@ -101,7 +102,7 @@ class Publisher(_Connection):
 
     @property
     def unanswered(self) -> int:
-        """Messages that have no reply yet."""
+        """Return the number of messages that have no reply yet."""
         return len(self._unanswered)
 
     async def publish(self, stop: asyncio.Event) -> None:
@@ -127,21 +128,21 @@ class Publisher(_Connection):
         reply = orjson.loads(data)
         row = self._unanswered.pop(reply.get("id"), None)
         if row is None:
-            self.refused["a reply to nothing"] += 1
+            self.refused["an unexpected reply"] += 1
         elif "error" in reply:
             self.refused[reply["error"]] += 1
         else:
             self.sent.append(Sent(row[0], row[2], time.monotonic_ns()))
 
     def again(self) -> None:
-        """Send unanswered messages again: at worst they are duplicates."""
+        """Send unanswered messages again. At worst they are duplicates."""
         for number in list(self._unanswered):
             self.repeated += 1
             self._publish(number)
 
 
 class Listener(_Connection):
-    """Counts the messages of some topics."""
+    """A client that counts the messages of some topics."""
 
     def __init__(self, name: str, urls: Sequence[str], topics: Sequence[str]) -> None:
         super().__init__(urls)
@@ -173,7 +174,8 @@ class Listener(_Connection):
 
 
 class Probe(Listener):
-    """One message after the other, published and received at one endpoint, timed from its write to its arrival."""
+    """A client that publishes and receives one message after the other at one endpoint. It measures the time from the
+    write of each message to its arrival."""
 
     def __init__(self, name: str, url: str, topics: Sequence[str]) -> None:
         super().__init__(name, [url], topics)
@@ -209,7 +211,7 @@ class Probe(Listener):
             await asyncio.sleep(_PROBE_PAUSE_S)
 
     def notified(self, message: dict[str, object]) -> None:
-        """Process a notification, usually the awaited one."""
+        """Process a notification, which usually is the awaited one."""
         if message["broadcast"] == self._expected:
             self._here.set()
 

@@ -1,12 +1,13 @@
-"""A reconnect storm: one of several endpoints is killed, and all its clients listen again at the others.
+"""Measure a reconnect storm: one of several endpoints is killed, and all its clients listen again at the others.
 
     python -m ingeborg.bench.budgets.storm [--clients 20000] [--endpoints 4]
 
-Endpoints over one embedded store; clients of the client library in their own processes, each listening and subscribed
-to its own topic, with the endpoints in another order than its neighbours. One endpoint is killed (SIGKILL, and nobody
-starts it again). Measured from then: until a client listens elsewhere, and until it gets a message published to its
-topic after that. Messages published in between are missed, as the protocol says (SPEC, section 9). About a minute;
-clients and endpoints share this machine, so it is the time of both sides.
+The endpoints share one embedded store. The clients use the client library, in processes of their own. Each client
+listens and is subscribed to its own topic; clients try the endpoints in different orders. One endpoint is killed (with
+SIGKILL, and nothing starts it again). Two times are measured from then: until a client listens elsewhere, and until it
+gets a message that was published to its topic after that. Clients miss messages published in between, as the protocol
+says (SPEC, section 9). It takes about a minute. Clients and endpoints share this machine, so the times include the work
+of both sides.
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ from .light import started
 from .model import Check, measured, show
 
 GOAL_S = 30.0
-#: Clients that are not back after this time stay away.
+#: Clients that are not back after this time, in seconds, count as lost.
 _STORM_S_MAX = 120.0
-#: For connecting and subscribing one process' clients, on a busy machine.
+#: Time limit for one process to connect and subscribe its clients on a busy machine, in seconds.
 _CONNECT_S_MAX = 180.0
-#: For the answer, beyond ``_STORM_S_MAX``.
+#: Time limit for a process to answer, in seconds, which is added to ``_STORM_S_MAX``.
 _ANSWER_S = 30.0
 
 
 class Found(NamedTuple):
-    """``victims``: clients of the killed endpoint; ``back_s``, ``got_s``: seconds from the kill until one listened
-    again and until it got a message, sorted; ``went_to``: how many to each endpoint; ``lost_again``: how many of their
-    connections were lost once more; ``others``, ``others_lost``: clients of the other endpoints, and how many lost
-    their connections; ``repeated``: messages that had to be sent again; ``refused``: publishes that failed."""
+    """The result of a storm. ``victims`` is the number of clients of the killed endpoint. ``back_s`` and ``got_s`` are
+    the sorted seconds from the kill until each of these clients listened again, and until it got a message. ``went_to``
+    says how many moved to each endpoint, and ``lost_again`` how many of their connections were lost once more.
+    ``others`` is the number of clients of the other endpoints, and ``others_lost`` how many of these lost their
+    connections. ``repeated`` counts messages that had to be sent again, and ``refused`` publishes that failed."""
 
     victims: int
     back_s: list[float]
@@ -53,13 +55,13 @@ class Found(NamedTuple):
 
 
 async def measure(clients: int, endpoints: int) -> Found:
-    """Measure one storm. ``BenchError``."""
-    # Open files of an endpoint when another one is dead, and of a process of clients.
+    """Measure one storm. Raises ``BenchError``."""
+    # Allow enough open files for an endpoint when another endpoint is dead, and for a process of clients.
     allow_files(max(-(-clients // (endpoints - 1)), min(clients, CLIENTS_MAX)) + OTHER_FILES)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store")
-        # Do not use `serve --endpoints`: that would start the killed one again.
+        # Do not use `serve --endpoints`, because that would start the killed endpoint again.
         servers = [stack.enter_context(started("ingeborg.broker.command.cli", *serve)) for _ in range(endpoints)]
         urls = [url for url, _ in servers]
         assignments = [{"urls": urls, "numbers": share} for share in shares(clients)]
@@ -97,14 +99,14 @@ async def measure(clients: int, endpoints: int) -> Found:
 
 
 def checks(found: Found) -> list[Check]:
-    """Judge whether all clients are back in time, and no other client was disturbed."""
+    """Check that all clients are back in time, and that no other client was disturbed."""
     got = len(found.got_s)
     text = f"{got:,} of {found.victims:,} in {found.got_s[-1]:.1f} s" if got else f"none of {found.victims:,}"
     all_in_time = got == found.victims and found.got_s[-1] <= GOAL_S
     return [
         Check(
             "reconnect storm: clients of a killed endpoint that listen again, and got a message",
-            f"all in {GOAL_S:g} s",
+            f"all within {GOAL_S:g} s",
             text,
             all_in_time,
         ),

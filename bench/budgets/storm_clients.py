@@ -1,8 +1,9 @@
-"""One process of the storm's clients; started by ``storm``.
+"""One process of the storm's clients, which ``storm`` starts.
 
-Each client listens and is subscribed to its own topic. Clients of a killed endpoint connect and listen again, since
-the client library does so; this process notes when, and publishes to the topic of each. The delivered message shows
-that it can send, that its subscription is kept, and that the broker knows where it listens now.
+Each client listens and is subscribed to its own topic. When an endpoint is killed, the client library connects its
+clients again and makes them listen. This process records when. Then each of these clients publishes to its own topic.
+The delivered message shows that the client can send, that its subscription still exists, and that the broker knows
+where the client listens now.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from ingeborg.protocol.errors import ProtocolError
 
 from .clients import assignment, commands, each, say
 
-#: The precision of the time at which a client listens again.
+#: The precision of the time at which a client listens again, in seconds.
 _LOOK_S = 0.02
 #: A message that did not arrive within this time after its confirmation is sent again, and counted.
 _AGAIN_S = 5.0
 
 
 def own_list(urls: Sequence[str], number: int) -> list[str]:
-    """Return the order in which client ``number`` tries the endpoints: round-robin at first, and such that a dead
-    endpoint's clients spread over all others instead of all going to the next."""
+    """Return the order in which client ``number`` tries the endpoints. The first endpoints are assigned round-robin.
+    The clients of a dead endpoint spread over all others, instead of all moving to the next one."""
     first, lap = number % len(urls), number // len(urls)
     others = [*urls[first + 1 :], *urls[:first]]
     start = lap % len(others) if others else 0
@@ -39,7 +40,7 @@ def own_list(urls: Sequence[str], number: int) -> list[str]:
 
 
 class Clients:
-    """The clients of these numbers."""
+    """The clients with these numbers."""
 
     def __init__(self, urls: Sequence[str], numbers: range) -> None:
         self._urls = urls
@@ -52,7 +53,7 @@ class Clients:
         self._refused = 0
 
     async def connect(self) -> None:
-        """Connect all, listening and subscribed. ``ClientError``, ``ProtocolError``."""
+        """Connect all clients, let them listen, and subscribe them. Raises ``ClientError`` or ``ProtocolError``."""
 
         async def one(number: int) -> None:
             topic = _topic(number)
@@ -78,7 +79,8 @@ class Clients:
         return [number for number, client in self._clients.items() if client.url == url]
 
     async def storm(self, victims: Sequence[int], within_s: float) -> dict[str, Any]:
-        """Wait until all have lost their connection, listen again and got a message, at most ``within_s``."""
+        """Wait until all victims have lost their connection, listen again and have got a message, but at most
+        ``within_s``."""
         waiting = set(victims)
         probes = set()
         end_s = time.monotonic() + within_s
@@ -143,7 +145,7 @@ async def main() -> None:
         victims = clients.at(command["victim"])
         say(victims=len(victims))
         say(**await clients.storm(victims, command["within_s"]))
-    os._exit(0)  # the system closes the connections: a goodbye of each would take longer than the measurement
+    os._exit(0)  # the system closes the connections; closing each would take longer than the measurement
 
 
 if __name__ == "__main__":

@@ -92,10 +92,10 @@ def test_help_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("digest", ("--fresh", "--driver-memory SIZE", "4g", "not computed again")),
+        ("digest", ("--fresh", "--driver-memory SIZE", "4g", "Does not compute a run again")),
         ("report", ("FILE.html", "summary.md")),
         ("summary", ("DIGEST",)),
-        ("convert", ("DIGEST", "FILE.parquet|DIR", "value by value")),
+        ("convert", ("DIGEST", "FILE.parquet|DIR", "Both hold the same values")),
         ("rivals", ("up", "down", "status")),
     ],
 )

@@ -22,7 +22,11 @@ def test_what_is_wanted_is_met_at_the_bound() -> None:
     assert [check.met for check in found] == [True] * 7
     assert found[0].measured == "1,001/s, 1.00 times 1,000/s (lost 5)"
     assert found[2].measured == "2.60 us, 1.30 times 2.00 us"
-    assert [check.goal for check in found[3:6]] == ["at most 1.3 of its", "at most 1/6 of its", "at most 1/8 of its"]
+    assert [check.goal for check in found[3:6]] == [
+        "at most 1.3 of the rival's",
+        "at most 1/6 of the rival's",
+        "at most 1/8 of the rival's",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +70,7 @@ def test_a_turn_in_which_no_rate_was_held_is_one_of_no_messages() -> None:
     found = carried.carried(runs)["nats"]
     assert found == Carried(60.0, 2.0, 2, 1)
     checks = carried.checks(FAIR | {"nats": found})
-    assert checks[0].measured.endswith("60/s (lost 2) (1 turns in which no rate held)")
+    assert checks[0].measured.endswith("60/s (lost 2) (1 turns in which no rate met the limit)")
 
 
 def test_a_system_that_held_no_rate_or_whose_cpu_nobody_knows_is_no_figure() -> None:

@@ -26,7 +26,7 @@ def test_a_reply_to_a_single_publish_may_take_a_millisecond_more(more_ns: int, m
     found = replication.checks({(ALONE, 5): (cost(100.0, MS_NS), cost(150.0, MS_NS + more_ns))})
     assert [check.met for check in found] == [True, met]
     assert found[0].measured == "+50 us, 1.50 times 100 us"
-    assert found[1].measured == f"{more_ns // 1000:+} us, {1000 + more_ns // 1000} after 1000"
+    assert found[1].measured == f"{more_ns // 1000:+} us, from 1000 to {1000 + more_ns // 1000}"
 
 
 def test_what_bursts_cost_is_reported_and_has_no_goal() -> None:

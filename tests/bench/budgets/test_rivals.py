@@ -57,8 +57,8 @@ def test_a_publish_may_cost_four_fifths_of_centrifuges_to_few_and_nine_tenths_to
         }
     )
     assert [check.figure for check in found] == [
-        *(f"CPU per publish to {fanout}, no reply of ours" for fanout in (1, 5, 20, 100)),
-        *(f"CPU per publish to {fanout}, replies of both" for fanout in (1, 5, 20, 100)),
+        *(f"CPU per publish to {fanout}, without this broker's replies" for fanout in (1, 5, 20, 100)),
+        *(f"CPU per publish to {fanout}, with replies from both" for fanout in (1, 5, 20, 100)),
     ]
     assert [check.met for check in found] == [True, False, True, False, False, True, False, True]
     assert [check.goal for check in found[:3:2]] == [
@@ -216,7 +216,7 @@ def test_the_factor_is_the_rate_by_the_references() -> None:
     assert half.factor == pytest.approx(0.5)
     check = echo.check(half)
     assert check.met
-    assert check.measured.startswith(f"factor 0.50: {half.per_s:,.0f}/s at 20.0 us, one alone 100 us; ")
+    assert check.measured.startswith(f"factor 0.50: {half.per_s:,.0f}/s at 20.0 us, one round trip 100 us; ")
     assert f"; on {echo.REFERENCE_DATE}: {echo.REFERENCE.per_s:,.0f}/s at " in check.measured
 
 
@@ -255,5 +255,5 @@ def test_rivals_are_measured_in_full_or_when_asked_for(
     assert guards_run(monkeypatch, *words) == 0
     said = capsys.readouterr().out
     assert re.findall(r"^\| (cost|rivals) ", said, re.MULTILINE) == run
-    skipped = "rivals: skipped: FULL=1 also measures it, ARGS='--only rivals' measures nothing else\n"
+    skipped = "rivals: skipped (FULL=1 includes it; ARGS='--only rivals' runs it alone)\n"
     assert said.startswith(skipped) or skipped in said if not words else "skipped" not in said
