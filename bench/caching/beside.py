@@ -1,6 +1,6 @@
-"""Counts hits of plain requests with libcachesim, unit by unit, for comparison with our rows.
+"""Count hits of plain requests with libcachesim, unit by unit, to compare them with this project's rows.
 
-Owns: which of its results stay, and where. Must never: be needed for a figure of ours.
+Owns: the files with libcachesim's results. Must never: be needed for a figure of this project.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Job = tuple[Requests, Path, str, Path | None]
 
 
 def run(plan: Sequence[Unit], out: Path, python: str, log: Path | None, processes: int) -> None:
-    """Run the units of the plan that are plain requests, except those with a kept result. ``python``: an interpreter
-    that has libcachesim. Raises BenchError if it has none."""
+    """Run the units of the plan that are plain requests, except those with a kept result. ``python`` is an interpreter
+    with libcachesim. Raises ``BenchError`` if it has no libcachesim."""
     requests_of = [unit for unit in plan if isinstance(unit, Requests)]
     due: list[Job] = [(unit, out, python, log) for unit in requests_of if not path_of(out, unit).is_file()]
     for _ in units.run(_one, due, processes):
@@ -74,5 +74,5 @@ def _rows(unit: Requests, simulator: Simulator, log: Path | None) -> Iterator[Ro
 
 def narrow(items: list[int], room: int) -> int:
     """Count hits of our W-TinyLFU with half the counters, which makes it as exact as libcachesim's. libcachesim adds to
-    all counters of a key, and so counts more requests for other keys."""
+    all counters of a key, and so counts too many requests for other keys."""
     return requests(items, TinyLfu(room, room, width=2), room).hits

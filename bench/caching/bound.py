@@ -1,12 +1,12 @@
-"""An upper bound on the reads that can be hits, for records of different sizes, which no policy passes.
+"""An upper bound on the number of hits of any policy, for records of different sizes.
 
-Owns: the bound. Must never: be taken for the result of a policy.
+Owns: the bound. Must never: be presented as the result of a policy.
 
 Berger, Beckmann, Harchol-Balter: "Practical Bounds on Optimal Caching with Variable Object Sizes" (SIGMETRICS 2018),
 PFOO-L. A read is a hit if its record stays from the previous event until the read, which takes the record's bytes for
-that time. The hits together can take at most the room for the whole time. So the bound counts the cheapest reads until
-they use that up. It stays a bound for any step of time: here one variant has a step for each publication, and another
-for each event, and the lesser counts.
+that time. All hits together can take at most the room for the whole time. So the bound counts the cheapest reads until
+they have used up this amount. The result is a bound with any step of time. One variant here has a step for each
+publication, another has a step for each event, and the lower result counts.
 """
 
 from __future__ import annotations

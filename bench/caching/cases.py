@@ -1,4 +1,4 @@
-"""The plan: which streams, with how much room, and which policies.
+"""The plan: the streams, the room for each, and the policies.
 
 Owns: the plan, cut into units that run separately and have their own files. Must never: run anything.
 """
@@ -18,30 +18,30 @@ SHARES: Final = (0.01, 0.1)
 
 EXPONENTS: Final = (0.8, 1.0, 1.2)
 
-#: Seeds of the streams in the comparison; more if the room is small, since results then differ more; and seeds of the
-#: other streams.
+#: Number of seeds of the streams in the comparison, additional seeds by room (results differ more if the room is
+#: small), and number of seeds of the other streams.
 SEEDS: Final = 3
 MORE_SEEDS: Final = {0.01: 2}
 FEW_SEEDS: Final = 1
 
-#: Seeds of plain requests, whose streams differ little.
+#: Number of seeds of plain requests, whose streams differ little.
 REQUEST_SEEDS: Final = 3
 
-#: Seeds of the document's experiments, which take little time.
+#: Number of seeds of the document's experiments, which take little time, and of those with bounded room.
 DOCUMENT_SEEDS: Final = 10
 ROOM_SEEDS: Final = 3
 
-#: Streams of records and reads, by name; ``plays``: from the now-playing log.
+#: Names of streams of records and reads. A stream with ``plays`` in its name comes from the now-playing log.
 PLAYS, POPULAR, UNEVEN, SIZES = "plays", "plays, popular", "plays, uneven", "zipf 1, sizes"
 
-#: The same, if a fifth of the subscribers never come back; the others are away for an hour, so the stream has many
+#: A stream in which a fifth of the subscribers never come back. The others are away for an hour, so the stream has many
 #: records that only the missing subscribers have not received.
 GONE: Final = "zipf 1, gone"
 GONE_SHARE: Final = 0.2
 GONE_AWAY_S: Final = HOUR_S
 STREAMS: Final = (PLAYS, *(f"zipf {exponent:g}" for exponent in EXPONENTS))
 
-#: Additional values: how long subscribers are away, in hours, and how many topics each wishes for.
+#: Additional values of two settings: how many hours subscribers are away, and how many topics each wishes for.
 AWAY_H: Final = (1, 24)
 OTHER_WISHES: Final = (4, 64)
 
@@ -51,25 +51,26 @@ SWEPT: Final = (PLAYS, "zipf 1")
 #: The document's numbers of records (its experiments 1 to 4).
 RECORDS: Final = (500, 800, 1_000, 2_000, 5_000, 10_000)
 
-#: Experiments 5 to 7: lambda, with mu as the rest to 1; batches; gamma and alpha, in all combinations.
+#: Parameters of experiments 5 to 7: lambda (mu is 1 - lambda), the batch, and gamma and alpha in all combinations.
 RISES: Final = tuple(f"0.{tenths}" for tenths in range(1, 10))
 BATCHES: Final = (1, 2, 3, 5, 10, 30, 100, 300, 1_000, 3_000, 10_000)
 WEIGHTS: Final = ("0.1", "0.3", "0.5", "0.7", "0.9")
 
-#: Returns of a subscriber in a run, in addition to the default.
+#: Numbers of returns of a subscriber in a run, in addition to the default.
 OTHER_RETURNS: Final = (5.0, 80.0)
 
 
 @dataclass(frozen=True)
 class Requests:
-    """Plain requests for items. ``exponent``: of Zipf's law; 0: the songs of the now-playing log."""
+    """Plain requests for items. ``exponent`` is that of Zipf's law. If it is 0, the items are the songs of the
+    now-playing log."""
 
     exponent: float
     seed: int
 
     @property
     def name(self) -> str:
-        """Return the name of its file."""
+        """Return the name of the unit's file."""
         return f"requests {f'zipf {self.exponent:g}' if self.exponent else PLAYS} s{self.seed}".replace(" ", "-")
 
     @property
@@ -79,7 +80,7 @@ class Requests:
 
 @dataclass(frozen=True)
 class Reads:
-    """A stream of records and reads. ``whole``: run each policy in all ways."""
+    """A stream of records and reads. With ``whole``, each policy runs in all ways."""
 
     stream: str
     share: float
@@ -90,7 +91,7 @@ class Reads:
 
     @property
     def name(self) -> str:
-        """Return the name of its file."""
+        """Return the name of the unit's file."""
         what = f"{self.stream.replace(',', '')} a{self.away_s / HOUR_S:g} w{self.wishes:g} c{self.share:g}"
         return f"reads {what} s{self.seed}".replace(" ", "-")
 
@@ -101,8 +102,8 @@ class Reads:
 
 @dataclass(frozen=True)
 class Document:
-    """The document's experiments 1 and 2, and the parameters of 5 to 7, with unlimited room and a bounded one.
-    ``rooms``: include the bounded one; ``sweeps``: include the parameters."""
+    """The document's experiments 1 and 2 or, with ``sweeps``, the parameters of experiments 5 to 7. They run with
+    unlimited room and, with ``rooms``, also with bounded room."""
 
     records: int
     seed: int
@@ -113,7 +114,7 @@ class Document:
 
     @property
     def name(self) -> str:
-        """Return the name of its file."""
+        """Return the name of the unit's file."""
         parts = f"document n{self.records} e{self.exponent:g} r{self.returns:g}"
         return f"{parts}{' sweeps' if self.sweeps else ''} s{self.seed}".replace(" ", "-")
 
@@ -126,8 +127,8 @@ Unit = Requests | Reads | Document
 
 
 def units(seeds: int, *, log: bool) -> list[Unit]:
-    """Return the whole plan, with this number of seeds (``SEEDS``) for the comparison. ``log``: whether a log
-    exists."""
+    """Return the whole plan, with this number of seeds (``SEEDS``) for the comparison. ``log`` says whether there is a
+    now-playing log."""
     few, of_requests = min(seeds, FEW_SEEDS), min(seeds, REQUEST_SEEDS)
     found: list[Unit] = [Requests(exponent, seed) for exponent in EXPONENTS for seed in range(1, of_requests + 1)]
     found.append(Requests(0.0, 1))

@@ -1,12 +1,12 @@
-"""The average number of hits with the best memory that an online policy could have at each moment.
+"""The average number of hits if memory has, at each moment, the best records that an online policy could choose.
 
-Owns: that figure. Must never: be used unless its condition holds: all absences have the same exponential distribution.
+Owns: that figure. Must never: be used unless all absences have the same exponential distribution.
 
-Under this condition nobody can know who comes back first: all subscribers that still need a record read it in the next
-moment with the same probability. A byte of a record saves ``owed / size`` of these reads, so the best memory holds the
-records with the greatest ratio, the last one in part. An online policy that can not only drop records, but insert any
-at any moment, reaches this number of hits, and no policy exceeds it. In a single stream a policy can have a few more,
-by luck.
+Under this condition, no policy can know which subscriber comes back first. All subscribers that still need a record
+read it in the next moment with the same probability. A byte of a record saves ``owed / size`` of these reads, so the
+best memory holds the records with the greatest ratio, and a part of the last record. An online policy that could insert
+any record at any moment would reach this number of hits on average. No policy exceeds this average, but in a single
+stream a policy can have a few more hits by luck.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def hits(stream: Stream, bytes_max: int) -> float:
 
 
 class _Levels:
-    """Bytes of the records by the worth of a byte, greatest first: a tree of sums (Fenwick, 1994)."""
+    """The bytes of the records by the worth of a byte, with the greatest worth first, as a tree of sums (Fenwick,
+    1994)."""
 
     def __init__(self, stream: Stream) -> None:
         pairs = {

@@ -1,10 +1,10 @@
-"""Judges the document's seven findings by our figures.
+"""Judge the document's seven findings by our figures.
 
-Owns: which figures judge which finding. Must never: make markup. Pure.
+Owns: the choice of figures for each finding. Must never: make markup, or do I/O.
 
 The document prints no numbers with its charts, so only its sentences can be compared with our figures. It does not say
-how much memory there is. So this module judges a finding about hit rates for each reading: without a limit, with 10 %
-and with 1 % of the bytes of all records. It judges a finding about time for each place with a measurement.
+how much memory there is. So this module judges each finding about hit rates three times: without a limit, and with 10 %
+and 1 % of the bytes of all records. It judges each finding about time for every place that was measured.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ingeborg.bench.caching.live.cases import LATENCY, THROUGHPUT
 Json = Mapping[str, Any]
 
 NOISE: Final = 0.05
-"""Relative difference of two latencies or throughputs that is too small to matter."""
+"""A smaller relative difference of two latencies or throughputs does not matter."""
 
 SIMILAR: Final = 0.1
-"""Largest ratio of two duplication factors that counts as similar."""
+"""Largest relative difference of two duplication factors that count as similar."""
 
-HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
+HOLDS, FAILS, EQUAL = "holds", "does not hold", "within noise"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding of the document, with a verdict for each reading, the figures behind these, and their reason."""
+    """A finding of the document, with a verdict for each reading, the figures behind the verdicts, and the reason."""
 
     number: int
     text: str
@@ -59,14 +59,15 @@ def judged(found: Found) -> list[Claim]:
 
 
 def _over(verdicts: Iterable[str]) -> str:
-    """Combine the verdicts of all numbers of records: the finding holds if it holds for each, and fails if it fails for
-    all."""
+    """Combine the verdicts of all numbers of records. The finding fails if it fails for any number of records, and
+    holds if it holds for all."""
     each = list(verdicts)
     return FAILS if FAILS in each else EQUAL if EQUAL in each else HOLDS
 
 
 def _sign(difference: Rate | None) -> str:
-    """Return whether the first is greater than the second."""
+    """Return whether the first of two values is greater than the second. ``difference`` is the first minus the
+    second."""
     if difference is None:
         return EQUAL
     mean, half = difference
@@ -108,23 +109,25 @@ def _hits(found: Found) -> Claim:
         1,
         "Buffer has consistently the best hit rate, except for unlimited caching.",
         verdicts,
-        [f"hit rate by read of {_largest(found):,} records, {text}" for text in texts],
-        "Threshold's hit rate by read is μ/(λ+μ) for any stream: each subscriber of an admitted record costs "
-        "subscribers of refused ones. Buffer admits a record if it has more subscribers than the one before; mean, "
-        f"if it has more than the last three on average.{lead}"
-        + (f" With equally popular kinds, apart from chance: {even}." if even else "")
-        + " With less room than records LRU decides which stay, and a rule can only keep records out.",
+        [f"hit rate by read with {_largest(found):,} records, {text}" for text in texts],
+        "Threshold's hit rate by read is μ/(λ+μ) for any stream, because admitted records raise the threshold, and "
+        "refused records lower it. Buffer admits a record if it has more subscribers than the previous record, and "
+        f"mean if it has more than the last three records on average.{lead}"
+        + (f" Hit rates with equally popular kinds, apart from chance: {even}." if even else "")
+        + " If not all records fit, LRU decides which records stay, and a rule can only keep records out.",
     )
 
 
 def _leads(found: Found) -> str:
-    """Describe buffer's lead over mean, by the number of records."""
+    """Describe buffer's lead over mean for each number of records."""
     parts = []
     for number in found.records:
         difference = found.difference(number, "buffer", "mean", "by_read")
         if difference is not None:
             parts.append(f"{100 * difference[0]:+.1f} ± {100 * difference[1]:.1f}")
-    return f" Buffer less mean, in points, {found.records[0]:,} records to {found.records[-1]:,}: {', '.join(parts)}."
+    return (
+        f" Buffer's lead over mean, {found.records[0]:,} to {found.records[-1]:,} records: {', '.join(parts)} points."
+    )
 
 
 def _copies(found: Found) -> Claim:
@@ -138,20 +141,20 @@ def _copies(found: Found) -> Claim:
             for other in ("buffer", "all")
         )
         alike = _over(HOLDS if _alike(found, number) else FAILS for number in records)
-        verdicts = [("the most", most), ("similar", alike)]
+        verdicts = [("the greatest", most), ("similar", alike)]
     return Claim(
         2,
-        "Threshold and mean have consistently similar duplication factors, and the greatest.",
+        "Threshold and mean consistently have similar duplication factors, and the greatest ones.",
         verdicts,
         [
-            f"subscribers of a record in memory, {_largest(found):,} records: "
+            f"mean subscribers of a record in memory, with {_largest(found):,} records: "
             f"{_rates(found, 'duplication', '.1f', None)}",
             f"copies per record, over all records: {_rates(found, 'copies_per_record', '.1f', None)}",
         ],
-        "A strategy that admits few records, with many subscribers, has more subscribers for each. Threshold admits "
-        "the fewest. The factor does not depend on the room, which a rule does not know. In the document's slides "
-        "threshold writes every record to the database, and mean and buffer only those that they do not keep; here "
-        "all strategies write all.",
+        "A strategy that admits only the few records with many subscribers has a greater factor. Threshold admits "
+        "the fewest records. The factor does not depend on the room, because a rule does not know the room. In the "
+        "document's slides, threshold writes every record to the database, and mean and buffer write only the records "
+        "that they do not keep. Here all strategies write all records.",
     )
 
 
@@ -186,17 +189,17 @@ def _latency(found: Found) -> Claim:
             " and ".join(ms(row[name]) for row in last) for name in ("latency_ms", "database_ms", "writing_ms")
         )
         texts.append(
-            f"{place}: none against all by records, {beside}; with {max(pairs):,}, none and all: {whole}, of which "
-            f"{reading} are the database's reads, {writing} its writes"
+            f"{place}: latency of none over that of all, by records, {beside}; with {max(pairs):,}, none and all take "
+            f"{whole}, the database's reads {reading}, and its writes {writing}"
         )
     return Claim(
         3,
-        "Latency is at its maximum without a cache, most with many records; with few the difference is negligible.",
+        "Latency is greatest without a cache, above all with many records; with few, the difference is negligible.",
         [*verdicts, ("the database's part", _over(parts))] if verdicts else [],
         texts,
-        "Subscribers poll twice a second, as Kafka's consumers can, and a record waits a quarter of a second for "
-        "them, on average. A read of LMDB takes microseconds, so no strategy can change the latency visibly. A read of "
-        "Riak is a request over the network; if every delivery is such a read, the writes wait for them as well."
+        "Subscribers poll twice a second, as Kafka's consumers can, so a record waits a quarter of a second for "
+        "a subscriber, on average. A read of LMDB takes microseconds, so no strategy can change the latency visibly. A "
+        "read of Riak is a request over the network. If every delivery needs a read, writes wait for reads as well."
         f"{_again(found)}",
     )
 
@@ -206,12 +209,12 @@ def _again(found: Found) -> str:
     if not repeats:
         return ""
     most = max(abs(one / other - 1) for one, other in repeats)
-    return f" The same unit, run twice, is up to {most:.1%} apart."
+    return f" Two runs of the same unit differ by up to {most:.1%}."
 
 
 def _slower(one: Json, other: Json) -> str:
-    """Return whether the one latency is lower. Only the database's part, which also includes writes that wait for
-    reads, can depend on the strategy: a difference counts as chance if this part makes up less than half."""
+    """Return whether the first latency is higher. Only the database's part, which also includes writes that wait for
+    reads, can depend on the strategy. So a difference counts as chance if less than half comes from this part."""
     database_ms, other_ms = (row["database_ms"] + row["writing_ms"] for row in (one, other))
     if abs(database_ms - other_ms) < abs(one["latency_ms"] - other["latency_ms"]) / 2:
         return EQUAL
@@ -232,15 +235,15 @@ def _throughput(found: Found) -> Claim:
         other = max((name for name in known if name != "all"), key=lambda name: float(known[name]["records_per_s"]))
         verdicts.append((place, _faster(known["all"], known[other])))
         each = ", ".join(f"{name} {_per_s(row)}" for name, row in known.items())
-        texts.append(f"{place}, records/s of {records[-1]:,}: {each}")
+        texts.append(f"{place}, records/s with {records[-1]:,} records: {each}")
     return Claim(
         4,
-        "Throughput is at its maximum with unlimited caching, most with many records.",
+        "Throughput is greatest with unlimited caching, above all with many records.",
         verdicts,
         texts,
-        "The broker writes every record to the database, cached or not, and hands each subscriber each of its "
-        "records: this is the same for all. A hit saves a look-up in LMDB, a few microseconds for a batch of reads. "
-        "The least and greatest of the runs are in brackets; one run says nothing for certain.",
+        "The broker writes every record to the database, cached or not, and hands each subscriber all its records. "
+        "This work is the same for all strategies. A hit only saves a look-up in LMDB, which takes a few microseconds "
+        "for a batch of reads. The slowest and the fastest run are in brackets. A single run proves nothing.",
     )
 
 
@@ -250,8 +253,8 @@ def _per_s(row: Json) -> str:
 
 
 def _faster(one: Json, other: Json) -> str:
-    """Return whether the one is certainly faster: with several runs each, its slowest run is faster than the other's
-    fastest."""
+    """Return whether the first is certainly faster. Then both have several runs, and its slowest run is faster than the
+    other's fastest run."""
     if min(one["runs"], other["runs"]) == 1:
         return EQUAL
     if one["slowest_per_s"] > other["fastest_per_s"] and one["records_per_s"] > (1 + NOISE) * other["records_per_s"]:
@@ -265,7 +268,7 @@ def _faster(one: Json, other: Json) -> str:
 
 
 def _falls(values: Sequence[float]) -> str:
-    """Return whether each value is less than the one before, or none is notably less."""
+    """Return whether each value is less than the previous value, or whether all are about equal."""
     if not values or max(values) - min(values) <= NOISE * max(values):
         return EQUAL
     return HOLDS if all(one > other for one, other in pairwise(values)) else FAILS
@@ -281,15 +284,16 @@ def _numbers(parameters: str) -> list[float]:
 
 
 def _falling(rows: Sequence[Json]) -> str:
-    """Does the latency fall? Only the database's part can depend on the parameters: if it changes by less than the
-    noise, all other changes are chance."""
+    """Return whether the latency falls. Only the database's part can depend on the parameters. If this part changes by
+    less than the noise, all other changes are chance."""
     parts = [float(row["database_ms"]) for row in rows]
     values = [float(row["latency_ms"]) for row in rows]
     return EQUAL if max(parts) - min(parts) <= NOISE * min(values) else _falls(values)
 
 
 def _swept(rates: Sequence[float], latencies: Sequence[Json]) -> list[tuple[str, str]]:
-    """Yield hit rates and latencies in an order in which the document has the hit rate fall, and the latency rise."""
+    """Judge hit rates and latencies, which are in the order in which the document says that the hit rate falls and the
+    latency rises."""
     verdicts = [("hit rate", _falls(rates))] if rates else []
     return [*verdicts, *([("latency", _falling(latencies[::-1]))] if latencies else [])]
 
@@ -318,11 +322,11 @@ def _threshold(found: Found) -> Claim:
     off = max((abs(rate - _numbers(name)[1]) for name, rate in rates.items()), default=0.0)
     return Claim(
         5,
-        "Threshold's latency is least where μ ≫ λ, and increases as λ ≫ μ.",
+        "Threshold's latency is lowest if μ ≫ λ, and increases towards λ ≫ μ.",
         _swept(list(rates.values()), list(latencies.values())),
         _said("λ μ", shown, latencies),
-        "The hit rate is μ/(λ+μ), by construction: the threshold rises by λu with each admitted record and falls "
-        f"by μu with each refused one, and returns to its start. The measured rate is at most {off:.3f} off.",
+        "The hit rate is μ/(λ+μ) by construction, because the threshold rises by λu with each admitted record, falls "
+        f"by μu with each refused record, and returns to its start. Measured rates are at most {off:.3f} off.",
     )
 
 
@@ -334,10 +338,10 @@ def _mean(found: Found) -> Claim:
         "Mean's latency falls as the batch grows, which means a higher hit rate.",
         _swept(list(rates.values())[::-1], list(latencies.values())[::-1]),
         _said("batch", rates, latencies),
-        "The record that ends a batch belongs to it: a batch of 1 compares each record with itself, and admits none. "
-        "Until the first batch is full the threshold is 0, which admits all records: a batch of the size of "
-        "the stream is unlimited caching. In between the rate is not monotone: a mean of two or three records varies, "
-        "and records exceed it more often than a mean of a hundred, which is above most records.",
+        "The record that ends a batch belongs to that batch. So a batch of 1 compares each record with itself, and "
+        "admits no record. Until the first batch is full, the threshold is 0, which admits all records. So a batch as "
+        "large as the stream is unlimited caching. In between, the hit rate is not monotone. A mean of two or three "
+        "records varies, and more records exceed it than a mean of a hundred, which is above most records.",
     )
 
 
@@ -345,12 +349,13 @@ def _buffer(found: Found) -> Claim:
     rates = {name: rate for name, rate in _means(found.sweep("buffer")).items() if name.startswith("0.7 ")}
     ones = [rate for name, rate in _means(found.sweep("buffer")).items() if abs(sum(_numbers(name)) - 1) < 1e-9]
     latencies = _latencies(found, "buffer", lambda name: name.startswith("0.7 "))
-    same = f" Its {len(ones)} pairs that add up to 1 are from {min(ones):.4f} to {max(ones):.4f}." if ones else ""
+    same = f" Hit rates of the {len(ones)} pairs are from {min(ones):.4f} to {max(ones):.4f}." if ones else ""
     return Claim(
         7,
-        "Buffer's latency is less if the threshold has a small portion of the previous record.",
+        "Buffer's latency is lower if the previous record has only a small weight in the threshold.",
         _swept(list(rates.values()), list(latencies.values())),
         _said("γ α, γ = 0.7", rates, latencies),
-        "u > γu + αu_prev is u > α/(1−γ) u_prev: only this quotient decides. With γ fixed a small α admits more, as "
-        f"it requires less; if γ + α = 1 all pairs give one result, and there is nothing to optimise.{same}",
+        "u > γu + αu_prev is the same as u > α/(1−γ) u_prev, so only this quotient decides. With γ fixed, a small α "
+        "admits more records. All pairs with γ + α = 1 give one result, so there is nothing to optimise."
+        f"{same}",
     )

@@ -1,6 +1,6 @@
-"""`bench caching`: runs the document's evaluation of its caching strategies, and ours, again.
+"""`bench caching`: repeat the document's evaluation of its caching strategies, and evaluate this project's.
 
-Owns: its arguments, the processes that run the plan, the order of running and digesting, and the output meanwhile. Must
+Owns: the arguments, the processes that run the plan, the order of running and digesting, and the progress output. Must
 never: run other work during a measurement on real processes.
 """
 
@@ -27,7 +27,7 @@ from ingeborg.broker.core import caches
 SEEDS_MAX: Final = 100
 FACTS = "facts.json"
 DIGEST, MEASURED = "caching.json.xz", "live.json.xz"
-"""The results that the seeds determine, and the measurements of a machine."""
+"""Files with the results that the seeds determine, and with the measurements of a machine."""
 
 PAGE, SUMMARY = "report.html", "summary.md"
 
@@ -37,7 +37,7 @@ NOT_IN_ROWS: Final = (
     *("beside.py", "claims.py", "command.py", "drawn.py", "found.py"),
     *("goals.py", "job.py", "page.py", "simulator.py", "simulator_program.py", "summary.py", "__main__.py"),
 )
-"""Sources that only read rows, or describe the plan."""
+"""Source files that only read rows, or describe the plan."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,22 +46,23 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "caching",
         help="compare strategies for keeping records in memory",
         description="Run every caching strategy of the document (Effect of Caching in a Content-Based Pub/Sub System "
-        "using Kafka), others, and ours: over streams of records and reads, then in a broker on real processes. "
-        "Digest the results with Spark, and write one page. Units that DIR holds already do not run again. The same "
-        f"seeds give the same {DIGEST}; {MEASURED} depends on the machine. Some 20 minutes of two cores.",
+        "using Kafka), other strategies, and ours. Run them over streams of records and reads, and then in a broker on "
+        "real processes. Digest the results with Spark, and write one page. Units with results in DIR do not run "
+        f"again. The same seeds give the same {DIGEST}; {MEASURED} depends on the machine. It takes some 20 minutes on "
+        "two cores.",
     )
     command.add_argument(
         "--out", required=True, metavar="DIR", help="folder for rows, digests and page; created if missing"
     )
     command.add_argument(
-        "--log", metavar="FILE", help="a now-playing log: without it the command leaves out its streams"
+        "--log", metavar="FILE", help="a now-playing log; without it, the command leaves out the streams of plays"
     )
     command.add_argument(
         "--seeds",
         type=int,
         default=SEEDS,
         metavar="N",
-        help="seeds of each stream in the comparison (default: %(default)s; with room for 1%% two more)",
+        help="number of seeds of each stream in the comparison (default: %(default)s; two more with room for 1%%)",
     )
     units.add_processes(command, "streams")
     command.add_argument(
@@ -76,10 +77,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--note",
         default="",
         metavar="TEXT",
-        help="a note for the page about the measurements: whose Riak, what else ran",
+        help="a note on the measurements for the page, such as whose Riak it was, and what else ran",
     )
     command.add_argument(
-        "--again", action="store_true", help=f"only make the page again, from the {DIGEST} and {MEASURED} in DIR"
+        "--again", action="store_true", help=f"only rebuild the page from the {DIGEST} and {MEASURED} in DIR"
     )
     command.set_defaults(command=_caching)
 
@@ -102,7 +103,7 @@ def _caching(options: argparse.Namespace) -> int:
             _digest(out)
     _pages(out)
     if failed:
-        raise BenchError(f"{len(failed)} units have failed: {', '.join(failed)}; run it again")
+        raise BenchError(f"{len(failed)} units have failed: {', '.join(failed)}; run the command again")
     return 0
 
 
@@ -119,7 +120,7 @@ def _run(options: argparse.Namespace, out: Path, log: Path | None, nodes: str) -
 
 
 def _check(options: argparse.Namespace, log: Path | None, nodes: str) -> None:
-    """Check everything that the command needs only later, so that nobody waits minutes for the message."""
+    """Check everything that the command needs later, so that an error appears now and not after minutes."""
     if log is not None:
         logs.read(log)
     if options.libcachesim:
@@ -137,7 +138,8 @@ def sources() -> str:
 
 
 def live_sources() -> str:
-    """Return the same for the measurements: additionally the broker, its publishers and its subscribers."""
+    """Return a fingerprint of the code that determines the measurements, which also has the broker, its publishers and
+    its subscribers."""
     return sources() + units.fingerprint([Path(__file__).parent / "live"], NOT_IN_ROWS)
 
 

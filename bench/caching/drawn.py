@@ -21,7 +21,7 @@ Text = Callable[[float], str]
 Axis = Callable[[int], Scale]
 
 Value = Callable[[int, str], float | None]
-"""By the number of records and the strategy."""
+"""A function that returns a value for a number of records and a strategy."""
 
 
 def hits(found: Found) -> list[Html]:
@@ -35,9 +35,9 @@ def hits(found: Found) -> list[Html]:
             f"e1-{room(share).strip('%')}",
             "The share of reads that memory answered, over the number of records."
             + (
-                " all and owed are one line at 100 %."
+                "  The lines of all and owed are both at 100 %."
                 if share is None
-                else " LRU stands behind each of the document's strategies. none has no hits, and no line."
+                else "  The document's strategies evict by LRU. none has no hits, and no line."
             ),
             names=STRATEGIES if share is None else STRATEGIES[1:],
             live=False,
@@ -64,13 +64,13 @@ def copies(found: Found) -> list[Html]:
                 "duplication",
                 "Experiment 2: duplication factor",
                 "e2",
-                "Subscribers of a record in memory, on average. The factor is the same with each capacity.",
+                "Mean number of subscribers of a record in memory. The factor is the same for each capacity.",
             ),
             (
                 "copies_per_record",
                 "Experiment 2, additionally: copies per record",
                 "e2-copies",
-                "Subscribers of any record; 0 if it did not come into memory.",
+                "Mean number of subscribers of any record. A record that did not come into memory counts as 0.",
             ),
         )
     ]
@@ -92,14 +92,14 @@ def latency(found: Found) -> list[Html]:
                 "latency_ms",
                 "Experiment 3: end-to-end latency",
                 "e3",
-                "The mean, from the time when a record was meant to be sent until its subscriber has it. Subscribers "
-                "poll twice a second. LMDB, memory without a limit.",
+                "The mean time from the moment when a record should be sent until its subscriber has it. Subscribers "
+                "poll twice a second. The database is LMDB, and memory has no limit.",
             ),
             (
                 "database_ms",
                 "Experiment 3, additionally: the part that a strategy can change",
                 "e3-database",
-                "The mean time for reading the database, which is part of the same latencies.",
+                "The mean time for reading the database, which is a part of the latencies above.",
             ),
         )
     ]
@@ -116,7 +116,7 @@ def throughput(found: Found) -> list[Html]:
             "Experiment 4: throughput",
             lambda value: f"{value / 1000:g} k/s" if value else "0",
             "e4",
-            "Records per second until all have been delivered, the mean of the runs. LMDB, memory without a limit.",
+            "Records per second until all are delivered, as means of the runs. On LMDB, with unlimited memory.",
         )
     ]
 
@@ -175,8 +175,8 @@ def _over_records(
     live: bool = True,
     near: bool = False,
 ) -> Html:
-    """Draw a line for each strategy. ``live``: of real processes; ``near``: begin the axis below the least value
-    instead of at 0."""
+    """Draw a line for each strategy. With ``live``, the figures are those of real processes. With ``near``, the axis
+    begins below the least value instead of at 0."""
     records = found.measured_records(LATENCY) if live else found.records
     series = []
     for index, name in enumerate(STRATEGIES):
@@ -184,7 +184,7 @@ def _over_records(
             continue  # each strategy keeps its colour, with or without the others
         points: list[Point] = [(number, value(number, name)) for number in records]
         if any(y is not None for _, y in points):
-            # The later one of two lines at the same place is dashed, so that both are visible.
+            # The last line is dashed, so that both lines are visible if it lies on another line.
             series.append(Series(name, points, index, dots=True, dashed=name == STRATEGIES[-1]))
     if not series or not records:
         return Html("")
@@ -219,7 +219,7 @@ def _swept(found: Found, policy: str, title: str, identity: str, x: Axis) -> Htm
 
 
 def _weights(found: Found) -> Html:
-    """Plot experiment 7: over α, a line for each γ."""
+    """Plot experiment 7, with α on the axis and a line for each γ."""
     rows = found.sweep("buffer")
     lines: dict[str, list[Point]] = {}
     for name, row in sorted(rows.items()):
@@ -227,8 +227,8 @@ def _weights(found: Found) -> Html:
         lines.setdefault(own, []).append((float(before), _first(row, "by_read")))
     series = [Series(f"γ = {own}", points, index, dots=True) for index, (own, points) in enumerate(lines.items())]
     caption = (
-        "The hit rate by read, 10,000 records, memory without a limit. If γ + α = 1 all lines have the same value: "
-        "only α/(1−γ) decides."
+        "The hit rate by read, 10,000 records, memory without a limit. Where γ + α = 1, all lines have the same value, "
+        "because only α/(1−γ) decides."
     )
     x = linear(1.0, lambda value: f"{value:.1f}")
     return _rates(series, "Experiment 7: buffer, over α for each γ", "e7", x, caption)

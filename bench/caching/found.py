@@ -1,6 +1,6 @@
-"""The figures of a digest, by their subject.
+"""Look up the figures of a digest, by their subject.
 
-Owns: the look-ups, for claims and page. Must never: compute a figure, or make markup. Pure.
+Owns: the look-ups, for claims and page. Must never: compute a figure, make markup, or do I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
 
 Json = Mapping[str, Any]
 Rate = Sequence[float]
-"""A mean, and half the width of its interval of 95 %, as in JSON."""
+"""A mean, and half the width of its 95 % interval, as they are in JSON."""
 
 LIVE: Final = "live"
 """Folder of a result with the runs on real processes."""
@@ -28,14 +28,14 @@ ROOMS: Final = (None, 0.1, 0.01)
 """Capacities, as shares of the bytes of all records; ``None``: without a limit."""
 
 PLACES: Final = {"LMDB": (LMDB, DIRECT), "Kafka": (LMDB, KAFKA), "Riak": (RIAK, DIRECT)}
-"""Set-ups of the real processes: the database, and the system in front."""
+"""Set-ups of the real processes: the database, and how records come to the broker."""
 
 
 _OF_DOCUMENT: Final = ("sweep", "records", "exponent", "returns", "share", "policy", "parameters")
 
 
 class Stream(NamedTuple):
-    """The values that rows have in common if they differ only in seed, policy and way."""
+    """The values that are equal in rows that differ only in seed, policy and way."""
 
     stream: str
     away_s: float
@@ -85,7 +85,7 @@ class Found:
     def difference(
         self, records: int, one: str, other: str, what: str, share: float | None = None, exponent: float = EXPONENT
     ) -> Rate | None:
-        """Return the difference of two policies, seed by seed."""
+        """Return the difference of two policies in a figure, which is computed seed by seed."""
         world = (records, exponent, RETURNS, share)
         if row := self._differences.get((*world, one, other)):
             there: Rate = row[what]
@@ -95,7 +95,7 @@ class Found:
         return None
 
     def sweep(self, policy: str, share: float | None = None) -> dict[str, Json]:
-        """Return the rows of experiments 5 to 7, by parameters as written."""
+        """Return the rows of experiments 5 to 7, by the text of their parameters."""
         return {key[6]: row for key, row in self._document.items() if key[0] and key[4] == share and key[5] == policy}
 
     def reads(self, stream: Stream, policy: str, *, knows: bool = False) -> Json | None:
@@ -129,7 +129,7 @@ class Found:
         return next((row for row in self.live if tuple(row[name] for name in names) == wanted), None)
 
     def measured_records(self, kind: str, place: str = "LMDB") -> list[int]:
-        """Return the numbers of records that ran there with the strategies' own parameters."""
+        """Return the numbers of records that were measured at this place with the strategies' own parameters."""
         return sorted(
             {
                 row["records"]
@@ -139,7 +139,7 @@ class Found:
         )
 
     def measured_sweep(self, strategy: str) -> dict[str, Json]:
-        """Return latencies by parameters."""
+        """Return the rows of a strategy's latencies, by its parameters."""
         return {
             row["parameters"]: row
             for row in self.live
@@ -148,8 +148,8 @@ class Found:
 
     @property
     def repeats(self) -> list[tuple[float, float]]:
-        """Return pairs of mean latencies, of the units that ran twice: the sweeps include the document's own
-        parameters."""
+        """Return pairs of mean latencies of the units that ran twice. The sweeps repeat units, because they include the
+        document's own parameters."""
         found = []
         for strategy, own in (("threshold", "0.5 0.5"), ("mean", "3"), ("buffer", "0.7 0.3")):
             again = self.measured_sweep(strategy).get(own)

@@ -1,6 +1,6 @@
-"""Compares the figures with our goals, and with the bounds of all policies.
+"""Compare the figures with our goals, and with the bounds of all policies.
 
-Owns: the goals as numbers. Must never: make markup. Pure.
+Owns: the goals as numbers. Must never: make markup, or do I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ APART_MAX: Final = 0.005
 
 @dataclass(frozen=True)
 class Goal:
-    """One of our goals: the figure for each reading, and whether it meets the goal; ``None``: no goal applies there."""
+    """One of our goals. ``found`` has, for each reading, its figure and whether the figure meets the goal, or ``None``
+    if no goal applies."""
 
     text: str
     limit: str
@@ -42,7 +43,7 @@ def compared_streams(found: Found, share: float) -> list[Stream]:
 
 
 def _ahead(found: Found) -> Goal:
-    goal = Goal("owed ahead of the best other, by read", f"≥ {100 * AHEAD_MIN:g} points")
+    goal = Goal("lead of owed over the best other policy, by read", f"≥ {100 * AHEAD_MIN:g} points")
     for share in SHARES:
         for stream in compared_streams(found, share):
             row = found.ahead(stream)

@@ -2,7 +2,8 @@
 
 Owns: every figure except those of a single unit. Must never: draw anything, or run a unit.
 
-If a policy can admit missed records again, or not, the better way counts, separately for each stream and room.
+A policy can run in two ways: missed records are admitted again or not. The better way counts, separately for each
+stream and room.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ MASTER, MEMORY = "local[*]", "2g"
 
 DIGITS: Final = 5
 
-#: Figures of the document's experiments, and of other streams.
+#: The figures of the document's experiments, and those of other streams.
 DOCUMENT_FIGURES: Final = ("by_read", "by_record", "duplication", "copies_per_record", "cached_share")
 READS_FIGURES: Final = ("by_read", "by_record")
 
-#: Pairs of policies with a difference seed by seed.
+#: The figures in which pairs of policies are compared seed by seed.
 COMPARED: Final = ("by_read", "duplication")
 
 
 def digest(out: Path) -> tuple[Json, Json]:
-    """Digest everything below ``out``, in its own session."""
+    """Digest everything below ``out``, in a Spark session of its own."""
     with local_session(MASTER, MEMORY, out / "spark.log") as spark:
         return figures(spark, out)
 
@@ -87,7 +88,7 @@ def _read(spark: SparkSession, folder: Path, schema: str) -> DataFrame | None:
 
 
 def columns(rows: Sequence[Json]) -> Json:
-    """Return the same rows as the names of their values, once, and the values."""
+    """Return the rows in a shorter form, which has the names of their values only once."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"names": names, "rows": [[row.get(name) for name in names] for row in rows]}
 
@@ -114,7 +115,7 @@ def _with_rates(rows: DataFrame) -> DataFrame:
 
 def _better(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> list[Json]:
     """For each key return the way with more hits by read, on average, with its figures by seed. If two ways are equal,
-    the one without repeated admission wins."""
+    the way without repeated admission wins."""
     of_seed = F.struct("seed", *names)
     ways = rows.groupBy(*keys, "way").agg(
         F.round(F.avg("by_read"), 9).alias("mean"), F.array_sort(F.collect_list(of_seed)).alias("seeds")
@@ -140,7 +141,7 @@ def _means(entry: Json, names: Sequence[str]) -> Json:
 
 
 def _difference(one: Json, other: Json, name: str) -> list[float]:
-    """Return the first less the second, over the seeds that both have."""
+    """Return the first value minus the second, as a mean and interval over the seeds that both entries have."""
     seeds = sorted(one["by_seed"].keys() & other["by_seed"].keys())
     return _rounded(interval([one["by_seed"][seed][name] - other["by_seed"][seed][name] for seed in seeds]))
 
@@ -169,7 +170,8 @@ def _document(rows: DataFrame) -> dict[str, list[Json]]:
 
 
 def _requests(rows: DataFrame, simulated: DataFrame | None) -> list[Json]:
-    """Average over the seeds: the share of hits, libcachesim's, and ours with a sketch of its exactness."""
+    """Average three shares of hits over the seeds: that of our policy, that of libcachesim, and that of our policy with
+    a sketch as exact as libcachesim's."""
     keys = ("exponent", "share", "policy")
     rates = rows.withColumn("rate", F.col("hits") / F.col("requests"))
     theirs = ("libcachesim", "narrow")

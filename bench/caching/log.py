@@ -1,7 +1,7 @@
 """A recorded now-playing log: which song played where and when.
 
-Owns: the meaning of a play of the log for a cache. Must never: read the file itself, because `loadgen` has the one
-reader.
+Owns: how a play of the log becomes a record for a cache. Must never: parse the file itself, because the only reader is
+in `loadgen`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ingeborg.loadgen.workloads.settings import WorkloadError
 
 
 class Play(NamedTuple):
-    """A row. ``at_s``: seconds since the log's beginning; ``size``: bytes of the row as the payload of a message, in
-    JSON."""
+    """A row of the log. ``at_s`` is the seconds since the log's beginning, and ``size`` the bytes of the row as the
+    payload of a message, in JSON."""
 
     at_s: float
     song: str
@@ -27,7 +27,7 @@ class Play(NamedTuple):
 
 
 def read(path: Path) -> list[Play]:
-    """Read all plays, by their times. Raises BenchError, which names the file, the line and the reason."""
+    """Read all plays, in the order of their times. Raises BenchError, which names the file, the line and the reason."""
     try:
         plays = [_play(entry, entry.song) for entry in entries(path, durations=True) if entry.song is not None]
     except WorkloadError as error:

@@ -30,10 +30,10 @@ def page(pure: Json, measured: Json) -> str:
     found = Found(pure, measured)
     lead = Html(
         "<p class=lead>The document (<i>Effect of Caching in a Content-Based Pub/Sub System using Kafka</i>, UCI) "
-        "puts a cache into a broker behind Kafka, with five strategies of admission. This page has its seven "
-        "experiments again, the usual policies for comparing caches, and <b>owed</b>, the policy of this project: it "
-        "keeps the records that most subscribers have not had yet, for their size. ± is half an interval of 95 % "
-        "over the seeds.</p>"
+        "puts a cache into a broker behind Kafka, with five strategies of admission. This page repeats its seven "
+        "experiments. It also has the usual policies of cache comparisons, and <b>owed</b>, the policy of this "
+        "project. owed keeps the records that the most subscribers have not received yet, relative to their size. ± "
+        "is half a 95 % confidence interval over the seeds.</p>"
     )
     parts: list[Html] = [_heading("The document's findings, and ours"), _claims(found), _goals(found)]
     parts += [_heading("Experiments 1 and 2: hits and copies"), _capacities(found), *drawn.hits(found)]
@@ -70,11 +70,11 @@ def _claims(found: Found) -> Html:
         "The document's seven findings",
         explain(
             "The document prints charts without numbers, and does not say how much memory there is. So we judge hit "
-            "rates without a limit, with room for 10 % and for 1 % of the bytes of all records. A finding over all "
-            "numbers of records holds if it holds for each. Hit rates and duplication: the interval of the "
-            "difference, seed by seed, is on one side of 0. Latency and throughput: differences below "
-            f"{claims.NOISE:.0%} are within noise, and so are differences of latency that the database's time does "
-            "not explain."
+            "rates without a limit, and with room for 10 % and for 1 % of the bytes of all records. A finding about "
+            "all numbers of records holds if it holds for each number. A difference in hit rate or duplication counts "
+            "if its interval, computed seed by seed, does not contain 0. Differences in latency or throughput below "
+            f"{claims.NOISE:.0%} are within noise. So are differences in latency that the database's time does not "
+            "explain."
         ),
         *parts,
     )
@@ -93,13 +93,13 @@ def _goals(found: Found) -> Html:
         "owed and its goal, and the policies and their bounds",
         table(("", "stream, memory", "goal", "found", ""), rows, "Goals", "compared"),
         explain(
-            "Hits by read. The mean over the seeds decides whether the goal is met; if the interval reaches below "
-            "it, the seeds are too few to be certain. owed knows which subscribers have had a record, and uses "
-            "nothing else; the others are as their authors published them, each in its better way: with or without "
-            "admitting missed records again. Belady's rule needs the future; PFOO is a bound from above for records "
-            "of different sizes (Berger et al., SIGMETRICS 2018). libcachesim counts the same requests with its own "
-            "code. Its W-TinyLFU has a less exact sketch: for this check ours has half its counters; elsewhere it "
-            "has all, which gains up to a point."
+            "The figures are hit rates by read. The mean over the seeds decides whether a goal is met. If its interval "
+            "reaches below the goal, the seeds are too few to be certain. owed uses only its knowledge of which "
+            "subscribers have received a record. The other policies are as their authors published them. Each runs in "
+            "its better way, with or without admitting missed records again. Belady's rule needs to know the future. "
+            "PFOO is an upper bound for records of different sizes (Berger et al., SIGMETRICS 2018). libcachesim "
+            "counts the same requests with its own code. Its W-TinyLFU has a less exact sketch, so for this check our "
+            "W-TinyLFU has half its counters. In all other figures it has all its counters, which gains up to a point."
         ),
     )
 
@@ -119,9 +119,9 @@ def _capacities(found: Found) -> Html:
         f"Hit rate by read, {most:,} records",
         table(("memory", *STRATEGIES), rows, "Hit rates"),
         explain(
-            "A read is one subscriber fetching one record. The world has 24 kinds of offers, and 1,000 subscribers "
-            "with one kind each, by Zipf's law (no skew: all kinds alike, apart from chance). With memory for all, "
-            "our policy keeps all."
+            "In a read, one subscriber fetches one record. The world has 24 kinds of offers, and 1,000 subscribers "
+            "that want one kind each, by Zipf's law. Without skew, all kinds are equally popular, apart from chance. "
+            "With memory for all records, our policy keeps all records."
         ),
     )
 
@@ -133,7 +133,7 @@ def _document(found: Found) -> Html:
         ("by_record", "hit rate by record", 3),
         ("duplication", "duplication factor", 1),
         ("copies_per_record", "copies per record", 1),
-        ("cached_share", "share of records that came in", 3),
+        ("cached_share", "share of records that were admitted", 3),
     )
     for share in ROOMS:
         for what, title, digits in figures:
@@ -177,10 +177,11 @@ def _made_of(found: Found) -> Html:
         "The parts of a latency",
         *blocks,
         explain(
-            "Means of all deliveries; the pieces add up. sending: from the intended time of a record until the "
-            "broker has it, through Kafka if that is in front; matching: until the broker knows its subscribers; "
-            "writing: until it is safe in the database; waiting: until its subscriber polls; memory: the search in "
-            "memory; database: reading records that were not there; delivery: until the subscriber has the answer."
+            "The figures are means over all deliveries, and the parts add up to the latency. sending: from the "
+            "intended time of a record until the broker has it, through Kafka if Kafka is in front. matching: until "
+            "the broker knows the record's subscribers. writing: until the record is safe in the database. waiting: "
+            "until the subscriber polls. memory: the search in memory. database: reading the records that were not in "
+            "memory. delivery: until the subscriber has the answer."
         ),
     )
 
@@ -206,11 +207,11 @@ def _bounded(found: Found) -> Html:
     if not blocks:
         return Html("")
     return panel(
-        "The same with bounded memory, behind Kafka, and on Riak",
+        "Latency and throughput with bounded memory, behind Kafka, and on Riak",
         *blocks,
         explain(
-            "The mean of several runs, with the slowest and the fastest in brackets; others ran once. Without a "
-            "cache there is one capacity."
+            "A figure with brackets is the mean of several runs, and the brackets have the slowest and the fastest "
+            "run. Without a cache, there is only one capacity."
         ),
     )
 
@@ -240,7 +241,10 @@ def _latencies(found: Found) -> Html:
     return panel(
         "Latencies over the same parameters",
         table(header, rows, "Latencies over parameters"),
-        explain("threshold λ μ, mean batch, buffer γ α; LMDB, memory without a limit, one run each."),
+        explain(
+            "The parameters are λ μ of threshold, the batch of mean, and γ α of buffer. One run each, on LMDB, with "
+            "unlimited memory."
+        ),
     )
 
 
@@ -265,9 +269,9 @@ def _requests(found: Found) -> Html:
         "Plain requests: share of hits, in per cent",
         *blocks,
         explain(
-            "Items of one size; a missing item comes in; there are no subscribers, so owed has nothing to decide by. "
-            "Zipf's law with its exponent, and the songs of a now-playing log. In brackets: libcachesim with the same "
-            "requests."
+            "All items have one size, and a missing item requests admission. There are no subscribers, so owed cannot "
+            "decide anything. The requests follow Zipf's law with the given exponent, or are the songs of a "
+            "now-playing log. The figures in brackets are libcachesim's for the same requests."
         ),
     )
 
@@ -293,10 +297,11 @@ def _streams(found: Found, share: float) -> Html:
         caption,
         _table(found, streams, caption, lambda stream: stream.stream),
         explain(
-            "2,000 subscribers come back four times a day, on average, and read what they have missed. plays: a record "
-            "for each row of a now-playing log; zipf: 60,000 records to 10,000 topics. +: missed records come in "
-            f"again. {CEILING}: the most hits, on average, of a policy that does not know who comes first. "
-            f"{BOUND}: a bound that no policy can pass."
+            "2,000 subscribers come back four times a day, on average, and read the records that they have missed. "
+            "plays has a record for each row of a now-playing log. zipf has 60,000 records to 10,000 topics. + means "
+            f"that missed records are admitted again. {CEILING} is the largest average number of hits of a policy "
+            "that does not know which subscriber comes back first. "
+            f"{BOUND} is a number of hits that no policy can exceed."
         ),
     )
 
@@ -313,13 +318,12 @@ def _told(found: Found) -> Html:
         return Html("")
     return panel(
         "If the others knew as much",
-        table(("", "best other, told", f"{OWED} ahead by"), rows, "All are told"),
+        table(("", "best other policy", f"{OWED} ahead by"), rows, "With equal knowledge"),
         explain(
-            "With every policy a record is dropped as soon as all its subscribers have received it, and only records "
-            "that some subscriber has not received are admitted again. The difference to the table above is the part "
-            "of owed's lead that "
-            "comes from this knowledge; the rest comes from the order. Fewer seeds than above; the lead is over the "
-            "same seeds."
+            "Here every policy drops a record as soon as all its subscribers have received it, and admits only records "
+            "again that some subscriber has not received. The difference to the table above is the part of owed's "
+            "lead that comes from this knowledge. The rest of the lead comes from the order of eviction. There are "
+            "fewer seeds than above. Each lead compares the same seeds."
         ),
     )
 
@@ -330,14 +334,14 @@ def _others(found: Found) -> Html:
     streams = [stream for stream in streams if stream in found.streams]
     if not streams:
         return Html("")
-    caption = "Where the guess could fail: hits by read, in per cent"
+    caption = "Streams on which owed could do worse: hits by read, in per cent"
     return panel(
         caption,
         _table(found, streams, caption, lambda stream: f"{stream.stream}, {stream.share:.0%}"),
         explain(
             "popular: more subscribers wish for songs that play more often. uneven: subscribers differ in how long "
-            "they are away. sizes: records from 50 to 5,000 bytes. gone: a fifth never come back, the others "
-            "are away for an hour."
+            "they are away. sizes: records have from 50 to 5,000 bytes. gone: a fifth of the subscribers never come "
+            "back, and the others are away for an hour."
         ),
     )
 
@@ -360,7 +364,7 @@ def _swept(found: Found) -> list[Html]:
     panels = []
     for title, listed in (("How long subscribers are away", away), ("How many topics each wishes for", wishes)):
         if listed:
-            panels.append(panel(title, folded("All of them", table(header, listed, title))))
+            panels.append(panel(title, folded("All streams", table(header, listed, title))))
     return panels
 
 
@@ -369,17 +373,17 @@ def _swept(found: Found) -> list[Html]:
 
 def _method(found: Found, facts: Json) -> Html:
     items = [
-        "Hits, copies and parameters: streams drawn from seeds and replayed; the same seeds give the same "
-        "figures on any machine.",
+        "The figures for hits, copies and parameters come from streams that are drawn from seeds and replayed. The "
+        "same seeds give the same figures on any machine.",
         "The broker writes all records to the database, cached or not. Threshold, mean and buffer use exact "
-        "integer arithmetic. With bounded memory LRU stands behind each of the document's strategies.",
+        "integer arithmetic. With bounded memory, each of the document's strategies evicts by LRU.",
     ]
     if found.live:
         busy = max((row.get("broker_busy", 0.0) for row in found.live if row["kind"] == LATENCY), default=0.0)
         items.append(
-            f"Latency and throughput: the document's broker as a process, {SUBSCRIBERS} subscribers on websockets that "
-            f"poll twice a second, records at a fixed rate or as fast as they go; each log digested by Spark. At a "
-            f"fixed rate the broker was at most {busy:.0%} of a core busy."
+            f"Latency and throughput are measured with the document's broker as a process, and with {SUBSCRIBERS} "
+            "subscribers on WebSockets that poll twice a second. Records come at a fixed rate, or as fast as "
+            f"possible. Spark digests each log. At a fixed rate, the broker used at most {busy:.0%} of a core."
         )
     if facts.get("cores"):
         items.append(

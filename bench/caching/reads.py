@@ -1,10 +1,11 @@
 """Streams of records and reads, as a broker sees them: publishers publish records; subscribers are away, come back, and
 read the records that they missed.
 
-Owns: the drawing of such a stream, from a seed alone. Must never: know a policy.
+Owns: the drawing of such a stream, from a seed alone. Must never: depend on a policy.
 
-A subscriber is away for an exponential time, comes back, reads every record that it has missed in the order of
-publication, and goes away again. A stream has no records without subscribers, because no broker would keep them.
+A subscriber is away for an exponentially distributed time, comes back, reads every record that it has missed in the
+order of publication, and goes away again. A stream has no records without subscribers, because no broker would keep
+them.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from ingeborg.bench.caching.log import Play, songs
 CLIENTS: Final = 2_000
 WISHES: Final = 16
 
-#: Exponent of Zipf's law for the spread of subscribers over topics, as in loadgen's radio world; how often a topic has
-#: publications is independent, unless the stream says otherwise.
+#: Exponent of Zipf's law for the spread of subscribers over topics, as in loadgen's radio world. A topic's number of
+#: publications is independent of its subscribers, unless the stream says otherwise.
 WISH_EXPONENT: Final = 0.8
 
-#: Mean absence of a subscriber: one that comes back four times a day.
+#: Mean absence of a subscriber, which comes back four times a day.
 AWAY_S: Final = 6 * 3_600.0
 
-#: The synthetic streams, which last a day, as the log does.
+#: Sizes of the synthetic streams, which last a day, as the log does.
 TOPICS: Final = 10_000
 PUBLICATIONS: Final = 60_000
 DAY_S: Final = 86_400.0
@@ -39,7 +40,7 @@ DAY_S: Final = 86_400.0
 #: Mean absence of a subscriber that never comes back: 30,000 years.
 NEVER_S: Final = 1e12
 
-#: Bytes of a payload if all are equal, and otherwise the least and the most.
+#: Bytes of each payload if all have one size. Otherwise these are the smallest and the largest size.
 EVEN_BYTES: Final = 100
 LEAST_BYTES, MOST_BYTES = 50, 5_000
 
@@ -54,8 +55,8 @@ class Publication(NamedTuple):
 
 @dataclass
 class Stream:
-    """``sizes``, ``readers``: bytes and subscribers of each record. ``events``: a record's number when it is published,
-    and the number's complement (``~``) at each read."""
+    """A stream. ``sizes`` and ``readers`` have the bytes and the number of subscribers of each record. ``events`` has a
+    record's number when it is published, and the number's complement (``~``) at each read."""
 
     sizes: array[int] = field(default_factory=lambda: array("l"))
     readers: array[int] = field(default_factory=lambda: array("l"))
@@ -67,7 +68,7 @@ class Stream:
         return sum(self.sizes)
 
     def room(self, share: float) -> int:
-        """Return the bytes that are this share of all records'."""
+        """Return this share of the bytes of all records."""
         return int(self.bytes * share)
 
     def digest(self, count: int) -> str:
@@ -79,7 +80,8 @@ class Stream:
         return found.hexdigest()
 
     def following(self) -> list[int]:
-        """Return for each event the place of its record's next read; beyond the end: no further read."""
+        """Return, for each event, the index of its record's next read. An index beyond the end means that there is
+        none."""
         end = len(self.events)
         found, next_at = [end] * end, [end] * len(self.sizes)
         for at in range(end - 1, -1, -1):
@@ -96,9 +98,10 @@ def drawn(
     *,
     to_end: bool = False,
 ) -> Stream:
-    """Draw a stream of publications by their times. ``subscribers``: the subscribers of each topic; ``away_s``: the
-    mean absence of each subscriber. ``to_end``: each subscriber comes back once after the last publication, so that all
-    have received everything; otherwise the stream ends with that publication."""
+    """Draw the stream of these publications, which are in the order of their times. ``subscribers`` has the subscribers
+    of each topic, and ``away_s`` the mean absence of each subscriber. With ``to_end``, each subscriber comes back once
+    after the last publication, so that all have received everything. Otherwise the stream ends with that
+    publication."""
     stream = Stream()
     sizes, readers, events = stream.sizes, stream.readers, stream.events
     missed: list[list[int]] = [[] for _ in away_s]
@@ -128,8 +131,8 @@ def drawn(
 def wishes(
     topics: int, each: float, numbers: random.Random, ranks: Sequence[int] | None = None, clients: int = CLIENTS
 ) -> list[list[int]]:
-    """Draw the subscribers of each topic. ``each``: the mean number of topics that a subscriber wishes for; ``ranks``:
-    the topics by popularity, the most popular first; random if missing."""
+    """Draw the subscribers of each topic. ``each`` is the mean number of topics that a subscriber wishes for. ``ranks``
+    has the topics, with the most popular first. If it is missing, the order is random."""
     order = ranks if ranks is not None else numbers.sample(range(topics), topics)
     weights = [rank**-WISH_EXPONENT for rank in range(1, topics + 1)]
     scale = clients * each / sum(weights)
@@ -141,8 +144,8 @@ def wishes(
 
 
 def absences(mean_s: float, spread: float, numbers: random.Random, clients: int = CLIENTS) -> list[float]:
-    """Draw the mean absence of each subscriber; ``mean_s`` is the mean over all. ``spread``: the standard deviation of
-    the logarithm; 0: all are alike."""
+    """Draw the mean absence of each subscriber; ``mean_s`` is the mean over all. ``spread`` is the standard deviation
+    of the logarithm. If it is 0, all subscribers have the same mean."""
     if not spread:
         return [mean_s] * clients
     return [mean_s * numbers.lognormvariate(-spread * spread / 2, spread) for _ in range(clients)]
@@ -159,9 +162,9 @@ def zipf(
     topics: int = TOPICS,
     count: int = PUBLICATIONS,
 ) -> Stream:
-    """Draw records at a constant rate for a day, with topics by Zipf's law. ``even``: all of one size; otherwise from
-    few bytes to many, each order of magnitude equally often. ``gone``: the number of subscribers that never come
-    back."""
+    """Draw records at a constant rate for a day, with topics by Zipf's law. With ``even``, all records have one size.
+    Otherwise sizes are from few bytes to many, with each order of magnitude equally often. ``gone`` is the share of
+    subscribers that never come back."""
     numbers = random.Random(f"reads {exponent:g} {seed}")
     subscribers = wishes(topics, each, numbers)
     chosen = numbers.choices(range(topics), [rank**-exponent for rank in range(1, topics + 1)], k=count)
@@ -186,8 +189,8 @@ def played(
     popular: bool = False,
     spread: float = 0.0,
 ) -> Stream:
-    """Draw a record for each play of the log, with a topic for each song. ``popular``: more subscribers wish for songs
-    that play more often. ``spread``: see ``absences``."""
+    """Draw a record for each play of the log, with a topic for each song. With ``popular``, more subscribers wish for
+    songs that play more often. For ``spread``, see ``absences``."""
     numbers = random.Random(f"plays {seed}")
     topics = songs(plays)
     count = max(topics) + 1

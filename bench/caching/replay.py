@@ -18,9 +18,10 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 
 @dataclass(frozen=True)
 class Ways:
-    """Choices besides the policy. ``reads_in``: a record that a subscriber has missed in memory requests admission
-    again. ``told``: the caller knows which subscribers have received a record, so a record that all have received is
-    dropped and not admitted again; otherwise a policy knows only the number of a record's subscribers."""
+    """Choices in addition to the policy. With ``reads_in``, a record that was not in memory when a subscriber read it
+    requests admission again. With ``told``, the caller knows which subscribers have received a record, so it drops a
+    record that all have received, and does not admit it again. Otherwise a policy knows only the number of a record's
+    subscribers."""
 
     reads_in: bool = False
     told: bool = False
@@ -28,8 +29,9 @@ class Ways:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``by_record``: the share of a record's reads that were hits, averaged over the records with reads. ``cached``:
-    records that came in when they were published; ``copies``: the sum of their subscribers."""
+    """The result of a replay. ``by_record`` is the share of a record's reads that were hits, averaged over the records
+    with reads. ``cached`` counts the records that were admitted when they were published, and ``copies`` is the sum of
+    the numbers of their subscribers."""
 
     reads: int
     hits: int
@@ -51,12 +53,12 @@ class Outcome:
 
     @property
     def copies_per_record(self) -> float:
-        """Return the same mean over all records, with 0 for those outside memory."""
+        """Return the mean number of subscribers over all records, where records outside memory count as 0."""
         return self.copies / self.records if self.records else 0.0
 
 
 def requests(items: list[int], policy: Policy, entries_max: int) -> Counts:
-    """Replay requests for items of one size; a missing item requests admission."""
+    """Replay requests for items of one size. A missing item requests admission."""
     cache = Cache(policy, entries_max)
     offline = policy if isinstance(policy, Belady) else None
     for at, item in enumerate(items):
@@ -110,8 +112,8 @@ def replay(stream: Stream, policy: Policy, bytes_max: int | None, ways: Ways) ->
 
 
 def unbounded(utilities: Sequence[int], rule: Rule) -> Outcome:
-    """Replay records with these numbers of subscribers; each subscriber reads each record once, at any time, and
-    nothing is ever evicted."""
+    """Replay records with these numbers of subscribers. Each subscriber reads each of its records once, at any time,
+    and nothing is ever evicted."""
     admitted = [utility for utility in utilities if rule.admits(utility)]
     copies = sum(admitted)
     return Outcome(

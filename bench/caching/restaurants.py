@@ -1,10 +1,10 @@
 """The document's world: restaurants publish offers, and subscribers select one restaurant, food and discount.
 
 Owns: the 24 kinds of offers (the document's bitmaps), and the drawing of subscribers and publications, from a seed
-alone. Must never: know a policy.
+alone. Must never: depend on a policy.
 
-The document does not say how subscribers are spread. Here each wants one kind, by Zipf's law. A record is of any kind,
-and all kinds have equally many publications, apart from chance.
+The document does not say how subscribers are spread over the kinds. Here each subscriber wants one kind, by Zipf's law.
+All kinds have the same number of publications, apart from chance.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ RESTAURANTS: Final = ("Dominos", "PizzaHut", "McDonald's", "Taco Bell")
 FOODS: Final = ("Burger", "Pizza")
 DISCOUNTS: Final = (70, 30, 50)
 
-#: In the order of their bitmaps.
+#: All kinds, in the order of their bitmaps.
 KINDS: Final = tuple(product(RESTAURANTS, FOODS, DISCOUNTS))
 
 SUBSCRIBERS: Final = 1_000
 
-#: Exponent of Zipf's law over the kinds; 0: all have equally many subscribers, apart from chance.
+#: Exponent of Zipf's law over the kinds. With 0, all kinds have the same number of subscribers, apart from chance.
 EXPONENT: Final = 1.0
 
-#: Mean number of returns of a subscriber in a run; one that polls twice a second has them in ten seconds.
+#: Mean number of returns of a subscriber in a run. A subscriber that polls twice a second reaches it in ten seconds.
 RETURNS: Final = 20.0
 
 #: Bytes of a record of each kind, in JSON.
@@ -42,7 +42,7 @@ SIZES: Final = tuple(
 
 @dataclass(frozen=True)
 class World:
-    """``chosen``: each subscriber's kind; ``published``: each record's kind."""
+    """A drawn world. ``chosen`` has each subscriber's kind, and ``published`` each record's kind."""
 
     chosen: list[int]
     published: list[int]
@@ -57,7 +57,7 @@ class World:
 
 
 def world(records: int, seed: int, exponent: float = EXPONENT) -> World:
-    """Draw this number of records. A longer run of the same seed begins with a shorter one."""
+    """Draw this number of records. With one seed, a longer run begins with the records of a shorter one."""
     numbers = random.Random(seed)
     weights = [rank**-exponent for rank in range(1, len(KINDS) + 1)]
     chosen = numbers.choices(range(len(KINDS)), weights, k=SUBSCRIBERS)
@@ -65,7 +65,8 @@ def world(records: int, seed: int, exponent: float = EXPONENT) -> World:
 
 
 def stream(found: World, seed: int, returns: float = RETURNS) -> Stream:
-    """Return its records at a constant rate, with their reads, until all subscribers have received everything."""
+    """Return the world's records at a constant rate, with their reads, until all subscribers have received
+    everything."""
     subscribers: list[list[int]] = [[] for _ in KINDS]
     for client, kind in enumerate(found.chosen):
         subscribers[kind].append(client)

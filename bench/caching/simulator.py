@@ -1,6 +1,6 @@
-"""Hits according to libcachesim, in its own process (`simulator_program.py`): a check of our policies.
+"""Get hit counts from libcachesim, in its own process (`simulator_program.py`), to check this project's policies.
 
-Owns: the question. Must never: be needed for a figure of ours.
+Owns: the form of a question. Must never: be needed for a figure of this project.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from ingeborg.bench.asked import Asked
 
 PROGRAM: Final = Path(__file__).with_name("simulator_program.py")
 
-#: Its names for the policies that both have.
+#: libcachesim's names for the policies that it and this project have.
 NAMES: Final = {"lru": "LRU", "sieve": "Sieve", "tinylfu": "WTinyLFU", "gdsf": "GDSF", "belady": "Belady"}
 
 
 class Simulator(Asked):
-    """``python``: an interpreter that has libcachesim."""
+    """A process with libcachesim. ``python`` is an interpreter that can import it."""
 
     def __init__(self, python: str) -> None:
         super().__init__(
@@ -26,6 +26,7 @@ class Simulator(Asked):
         )
 
     def hits(self, policy: str, entries_max: int, items: Sequence[int]) -> int:
-        """Count the hits of requests for these items, each of size 1, with room for this number."""
+        """Return the number of hits if these items are requested in order. Each item has size 1, and ``entries_max``
+        items fit."""
         found: int = self.ask({"policy": NAMES[policy], "entries_max": entries_max, "items": list(items)})
         return found

@@ -1,10 +1,10 @@
 """Asks libcachesim how many requests are hits. This is a separate program with a separate environment.
 
-Owns: the form of the question to libcachesim. Must never: import anything else of the project; libcachesim brings boto3
-and many other packages that an endpoint and its tests do not need.
+Owns: the form of the question to libcachesim. Must never: import anything else of the project, because libcachesim
+brings boto3 and many other packages that an endpoint and its tests do not need.
 
-A line of standard input is ``{"policy": NAME, "entries_max": n, "items": [...]}``, all items of size 1; a line of the
-answer is the number of hits.
+Each line of standard input is ``{"policy": NAME, "entries_max": n, "items": [...]}``, where all items have size 1. The
+answer is a line with the number of hits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 import libcachesim  # type: ignore[import-not-found]
 
-#: Position of an item's next request if it has none.
+#: Position of the next request for an item that is not requested again.
 NEVER = 1 << 62
 
 

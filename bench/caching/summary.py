@@ -32,7 +32,7 @@ def markdown(pure: Json, measured: Json) -> str:
     lines += table(("the document", "here"), rows)
     if found.records:
         most = found.records[-1]
-        lines += ["", f"Hit rate by read, {most:,} records of the document's.", ""]
+        lines += ["", f"Hit rate by read in the document's world, with {most:,} records.", ""]
         rooms = [
             [claims.room(share), *(rate(found.document(most, name, share), 3) for name in STRATEGIES)]
             for share in ROOMS
@@ -55,7 +55,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def tight(text: str) -> str:
-    """Remove the spaces that align columns: a terminal shows them, Markdown does not."""
+    """Remove the spaces that align columns, because a terminal shows them but rendered Markdown does not."""
     return re.sub(r"-{3,}", "---", re.sub(r" {2,}", " ", text))
 
 
@@ -68,7 +68,7 @@ def rate(row: Json | None, digits: int) -> str:
 
 
 def percent(row: Json | None) -> str:
-    """Format a hit rate by read, with its interval; `+`: missed records come in again."""
+    """Format a hit rate by read, with its interval. A `+` means that missed records are admitted again."""
     if row is None:
         return "–"
     mean, half = row["by_read"]
@@ -77,7 +77,7 @@ def percent(row: Json | None) -> str:
 
 
 def points(row: Json | None) -> str:
-    """Format the lead of `owed`, and over which policy."""
+    """Format the lead of `owed`, and the policy that it is compared with."""
     if row is None:
         return "–"
     mean, half = row["by_read"]

@@ -1,6 +1,6 @@
-"""Runs one unit of the plan: writes rows with each policy's results for a stream.
+"""Run one unit of the plan, and write rows with each policy's results for a stream.
 
-Owns: the rows, which depend on the unit alone. Must never: compare policies; readers of the rows do.
+Owns: the rows, which depend on the unit alone. Must never: compare policies, because the readers of the rows do that.
 """
 
 from __future__ import annotations
@@ -44,19 +44,18 @@ ROWS: Final = "rows"
 """Folder of a result, with a file for each unit."""
 
 BOUND, CEILING = "bound", "ceiling"
-"""Names in the rows of no policy: see `bound.py`, `ceiling.py`."""
+"""Names of rows that belong to no policy; see `bound.py` and `ceiling.py`."""
 
-#: Standard deviation of the logarithm of the mean absence, if subscribers differ in it: two of three are away for
-#: between a 2.7th and 2.7 times the median.
+#: Standard deviation of the logarithm of the mean absence, if it differs between subscribers. With this value, two of
+#: three subscribers are between 1/2.7 and 2.7 times the median.
 SPREAD: Final = 1.0
 
-#: The room of the sweeps that have one.
+#: The room of sweeps with bounded memory, as a share of all bytes.
 SWEEP_SHARE: Final = 0.1
 
 
 def run(unit: Unit, out: Path, log: Path | None) -> None:
-    """Run the unit and keep its rows, unless they exist. ``log``: the now-playing log, required if the unit needs
-    one."""
+    """Run the unit and keep its rows, unless they exist. ``log`` is the now-playing log, which only some units need."""
     if kept(unit, out):
         return
     keep(_path(unit, out), rows(unit, log))
@@ -125,8 +124,8 @@ def _stream(unit: Reads, log: Path | None) -> reads.Stream:
 
 
 def ways(policy: str, *, whole: bool) -> list[Ways]:
-    """Return the ways of running a policy. `owed` knows which subscribers have received a record; without this it would
-    be useless."""
+    """Return the ways in which a policy runs. `owed` always knows which subscribers have received a record, because it
+    would be useless without."""
     if policy in OURS:
         return [Ways(reads_in, told=True) for reads_in in (False, True)]
     return [Ways(reads_in, told) for told in ((False, True) if whole else (False,)) for reads_in in (False, True)]
@@ -191,7 +190,7 @@ def _document(unit: Document) -> Iterator[Row]:
     for (name, parameters), rule in rules.items():
         row = _row(unbounded(utilities, rule()), no_way)
         yield facts | {"policy": name, "parameters": parameters, "share": None} | row
-    if not unit.sweeps:  # with room for all records, our policy must keep all of them
+    if not unit.sweeps:  # with room for all records, our policy must keep all
         yield (
             facts
             | {"policy": OWED, "parameters": "", "share": None}
@@ -212,7 +211,7 @@ def _document(unit: Document) -> Iterator[Row]:
 
 
 def _swept() -> Mapping[tuple[str, str], Callable[[], Rule]]:
-    """Return rules by their names and parameters, as written."""
+    """Return the rules of the sweeps by their names and the text of their parameters."""
     found: dict[tuple[str, str], Callable[[], Rule]] = {}
     for rise in RISES:
         fall = str(1 - Decimal(rise))

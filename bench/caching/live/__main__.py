@@ -1,6 +1,6 @@
-"""`python -m ingeborg.bench.caching.live`: runs some or all units of the plan by hand.
+"""`python -m ingeborg.bench.caching.live`: run some or all units of the plan by hand.
 
-Owns: its arguments, the order of running and digesting, and the output meanwhile. Must never: run two units at once,
+Owns: the arguments, the order of running and digesting, and the progress output. Must never: run two units at once,
 because each would distort the other's latency.
 """
 
@@ -28,9 +28,10 @@ HERE = "here"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0: all units have run; 1: some have not; 2: wrong usage; 130: interrupted."""
+    """Run the command. Return 0 if all units have run, 1 if some have not, 2 for wrong usage, and 130 if
+    interrupted."""
     options = _parser().parse_args(arguments)
-    # Treat this like Ctrl-C: leaving the blocks ends everything that was started (a broker, a Kafka).
+    # Treat SIGTERM like Ctrl-C, so that leaving the blocks ends everything that was started (a broker, a Kafka).
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return run(options)
@@ -47,22 +48,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ingeborg.bench.caching.live",
-        description="Measure latency and throughput of the document's broker with each of its caching strategies; "
-        "units that DIR holds already do not run again. One unit: --only "
+        description="Measure latency and throughput of the document's broker with each of its caching strategies. "
+        "Units with results in DIR do not run again. To run one unit, give --only "
         "latency-lmdb-direct-n1000-threshold-unbounded-seed1",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for rows and logs; created if missing")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these units; * and ? stand for other letters")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="run only these units; * and ? are wildcards")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: %(default)s")
     parser.add_argument("--list", action="store_true", help="only list the units")
     parser.add_argument(
         "--kafka",
         metavar="HOST:PORT",
-        help=f"servers of a Kafka; {HERE}: start one and end it; default: no units with Kafka",
+        help=f"servers of a Kafka, or {HERE} to start one for this run; default: run no units with Kafka",
     )
-    parser.add_argument("--store", default="lmdb", metavar="riak:HOST:PORT,…", help="also a Riak, for its units")
+    parser.add_argument(
+        "--store", default="lmdb", metavar="riak:HOST:PORT,…", help="also run the units with Riak, on this Riak"
+    )
     parser.add_argument("--reads", choices=READS, default=LOOP, help="where to read LMDB (default: %(default)s)")
-    parser.add_argument("--no-digest", action="store_true", help="leave the logs as they are, without percentiles")
+    parser.add_argument(
+        "--no-digest", action="store_true", help="do not digest the logs; then there are no percentiles"
+    )
     parser.add_argument("--keep-logs", action="store_true", help="do not delete logs after their digest")
     return parser
 
@@ -86,14 +91,14 @@ def run(options: argparse.Namespace) -> int:
     if not options.no_digest:
         digest_all(units, out, keep_logs=options.keep_logs)
     if failed:
-        raise BenchError(f"{len(failed)} units have failed: {', '.join(failed)}; run it again")
+        raise BenchError(f"{len(failed)} units have failed: {', '.join(failed)}; run the command again")
     return 0
 
 
 def run_all(units: Sequence[Unit], out: Path, *, kafka: str | None, riak: str, reads: str = LOOP) -> list[str]:
-    """Run one unit after the other; return the names of failed ones. ``kafka``: servers, ``HERE``, or ``None``;
-    ``riak``: nodes, or empty. If one is missing, its units are left out, with a message. Raises ``BenchError`` if no
-    node of Riak answers."""
+    """Run one unit after the other, and return the names of failed units. ``kafka`` is its servers, ``HERE``, or
+    ``None``. ``riak`` is its nodes, or empty. If one of these systems is missing, its units are left out, with a
+    message. Raises ``BenchError`` if no node of Riak answers."""
     due = [unit for unit in units if not work.kept(unit, out)]
     if any(unit.database == cases.RIAK for unit in due):
         check(riak)
@@ -113,7 +118,8 @@ def run_all(units: Sequence[Unit], out: Path, *, kafka: str | None, riak: str, r
 
 
 def check(riak: str) -> None:
-    """Check the nodes of a Riak; empty: no Riak. Raises ``BenchError`` if the text names no nodes, or none answers."""
+    """Check the nodes of a Riak, unless ``riak`` is empty. Raises ``BenchError`` if the text names no nodes, or if no
+    node answers."""
     if riak:
         from ingeborg.bench.caching.live.riak import reach  # imported only if needed: it brings Protocol Buffers
 

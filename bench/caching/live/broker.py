@@ -1,12 +1,13 @@
 """The document's broker: it matches a record, writes it to the database, perhaps keeps it in memory, and hands it to
 polling subscribers.
 
-Owns: the way of a record through it, and the time of each step. Must never: know a socket, or decide what is in memory.
+Owns: the way of a record through the broker, and the time of each step. Must never: use a socket, or decide which
+records are in memory.
 
 The filter index matches a new record (``broker.core.filters``: one equality filter of a subscriber is the document's
-bitmap). The broker offers it to the cache, and queues it for the database. Once it is safe there it waits for its
-subscribers: each gets it with its next poll, from memory (a hit) or from the database. So no policy gains or loses by
-the durability of writes, and a record outside memory can always be read.
+bitmap). The broker offers the record to the cache, and queues it for the database. When the record is safe in the
+database, it waits for its subscribers. Each subscriber gets it with its next poll, from memory (a hit) or from the
+database. So the durability of writes favours no policy, and a record outside memory can always be read.
 
 The broker numbers records in the order of arrival. A subscriber gets them in that order, each once.
 """
@@ -24,20 +25,20 @@ from ingeborg.bench.caching.live.messages import Answer, answer
 from ingeborg.broker.core.filters.index import Index
 
 POLLED_MAX: Final = 500
-"""Records of an answer: the default of Kafka's consumers (``max.poll.records``)."""
+"""Maximum number of records in an answer. It is the default of Kafka's consumers (``max.poll.records``)."""
 
 WRITTEN_MAX: Final = 1_000
-"""Records of a transaction: the next ones wait for this one, some ten milliseconds."""
+"""Maximum number of records in a transaction. Later records wait some ten milliseconds for its end."""
 
 QUEUED_MAX: Final = 4 * WRITTEN_MAX
-"""Records that wait for the database; with more the broker stops reading from publishers."""
+"""If this many records wait for the database, the broker stops reading from publishers."""
 
 Send = Callable[[bytes], None]
 
 
 class Broker:
-    """``now_ns``: the clock. ``waits``: answer a poll that finds nothing once a record arrives; otherwise at once.
-    ``changed``: called when it is no longer ``full``."""
+    """The broker. ``now_ns`` reads the clock. With ``waits``, a poll that finds nothing gets its answer when a record
+    arrives; otherwise it gets an answer at once. The broker calls ``changed`` when it is no longer ``full``."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Broker:
         self._busy: set[str] = set()  # subscribers with a pending answer
         self._queue: list[tuple[int, bytes, list[str]]] = []
         self._queued = asyncio.Event()
-        #: Set while it is not ``full``.
+        #: Set while the broker is not ``full``.
         self.room = asyncio.Event()
         self.room.set()
         self._reading: set[asyncio.Task[None]] = set()
@@ -106,7 +107,7 @@ class Broker:
             self.room.clear()
 
     def poll(self, subscriber: str, send: Send) -> None:
-        """Hand the subscriber the records that it has not received yet. It polls again after the answer, not before."""
+        """Hand the subscriber the records that it has not received yet. It must not poll again before the answer."""
         assert subscriber not in self._busy
         if self._waits and not self._waiting[subscriber]:
             self._held[subscriber] = send
@@ -184,7 +185,7 @@ class Broker:
             self.failed.set_exception(error)
 
     def counters(self) -> dict[str, int]:
-        """Return counts since the beginning, by the names of ``counters.csv``."""
+        """Return the counts since the beginning, by their names in ``counters.csv``."""
         return {**self._memory.counters(), **self._counts, "caching_subscribers_gone_total": self._gone}
 
     async def close(self) -> None:

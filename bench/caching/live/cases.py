@@ -15,29 +15,33 @@ from typing import Any, Final
 from ingeborg.bench.caching.live.strategies import DOCUMENT, OURS
 
 LATENCY, THROUGHPUT = "latency", "throughput"
-"""Records at a fixed rate, and at full speed."""
+"""The kinds of units: records at a fixed rate, and records at full speed."""
 
 RECORDS: Final = (500, 800, 1_000, 2_000, 5_000, 10_000)
 """The document's numbers of records."""
 
 RECORDS_MAX: Final = 100_000
-"""Ten times the document's maximum: memory holds every subscriber's answers until the end of the run."""
+"""Maximum number of records, which is ten times the document's maximum. There is a limit because memory holds every
+subscriber's answers until the end of the run."""
 
 SUBSCRIBERS: Final = 200
-"""Subscribers out of the world's 1,000; a record goes to eight of these on average. All 1,000 would take five times as
-much of both processes, and as many rows to digest; hit rates do not depend on it, apart from chance."""
+"""Number of subscribers, out of the world's 1,000. A record goes to eight of the 200 on average. With all 1,000, both
+processes would have five times the work, and the digest five times the rows. Hit rates do not depend on this number,
+apart from chance."""
 
 RATE_PER_S: Final = 2_000
-"""The same rate for all units; at this rate the broker takes a third of a core, and publishers and subscribers together
-less. The slowest throughput of 10,000 records in our runs, on shared cores, is three times as much."""
+"""The rate of records, which is the same for all units on LMDB. At this rate the broker uses a third of a core, and
+publishers and subscribers together use less. The slowest throughput with 10,000 records in our runs, on shared cores,
+is three times this rate."""
 
 RIAK_RECORDS: Final = 500
 RIAK_RATE_PER_S: Final = 100
-"""Without a cache each delivery is a request to Riak: a thousand a second. A cluster of three nodes can serve that, and
-so can the tests' double on one core."""
+"""Number and rate of records on Riak. Without a cache, each delivery is a request to Riak, which makes a thousand
+requests a second. A cluster of three nodes can serve that, and so can the tests' stand-in for Riak on one core."""
 
 RIAK_RUNS: Final = 2
-"""Consecutive seeds: a networked store, and other work of its machines, vary more than LMDB."""
+"""Number of runs on Riak, with consecutive seeds, because results vary more with a networked store and with other work
+on its machines."""
 
 LMDB, RIAK = "lmdb", "riak"
 DIRECT, KAFKA = "direct", "kafka"
@@ -47,15 +51,15 @@ CAPACITIES: Final = (UNBOUNDED, 0.1, 0.01)
 """Shares of the bytes of all records."""
 
 THROUGHPUT_RUNS: Final = 2
-"""Consecutive seeds of the largest size: a run takes a second, and other work of the machine changes its result. The
-spread of several runs shows which differences mean nothing."""
+"""Number of throughput runs with the largest size, with consecutive seeds. A run takes a second, and other work on the
+machine changes its result. The spread of several runs shows which differences mean nothing."""
 
 KAFKA_RECORDS: Final = (1_000, 5_000)
 SWEEP_RECORDS: Final = 2_000
 
 SHARES: Final = ("0.1", "0.3", "0.5", "0.7", "0.9")
 BATCHES: Final = (1, 3, 10, 100, 1_000)
-"""Parameters of the sweeps: of lambda and mu, gamma and alpha; of a batch."""
+"""Parameters of the sweeps: values of lambda and mu, and of gamma and alpha; sizes of a batch."""
 
 STRATEGIES: Final = (*DOCUMENT, OURS)
 
@@ -64,8 +68,8 @@ Parameters = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Unit:
-    """``capacity``: a share of all bytes, ``None`` without a limit; ``parameters``: of the strategy, by their names in
-    ``strategies``; empty: the document's own."""
+    """One unit. ``capacity`` is a share of all bytes, or ``None`` without a limit. ``parameters`` are those of the
+    strategy, by their names in ``strategies``. If they are empty, the document's own apply."""
 
     kind: str
     records: int
@@ -79,14 +83,14 @@ class Unit:
 
     @property
     def rate_per_s(self) -> float | None:
-        """Return the rate of records; ``None``: full speed."""
+        """Return the rate of records, or ``None`` for full speed."""
         if self.kind == THROUGHPUT:
             return None
         return RIAK_RATE_PER_S if self.database == RIAK else RATE_PER_S
 
     @property
     def name(self) -> str:
-        """Return the name of its files."""
+        """Return the name of the unit's files."""
         capacity = "unbounded" if self.capacity is None else f"{100 * self.capacity:g}%"
         values = [f"{name}{value}" for name, value in self.parameters]
         parts = [self.kind, self.database, self.via, f"n{self.records}", self.strategy, *values, capacity]
@@ -112,8 +116,8 @@ class Unit:
 
 
 def document(seed: int) -> list[Unit]:
-    """Return experiments 3 and 4: all sizes, and all capacities for the largest. Without a cache there is one
-    capacity."""
+    """Return experiments 3 and 4: all sizes, and all capacities for the largest size. Without a cache, there is only
+    one capacity."""
     once = [
         Unit(kind, records, strategy, capacity, seed=seed)
         for kind in (LATENCY, THROUGHPUT)
@@ -130,7 +134,7 @@ def document(seed: int) -> list[Unit]:
 
 
 def behind_kafka(seed: int) -> list[Unit]:
-    """Return the same with a real Kafka in front, for two sizes."""
+    """Return experiments 3 and 4 with a real Kafka in front, for two sizes."""
     return [
         Unit(kind, records, strategy, via=KAFKA, seed=seed)
         for kind in (LATENCY, THROUGHPUT)
@@ -150,8 +154,8 @@ def on_riak(seed: int) -> list[Unit]:
 
 
 def sweeps(seed: int) -> list[Unit]:
-    """Return experiments 5 to 7. Threshold has the ends of lambda and mu, and values between; buffer has gamma and
-    alpha separately, since it is the same for all pairs that add up to 1."""
+    """Return experiments 5 to 7. For threshold, lambda and mu take values from one end to the other. For buffer, gamma
+    and alpha vary separately, because all pairs that add up to 1 give the same result."""
     threshold = [(("rise", rise), ("fall", fall)) for rise, fall in zip(SHARES, reversed(SHARES), strict=True)]
     mean = [(("batch", str(batch)),) for batch in BATCHES]
     buffer = [
@@ -167,7 +171,7 @@ def sweeps(seed: int) -> list[Unit]:
 
 
 def plan(seed: int = 1, *, kafka: bool, riak: bool) -> list[Unit]:
-    """Return all units, each once. ``kafka``, ``riak``: whether one exists."""
+    """Return all units, each once. ``kafka`` and ``riak`` say whether such a system exists."""
     units = [*document(seed), *sweeps(seed)]
     if kafka:
         units += behind_kafka(seed)

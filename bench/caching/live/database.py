@@ -1,11 +1,11 @@
-"""The store of every record, cached or not: the broker's contract for a database, and LMDB.
+"""The database of all records, cached or not: the interface that the broker needs, and LMDB.
 
-Owns: the contract, and LMDB's file with its threads. Must never: know a policy, or lose a record silently.
+Owns: the interface, and LMDB's file with its threads. Must never: depend on a policy, or lose a record silently.
 
-Writes are durable, with many records in one transaction, in their own thread: a commit waits for the disk, some
-milliseconds. A read of LMDB takes a microsecond if the file is in the system's memory, as for a run of this size. So
-the event loop reads directly. With a thread (``THREAD``) the hand-over takes milliseconds next to a busy loop: the
-reads of an answer took 0.05 ms in the loop, and 5 ms in a thread.
+Writes are durable, with many records in one transaction. They have their own thread, because a commit waits some
+milliseconds for the disk. A read of LMDB takes a microsecond if the file is in the system's memory, which it is in a
+run of this size. So the event loop reads directly. With a thread for reads (``THREAD``), the hand-over takes
+milliseconds if the loop is busy. The reads of an answer took 0.05 ms in the loop, and 5 ms in a thread.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ LOOP, THREAD = "loop", "thread"
 READS: Final = (LOOP, THREAD)
 
 FILE_BYTES_MAX: Final = 1 << 30
-"""Bytes of address space, not of disk: a hundred times the volume of the document's largest run."""
+"""Bytes of address space, and not of disk. This is a hundred times the volume of the document's largest run."""
 
 Items = Sequence[tuple[int, bytes]]
 
 
 class DatabaseError(BenchError):
-    """The database has failed, or lacks something written."""
+    """The database has failed, or lacks a record that it has confirmed."""
 
 
 class Database(Protocol):
     """Records by their numbers."""
 
     async def open(self) -> None:
-        """Open it, before everything else. Raises ``DatabaseError``."""
+        """Open the database, before all other calls. Raises ``DatabaseError``."""
 
     async def write(self, items: Items) -> None:
-        """Write the items; all are safe on return. Raises ``DatabaseError``."""
+        """Write the items. All are safe when this returns. Raises ``DatabaseError``."""
 
     def read(self, numbers: Sequence[int]) -> list[bytes] | Awaitable[list[bytes]]:
-        """Return their payloads, directly or as an awaitable. Raises ``DatabaseError``, or the awaitable does."""
+        """Return the records' payloads, directly or as an awaitable. This or the awaitable raises ``DatabaseError``."""
 
     async def close(self) -> None:
-        """Close it, after everything else and after any error."""
+        """Close the database, after all other calls and after any error."""
 
 
 class Lmdb:
-    """LMDB in its own directory. ``reads``: ``LOOP`` or ``THREAD``."""
+    """LMDB in its own directory. ``reads`` is ``LOOP`` or ``THREAD``."""
 
     def __init__(self, directory: Path, reads: str = LOOP) -> None:
         self._directory = directory
@@ -81,13 +81,13 @@ class Lmdb:
 
     def _write(self, items: Items) -> None:
         rows = [(_key(number), payload) for number, payload in items]
-        # One call writes all rows: LMDB releases Python's lock in each call, and the event loop would then keep it for
-        # long.
+        # Write all rows with one call. LMDB releases Python's lock in each call, and the event loop would then hold the
+        # lock for a long time.
         with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(rows)
 
     def read(self, numbers: Sequence[int]) -> list[bytes] | Awaitable[list[bytes]]:
-        """Read from one snapshot."""
+        """Read all records from one snapshot."""
         if not self._in_thread:
             return self._read(numbers)
         return asyncio.get_running_loop().run_in_executor(self._reader, partial(self._read, numbers))
@@ -102,7 +102,7 @@ class Lmdb:
         return whole(numbers, found)
 
     async def close(self) -> None:
-        """Let pending work end first."""
+        """Close LMDB after pending work has ended."""
         for pool in (self._writer, self._reader):
             await asyncio.to_thread(pool.shutdown)
         if self._env is not None:

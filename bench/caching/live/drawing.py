@@ -1,11 +1,11 @@
 """Publications and subscriptions: the document's world as payloads and filters.
 
-Owns: the spelling of a kind as a filter, and of a record as a payload. Must never: draw anything itself
-(``restaurants`` does), or know a policy.
+Owns: the form of a kind as a filter, and of a record as a payload. Must never: draw anything itself (``restaurants``
+does), or depend on a policy.
 
-The world is that of the pure experiments with the same seed, record by record. Only the first of its 1,000 subscribers
-take part, as many as two cores can serve. They are drawn in random order, so each kind has the same share among them as
-among all.
+The world is the same, record by record, as that of the replayed experiments with the same seed. Only the first of its
+1,000 subscribers take part, because two cores cannot serve all. Subscribers are in random order, so each kind has about
+the same share among the first subscribers as among all.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import orjson
 from ingeborg.bench.caching.restaurants import KINDS, World, world
 
 DIGITS: Final = 6
-"""Digits of a record's number in its payload, constant so that all records of a kind have the same size."""
+"""Digits of a record's number in its payload. They are constant, so that all records of a kind have the same size."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """``world``: with only the subscribers of this run."""
+    """The drawn world of a run. ``world`` has only the subscribers of this run."""
 
     world: World
 

@@ -1,9 +1,10 @@
-"""Digests units: runs each log through this project's PySpark job, and compares the run's own counts.
+"""Digest units: run each log through this project's PySpark job, and compare the result with the run's own counts.
 
 Owns: the stored part of a digest, and the comparison. Must never: run a unit.
 
-Two programs compute deliveries, their mean latency, and the growth of the broker's counters: the job, from the log
-(``bench.spark.job``, as for any log), and ``run``. If they differ, one program is wrong, and the job stores nothing.
+Two programs compute the deliveries, their mean latency, and the growth of the broker's counters. One is the job, which
+reads the log as it reads any log (``bench.spark.job``), and the other is ``run``. If their results differ, one program
+is wrong, and nothing is stored.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from ingeborg.bench.units import keep
 Json = dict[str, Any]
 
 MASTER, MEMORY = "local[*]", "4g"
-"""All cores; ten million events at once take the memory in docs/digest.md, and the whole plan has half that number."""
+"""All cores, and the memory for ten million events (docs/digest.md). The whole plan has half that number."""
 
 AGREE_MS: Final = 1e-3
-"""Largest difference of both means, in milliseconds: the digest's is a double."""
+"""Largest permitted difference of the two means, in milliseconds. The digest's mean is a double."""
 
 _NONE: Final = ("lost", "duplicated", "reordered", "excess", "errors")
 _COUNTED: Final = ("reads", "hits", "admitted", "admitted_utility", "records_utility")

@@ -3,7 +3,8 @@
 Owns: the calls to aiokafka, each with a time limit. Must never: start a Kafka (``bench.rivals`` does), or leave a
 removable topic behind.
 
-One partition, because records have one order. The producer waits for the acknowledgement of the partition's node.
+There is only one partition, because all records have one order. The producer waits for the acknowledgement of the
+partition's node.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from ingeborg.bench.caching.live.broker import Broker
 from ingeborg.bench.errors import BenchError
 
 TIMEOUT_S: Final = 20.0
-"""Time limit of a call; a running Kafka answers in milliseconds; creating a topic takes a second on a busy machine."""
+"""Time limit of a call, in seconds. A running Kafka answers in milliseconds. Creating a topic takes a second on a busy
+machine."""
 
 TAKEN_MAX: Final = 500
-"""Records at a time: Kafka's own default (``max.poll.records``)."""
+"""Maximum number of records that the broker fetches at a time. It is Kafka's own default (``max.poll.records``)."""
 
 FETCH_WAIT_MS: Final = 100
-"""The longest wait of a fetch at Kafka for a record; a new record ends it at once."""
+"""The longest time that a fetch waits at Kafka for a record. A new record ends the wait at once."""
 
 CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Retention that removes nothing before the broker has read it."""
+"""Retention settings that keep every record until the broker has read it."""
 
 
 def _options(servers: str, part: str) -> dict[str, Any]:
@@ -53,7 +55,7 @@ async def topic(servers: str) -> AsyncIterator[str]:
             try:
                 yield name
             except BaseException:
-                # The first error is the reason, not the failed removal on a Kafka that is gone.
+                # Report the first error, and not that a Kafka that is gone cannot remove the topic.
                 with suppress(KafkaProblem):
                     await _remove(admin, name, servers)
                 raise
@@ -99,7 +101,7 @@ async def consume(consumer: AIOKafkaConsumer, broker: Broker) -> None:
 
 
 class Producer:
-    """The publishers' side. ``failed``: its exception says why Kafka did not acknowledge a record; it has no result."""
+    """The publishers' side. ``failed`` gets an exception if Kafka does not acknowledge a record, and never a result."""
 
     def __init__(self, producer: AIOKafkaProducer, name: str) -> None:
         self._producer = producer

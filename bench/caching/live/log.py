@@ -1,10 +1,11 @@
-"""Writes a run as a log of this project: bench/SCHEMA.md.
+"""Write a run as a log in this project's format (bench/SCHEMA.md).
 
-Owns: the meaning of the schema's words here, and the files. Must never: compute a figure.
+Owns: the use of the schema for these runs, and the files. Must never: compute a figure.
 
-All records belong to one topic, 0, and a record's number, from 1, is its ``seq``: so the digest finds a subscriber that
-got records in another order. A subscriber is the connection of its number; the publishers' connection is the next one.
-The phase ``run`` lasts from the first record to the last delivery, so the counters at its two ends show its whole cost.
+All records belong to one topic, 0. A record's number, counted from 1, is its ``seq``, so that the digest detects a
+subscriber that got records in another order. A subscriber's connection has the subscriber's number, and the publishers'
+connection has the next number. The phase ``run`` lasts from the first record to the last delivery, so the counters at
+its two ends show its whole cost.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ingeborg.bench.caching.live.verdict import Batch
 
 SCHEMA: Final = 2
 PART_LINES: Final = 250_000
-"""Some 15 MB: Spark reads parts in parallel."""
+"""Maximum number of lines of a part, which are some 15 MB. Spark reads parts in parallel."""
 
 SOURCE: Final = "broker"
 TOPIC: Final = 0
@@ -38,12 +39,12 @@ _COUNTERS = "at_ns,phase,source,name,value\n"
 RUN: Final = "run"
 
 Counters = tuple[int, Mapping[str, int]]
-"""The time of reading, and the values."""
+"""The time when the counters were read, and their values."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """``before``, ``after``: the broker's counters at its ends."""
+    """A phase of a run. ``before`` and ``after`` are the broker's counters at its beginning and at its end."""
 
     name: str
     start_ns: int
@@ -57,7 +58,7 @@ class Phase:
 
 
 class Log:
-    """A log in a new or empty directory. ``facts``: the part of run.json that describes the run."""
+    """A log in a new or empty directory. ``facts`` is the part of run.json that describes the run."""
 
     def __init__(self, directory: Path, facts: Mapping[str, Any]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -74,8 +75,8 @@ class Log:
         self._write(complete=False)
 
     def events(self, published: Publishing, made: Sequence[Batch], readers: Sequence[int], publishers: int) -> None:
-        """Write all events. ``readers``: the number of deliveries that each record must cause; ``publishers``: the
-        number of their connection."""
+        """Write all events. ``readers`` has the number of deliveries that each record must cause. ``publishers`` is the
+        number of the publishers' connection."""
         parts = _Parts(self._directory)
         intended_ns = published.intended_ns
         for number, (intended, sent) in enumerate(zip(intended_ns, published.sent_ns, strict=True)):
@@ -95,7 +96,7 @@ class Log:
         (self._directory / "counters.csv").write_text(_COUNTERS + "".join(map(_counters, phases)), encoding="utf-8")
 
     def close(self, failed: str | None = None) -> None:
-        """Close the log. ``failed``: why the run ended early."""
+        """Close the log. ``failed`` says why the run ended early, if it did."""
         if failed is not None:
             self._facts["failed"] = failed
         self._facts["files"] = {path.name: _identity(path) for path in sorted(self._directory.glob("*.csv"))}

@@ -1,9 +1,10 @@
 """The broker's memory of its records: the cache and its payloads.
 
-Owns: the payloads, and the counts of records and reads. Must never: read the database, or know subscribers.
+Owns: the payloads, and the counts of records and reads. Must never: read the database, or know which subscribers there
+are.
 
-The cache is the project's (``broker.core.caches``), and the policy one of ``bench.caching``. The order of its calls is
-that of the pure replay (``bench.caching.replay``): a record at its publication, a read at its request.
+The cache is the project's (``broker.core.caches``), and the policy one of ``bench.caching``. It is called in the same
+order as in the replay (``bench.caching.replay``): with a record at its publication, and with a read at its request.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class _Noting(Policy):
 
 
 class Memory:
-    """``bytes_max``: limit of all payloads together; ``None``: no limit. ``told``: a record that all subscribers have
-    received is dropped. ``noted``: record the order of events.
+    """The memory. ``bytes_max`` is the limit of all payloads together, or ``None`` for no limit. With ``told``, a
+    record that all subscribers have received is dropped. With ``noted``, ``order`` has the order of events.
 
-    ``order`` then equals ``bench.caching.reads.Stream.events``: a record's number at its publication, and its
+    ``order`` is then like ``bench.caching.reads.Stream.events``: a record's number at its publication, and its
     complement (``~``) at each read.
     """
 
@@ -72,7 +73,7 @@ class Memory:
             self.admitted_utility += utility
 
     def read(self, number: int) -> bytes | None:
-        """Read a record for one subscriber. ``None``: it is not in memory."""
+        """Read a record for one subscriber. Return ``None`` if it is not in memory."""
         if self.order is not None:
             self.order.append(~number)
         self._owed[number] -= 1
@@ -85,9 +86,9 @@ class Memory:
         return payload
 
     def counters(self) -> dict[str, int]:
-        """Return counts by the names of ``counters.csv``, since the beginning; only ``caching_memory_…`` is the present
-        state. ``…_utility`` is the sum of subscribers; ``admitted`` are the records that stayed after others had made
-        room."""
+        """Return the counts since the beginning, by their names in ``counters.csv``. Only ``caching_memory_…`` is the
+        present state. ``…_utility`` is the sum of the records' numbers of subscribers. ``admitted`` counts the records
+        that stayed after others had made room."""
         counts = self._cache.counts
         return {
             "caching_records_total": self.records,

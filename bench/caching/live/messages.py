@@ -1,10 +1,10 @@
 """The messages between the broker and its load generators: text over WebSockets.
 
-Owns: their form. Must never: wait, or know the content of a record.
+Owns: the form of the messages. Must never: wait, or interpret a record.
 
-A message's first byte is its type. The broker receives a subscription (JSON), a record (its payload), a poll, a request
-for the counters, and one for the report. It answers with the same byte and the requested data. An answer to a poll is a
-line of numbers, and a line for each record: its number, a space, and its payload, which has no line feed.
+A message's first byte is its type. The broker receives subscriptions (as JSON), records (as payloads), polls, and
+requests for the counters and for the report. It answers with the same byte and the requested data. An answer to a poll
+is a line of numbers, and a line for each record: its number, a space, and its payload, which has no line feed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ COUNTERS: Final = b"c"
 REPORT: Final = b"t"
 
 MESSAGE_BYTES_MAX: Final = 256 << 20
-"""A report with the order of all events of the largest run has some megabytes of JSON."""
+"""Maximum size of a message. A report with the order of all events of the largest run has some megabytes of JSON."""
 
 
 class Answer(NamedTuple):
-    """The answer to a poll, before the database is read: a payload that is not in memory is ``None``. ``more``: records
-    wait for the next poll. ``asked_ns``: the start of the poll; ``looked_ns``: the end of the search in memory."""
+    """The answer to a poll before the database is read. A payload that is not in memory is ``None``. ``more`` says
+    whether records wait for the next poll. ``asked_ns`` is the start of the poll, and ``looked_ns`` the end of the
+    search in memory."""
 
     numbers: Sequence[int]
     payloads: Sequence[bytes | None]
@@ -35,8 +36,8 @@ class Answer(NamedTuple):
 
 
 def answer(made: Answer, missed: Sequence[bytes], read_ns: int) -> bytes:
-    """Return the message. ``missed``: payloads that were not in memory, in order; ``read_ns``: the end of their
-    reading."""
+    """Return the message for an answer. ``missed`` has the payloads that were not in memory, in order, and ``read_ns``
+    is when the database had been read."""
     head = b"%b%d %d %d %d %d %d" % (
         POLL,
         made.asked_ns,
@@ -73,7 +74,7 @@ def head_of(message: bytes) -> Head:
 
 
 def records_of(message: bytes) -> list[tuple[int, bytes]]:
-    """Return the records of an answer: numbers and payloads."""
+    """Return the numbers and the payloads of an answer's records."""
     found = []
     for line in message.split(b"\n")[1:]:
         number, _, payload = line.partition(b" ")

@@ -1,14 +1,14 @@
-"""The parts of a latency: each delivery's way in seven pieces that add up to it.
+"""The parts of a latency: seven pieces of each delivery's time that add up to the latency.
 
-Owns: the border of each piece. Must never: round before adding the pieces.
+Owns: the beginning and the end of each piece. Must never: round before adding the pieces.
 
-- ``sending``: from the record's intended time until the broker has it. With Kafka in front: through Kafka.
-- ``matching``: until the broker knows its subscribers and has queued it for the database, after records that came with
-  it.
-- ``writing``: until it is safe in the database.
-- ``waiting``: until its subscriber polls.
+- ``sending``: from the record's intended time until the broker has it. If Kafka is in front, this includes Kafka.
+- ``matching``: until the broker knows the record's subscribers and has queued it for the database, behind records that
+  came at the same time.
+- ``writing``: until the record is safe in the database.
+- ``waiting``: until the record's subscriber polls.
 - ``memory``: until the broker has searched its memory for all records of the answer.
-- ``database``: until the broker has read the records that were not there.
+- ``database``: until the broker has read the records that were not in memory.
 - ``delivery``: until the subscriber has the answer.
 
 All times come from one clock, CLOCK_MONOTONIC of the machine that runs all processes.
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 def parts(made: Sequence[Batch], intended_ns: Sequence[int], report: Mapping[str, Sequence[int]]) -> Json:
     """Return mean and percentiles of each piece over all deliveries (by nearest rank, of whole microseconds), in
-    milliseconds. ``report``: the broker's times of each record: arrival, match and safety."""
+    milliseconds. ``report`` has the broker's times of each record: its arrival, its match, and when it was safe."""
     came, matched, safe = report["came_ns"], report["matched_ns"], report["safe_ns"]
     sums = dict.fromkeys(PARTS, 0)
     counted: dict[str, Counter[int]] = {name: Counter() for name in PARTS}
@@ -77,7 +77,7 @@ def _percentiles(counted: Counter[int], total: int) -> Json:
 
 
 def mean_ms(made: Sequence[Batch], intended_ns: Sequence[int]) -> float:
-    """Return the mean of all latencies, which the pieces add up to."""
+    """Return the mean of all latencies in milliseconds. The means of the pieces add up to it."""
     total = sum(len(batch.numbers) for batch in made)
     ns = sum(batch.at_ns * len(batch.numbers) - sum(intended_ns[number] for number in batch.numbers) for batch in made)
     return ns / total / 1e6

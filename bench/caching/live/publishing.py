@@ -1,7 +1,7 @@
-"""Publishes records: on a schedule, or at full speed.
+"""Publish records, on a schedule or at full speed.
 
-Owns: the intended and the actual time of each record. Must never: leave out a late record, or wait for the broker on
-the schedule.
+Owns: the intended and the actual time of each record. Must never: leave out a late record, or delay the schedule
+because of the broker.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 AT_ONCE: Final = 50
-"""Records of one write at full speed: some kilobytes."""
+"""Number of records in one write at full speed, which are some kilobytes."""
 
 STEP_S: Final = 0.002
-"""The pause between two writes of due records, by which a record can be late, and this lateness counts; a write for
-each record would take the publishers half of a core."""
+"""The pause between two writes of due records. A record can be late by this time, and this lateness counts. With a
+write for each record, the publishers would need half of a core."""
 
 DRAIN_S: Final = 20.0
 """A broker that accepts nothing for this time counts as stopped."""
@@ -52,14 +52,14 @@ class Direct:
 
 
 class Publishing:
-    """``intended_ns``, ``sent_ns``: the times of each sent record."""
+    """Sends records, and keeps the times of each sent record: ``intended_ns`` and ``sent_ns``."""
 
     def __init__(self, payloads: Sequence[bytes]) -> None:
         self._payloads = payloads
         self.intended_ns, self.sent_ns = array("q"), array("q")
 
     async def on_schedule(self, way: Way, begin_ns: int, rate_per_s: float) -> None:
-        """Send at this rate from that time on. Each write has all due records."""
+        """Send at this rate, from ``begin_ns`` on. Each write has all records that are due."""
         count, now_ns = len(self._payloads), time.monotonic_ns
         intended_ns = [begin_ns + round(number / rate_per_s * 1e9) for number in range(count)]
         at = 0

@@ -1,7 +1,7 @@
 """Records in Riak, through the project's own driver of its Protocol Buffers interface.
 
-Owns: the bucket of the records, and the number of concurrent requests. Must never: delete anything: a broker's driver
-cannot, and the records of a run stay in a bucket of its own name.
+Owns: the bucket of the records, and the number of concurrent requests. Must never: delete anything. A broker's driver
+cannot delete, so the records of each run stay in a bucket of their own.
 
 A record is an object of the same bucket type as a broker's subscriptions (docs/riak.md). Its quorums are those of the
 broker: a write is on two machines, and a read asks two.
@@ -29,7 +29,7 @@ NODE_CONFIRMS: Final = 2
 TIMEOUT_S: Final = 4.0
 ATTEMPT_TIMEOUT_S: Final = 1.5
 CONNECTIONS_PER_NODE: Final = 8
-"""As in the broker."""
+"""These limits are the broker's."""
 
 
 def nodes_of(text: str) -> list[tuple[str, int]]:
@@ -53,7 +53,7 @@ async def reach(text: str) -> None:
 
 
 class Riak:
-    """Riak on the nodes of one cluster, ``(host, port)`` of their Protocol Buffers interface."""
+    """Riak on the nodes of one cluster. A node is the ``(host, port)`` of its Protocol Buffers interface."""
 
     def __init__(self, nodes: Sequence[tuple[str, int]]) -> None:
         self._bucket = f"bench-caching-{secrets.token_hex(8)}".encode()
@@ -72,7 +72,7 @@ class Riak:
             node_confirms=NODE_CONFIRMS,
             server_timeout_s=ATTEMPT_TIMEOUT_S * 0.9,
         )
-        # Requests of all polls wait here. In the pool their time-outs would already run.
+        # Requests of all polls wait here, because in the pool their time-outs would already run.
         self._room = asyncio.Semaphore(self._pool.capacity)
 
     async def open(self) -> None:
@@ -83,7 +83,7 @@ class Riak:
             raise DatabaseError(str(error)) from error
 
     async def write(self, items: Items) -> None:
-        """Write an object for each record, as many at once as there are connections."""
+        """Write an object for each record, with one request at a time on each connection."""
 
         async def put(item: tuple[int, bytes]) -> None:
             number, payload = item
@@ -96,7 +96,7 @@ class Riak:
             raise DatabaseError(f"Riak cannot be written: {error}") from error
 
     def read(self, numbers: Sequence[int]) -> Awaitable[list[bytes]]:
-        """Read as many records at once as there are connections."""
+        """Read the records, with one request at a time on each connection."""
         return self._read(numbers)
 
     async def _read(self, numbers: Sequence[int]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Runs one unit: its broker, its publishers and subscribers, from their start to their end.
+"""Run one unit: its broker, its publishers and its subscribers, from their start to their end.
 
 Owns: the order of events, every time-out, and the end of all processes. Must never: leave a failed run without its
 reason, or a process behind.
@@ -33,13 +33,14 @@ from ingeborg.protocol.outgoing import OutgoingSocket, connect
 Json = dict[str, Any]
 
 CONNECT_S: Final = 20.0
-"""Time limit for connecting all subscribers, and again for subscribing all; a busy machine takes a second."""
+"""Time limit for connecting all subscribers, and then for subscribing all, in seconds. A busy machine takes a
+second."""
 
 STALL_S: Final = 15.0
-"""The time without any delivery or publication after which the run has failed."""
+"""The run has failed after this time without any delivery or publication, in seconds."""
 
 LOOK_S: Final = 0.5
-"""The pause between two checks of this."""
+"""The pause between two checks for deliveries and publications, in seconds."""
 
 ANSWER_S: Final = 20.0
 """Time limit for the broker's counters, or its report."""
@@ -53,8 +54,9 @@ LEAD_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Places:
-    """``kafka``: its servers, ``HOST:PORT,…``; ``riak``: its nodes, ``HOST:PORT,…``; empty: none. ``reads``: where to
-    read LMDB. ``noted``: record the order of all events."""
+    """The systems outside a run. ``kafka`` has Kafka's servers and ``riak`` the nodes of Riak, each as ``HOST:PORT,…``,
+    or empty if there are none. ``reads`` says where to read LMDB. With ``noted``, the broker's report has the order of
+    all events."""
 
     kafka: str = ""
     riak: str = ""
@@ -67,7 +69,8 @@ NOWHERE: Final = Places()
 
 @dataclass(frozen=True)
 class Outcome:
-    """``row``: figures, without those from the digest of the log; ``report``: the broker's."""
+    """The outcome of a run. ``row`` has its figures, without those from the digest of the log. ``report`` is the
+    broker's report."""
 
     row: Json
     report: Json
@@ -87,9 +90,9 @@ async def measure(
     places: Places = NOWHERE,
     begun: Begun = _nothing,
 ) -> Outcome:
-    """Run the unit, and leave its log in ``directory``, which is new or empty. ``scratch``: a directory for the
-    database and the broker's output. ``begun``: called shortly before the first record, for tests that cause a fault
-    then. Raises ``BenchError`` if the run has failed; the log has the reason."""
+    """Run the unit, and leave its log in ``directory``, which is new or empty. ``scratch`` is a directory for the
+    database and the broker's output. ``begun`` is called shortly before the first record, so that tests can cause a
+    fault then. Raises ``BenchError`` if the run has failed. The log has the reason, too."""
     if not 1 <= unit.records <= RECORDS_MAX:
         raise BenchError(f"{unit.records} records: the number must be from 1 to {RECORDS_MAX:,}")
     log = Log(directory, _facts(unit, places))
@@ -118,7 +121,7 @@ class _Run:
         self._owed = self._drawn.owed()
         self._expected = sum(map(len, self._owed))
         if not self._expected:
-            raise BenchError("no subscriber is due any of these records")
+            raise BenchError("none of these records has a subscriber")
         self._answer: asyncio.Future[bytes] | None = None
         self._child: Child
         self._control: OutgoingSocket
@@ -279,7 +282,7 @@ class _Run:
         faults += verdict.faults_of(made, self._owed)
         reads = after[1]["caching_reads_total"]
         if reads != self._expected:
-            faults.append(f"the broker counts {reads:,} reads, and {self._expected:,} were owed")
+            faults.append(f"the broker counts {reads:,} reads, but {self._expected:,} were due")
         if faults:
             raise BenchError(f"not every record arrived once and in order: {verdict.summary(faults)}")
         return made
@@ -314,14 +317,14 @@ class _Run:
 
 
 class _Busy:
-    """The load of the two processes: seconds of processor, and shares of a core."""
+    """The load of the two processes: CPU seconds, and shares of a core."""
 
     def __init__(self, child: Child) -> None:
         self._processes = {"broker": child.process, "load": psutil.Process()}
         self._before = {name: self._seconds(process) for name, process in self._processes.items()}
 
     def since(self, seconds: float) -> dict[str, float]:
-        """Return the load since its creation, ``seconds`` ago."""
+        """Return the load since this object was created, ``seconds`` ago."""
         used = {name: self._seconds(process) - self._before[name] for name, process in self._processes.items()}
         cpu_s = {f"{name}_cpu_s": round(value, 3) for name, value in used.items()}
         return cpu_s | {f"{name}_busy": round(value / seconds, 3) for name, value in used.items()}

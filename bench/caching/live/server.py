@@ -1,6 +1,7 @@
 """The document's broker as a process: its sockets, and its end.
 
-Owns: the connections, and the end of the process with its reason after a fault. Must never: decide a record's fate.
+Owns: the connections, and the end of the process with its reason after a fault. Must never: decide what happens to a
+record.
 
 ``python -m ingeborg.bench.caching.live.server JSON`` prints its address once ready, and serves until SIGTERM. If
 something fails it logs the reason, tells all connections, and ends.
@@ -39,23 +40,23 @@ from ingeborg.protocol.sockets import Socket, library_log
 HOST: Final = "127.0.0.1"
 
 BACKLOG: Final = 1_024
-"""Connections in progress at once: those of all subscribers."""
+"""Maximum number of connections that wait to be accepted, which is enough for all subscribers."""
 
 SWITCH_S: Final = 0.000_5
-"""How long the loop keeps Python's lock while a thread of the database waits for it. The default is ten times as long:
-then a batch of 1,000 records took 16 ms next to a busy loop, and with this value 4 ms."""
+"""How long the loop keeps Python's lock while a thread of the database waits for it. The default is ten times as long.
+With the default, a batch of 1,000 records took 16 ms next to a busy loop. With this value it took 4 ms."""
 
 CLOSE_S: Final = 2.0
 """Time for connections to receive the reason of the broker's end."""
 
 LOOK_S: Final = 0.01
-"""The pause between two checks whether all have."""
+"""The pause between two checks whether all connections have received it."""
 
 FAILED: Final = 1011
 """The code of a close: an internal error (RFC 6455, section 7.4.1)."""
 
 REASON_BYTES_MAX: Final = 120
-"""A close frame has 125 bytes; the code takes two."""
+"""Maximum size of a reason. A close frame has 125 bytes, and the code takes two."""
 
 
 class _Accepted(Socket):
@@ -70,7 +71,7 @@ class _Accepted(Socket):
         self.publishes = False
 
     def handshake(self, event: Request | Response) -> None:
-        """Accept everyone: the address is local to this machine."""
+        """Accept every connection, because the address is local to this machine."""
         assert isinstance(event, Request)
         self.ws.send_response(self.ws.accept(event))
         if self.ws.state is OPEN:
@@ -78,7 +79,7 @@ class _Accepted(Socket):
             self._server.sockets.add(self)
 
     def rest_waits(self) -> None:
-        """Do nothing: there is no quantum."""
+        """Process the rest at once, because this server does not limit the work of a turn."""
         while self.waits:
             self.next_quantum()
 
@@ -116,7 +117,7 @@ class _Accepted(Socket):
             self.transport.write(text_frame(data))
 
     def pause_if(self, full: bool) -> None:
-        """Let TCP hold the publisher back."""
+        """Pause or resume reading, so that TCP holds the publisher back."""
         if self.publishes and full is not self._paused and not self.transport.is_closing():
             self._paused = full
             if full:
@@ -132,7 +133,7 @@ class _Accepted(Socket):
 
 
 class Server:
-    """``start`` it, wait for ``failed`` or a signal, and ``close`` it."""
+    """The server of one broker. ``serve`` runs it until it is stopped or fails."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -149,8 +150,8 @@ class Server:
             accepted.pause_if(full)
 
     def report(self) -> dict[str, Any]:
-        """Return the times of each record: arrival, match and safety; and its number of subscribers. Also all events,
-        if ``noted``."""
+        """Return for each record the times of its arrival, its match and its safety, and its number of subscribers. If
+        ``noted``, also return the order of all events."""
         broker, order = self.broker, self._memory.order
         return {
             "came_ns": list(broker.came_ns),
@@ -189,7 +190,7 @@ class Server:
                     raise
 
     async def _tell(self, why: str = "") -> None:
-        """Tell all connections that it ends."""
+        """Tell all connections that the server ends."""
         reason = why.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
         everyone = list(self.sockets)
         for accepted in everyone:
@@ -228,7 +229,7 @@ async def _main(settings: Settings) -> None:
 
 
 def main() -> int:
-    """Return 0: stopped; 1: failed, with the reason in the log."""
+    """Run the server. Return 0 if it was stopped, or 1 if it failed. The log has the reason."""
     sys.setswitchinterval(SWITCH_S)
     try:
         uvloop.run(_main(settings_of(sys.argv[1])))

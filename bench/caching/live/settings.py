@@ -16,9 +16,9 @@ MODULE = "ingeborg.bench.caching.live.server"
 
 @dataclass(frozen=True)
 class Settings:
-    """``database``: LMDB's directory, or ``riak:HOST:PORT,…``; ``reads``: where to read LMDB; ``waits``: polls wait for
-    records; ``noted``: the report has the order of all events; ``kafka``: servers and topic of the records.
-    ``entries``: roughly the number of records that fit."""
+    """The settings. ``database`` is LMDB's directory, or ``riak:HOST:PORT,…``, and ``reads`` says where to read LMDB.
+    With ``waits``, polls wait for records. With ``noted``, the report has the order of all events. ``kafka`` has the
+    servers and the topic of the records. ``entries`` is roughly the number of records that fit."""
 
     strategy: str
     parameters: dict[str, str]

@@ -21,7 +21,8 @@ DOCUMENT: Final[Mapping[str, Callable[..., Rule]]] = {
     "mean": lambda batch="3": Mean(int(batch)),
     "buffer": Buffer,
 }
-"""Strategies by their rule of admission. If the records do not fit into the room, LRU chooses those to drop."""
+"""The document's strategies, by their rules of admission. If the records do not fit into the room, LRU chooses which to
+drop."""
 
 OURS: Final = OWED
 OTHERS: Final = ("lru", "sieve", "tinylfu", "gdsf")
@@ -31,8 +32,8 @@ Parameters = Mapping[str, str]
 
 
 def policy_of(strategy: str, parameters: Parameters, bytes_max: int | None, records: int) -> Policy:
-    """Create a policy. ``parameters``: of the document's rules, as written; empty: the document's own. ``bytes_max``,
-    ``records``: the room, and roughly the number of records that fit."""
+    """Create a policy. ``parameters`` are those of the document's rules, as text. If they are empty, the document's own
+    apply. ``bytes_max`` is the room, and ``records`` roughly the number of records that fit."""
     if strategy in DOCUMENT:
         return Ruled(DOCUMENT[strategy](**parameters))
     assert not parameters, f"{strategy} has no parameters"
@@ -41,6 +42,6 @@ def policy_of(strategy: str, parameters: Parameters, bytes_max: int | None, reco
 
 
 def is_told(strategy: str) -> bool:
-    """Return whether it knows which subscribers have received a record, so that it drops a record that all have
-    received. The document's strategies only count subscribers."""
+    """Return whether the strategy knows which subscribers have received a record, so that it drops a record that all
+    have received. The document's strategies know only the number of subscribers."""
     return strategy == OURS

@@ -3,9 +3,9 @@
 Owns: the time of each poll, and every answer as it came. Must never: judge an answer (``verdict`` does at the end), or
 poll before the answer to the last poll.
 
-To measure latency a subscriber polls twice a second, as Kafka's consumers do, and at once if an answer says that there
-is more; all subscribers are spread evenly over the half second. To measure throughput it polls again after each answer,
-and the broker answers once a record arrives.
+To measure latency, a subscriber polls twice a second, as Kafka's consumers do. It also polls at once if an answer says
+that there are more records. The polls of all subscribers are spread evenly over the half second. To measure throughput,
+a subscriber polls again after each answer, and the broker answers when a record arrives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ingeborg.protocol.outgoing import OutgoingSocket, connect
 POLL_S: Final = 0.5
 
 CONNECTING: Final = 50
-"""Connections in progress at once."""
+"""Maximum number of connections in progress at the same time."""
 
 
 class Got(NamedTuple):
@@ -36,7 +36,7 @@ class Got(NamedTuple):
 
 
 class _Subscriber:
-    """One subscriber. ``due``: its next poll was due while an answer was pending."""
+    """One subscriber. ``due`` says that its next poll became due while an answer was pending."""
 
     def __init__(self, crowd: Crowd, number: int) -> None:
         self._crowd = crowd
@@ -69,8 +69,9 @@ class _Subscriber:
 
 
 class Crowd:
-    """All subscribers. ``expected``: the number of due deliveries; ``hurries``: they poll again at once. ``done`` is
-    set once all deliveries have arrived; its exception says why some cannot arrive."""
+    """All subscribers. ``expected`` is the number of deliveries that are due. With ``hurries``, subscribers poll again
+    at once. ``done`` gets a result when all deliveries have arrived, or an exception that says why some cannot
+    arrive."""
 
     def __init__(self, wishes: Sequence[Any], expected: int, *, hurries: bool) -> None:
         self._wishes = wishes
@@ -126,7 +127,7 @@ class Crowd:
         await self._ready
 
     def begin(self, at: float) -> None:
-        """Poll from this time of the loop on."""
+        """Start to poll at this time of the event loop."""
         count = len(self._subscribers)
         for one in self._subscribers:
             if self.hurries:

@@ -1,4 +1,5 @@
-"""Compares the subscribers' answers with the due ones: every matching record, once, in order, with its payload.
+"""Compare the answers that subscribers got with the due answers: every matching record once, in order, with its
+payload.
 
 Owns: the deliveries as rows, and their faults. Must never: leave a delivery out, or repair one.
 """
@@ -13,7 +14,7 @@ from ingeborg.bench.caching.live.messages import Head, head_of, records_of
 from ingeborg.bench.caching.live.subscribing import Got
 
 SHOWN_MAX: Final = 3
-"""The number of faults in the text; others are only counted."""
+"""Maximum number of faults in the text. Further faults are only counted."""
 
 
 class Batch(NamedTuple):
@@ -58,6 +59,6 @@ def faults_of(made: Sequence[Batch], owed: Sequence[Sequence[int]]) -> list[str]
 
 
 def summary(faults: Sequence[str]) -> str:
-    """Summarise the faults in a line; empty without any."""
+    """Summarise the faults in a line, which is empty if there are none."""
     more = len(faults) - SHOWN_MAX
     return "; ".join([*faults[:SHOWN_MAX], *([f"and {more} more"] if more > 0 else [])])

@@ -1,6 +1,6 @@
-"""Runs one unit of the plan and stores its log and its row of figures.
+"""Run one unit of the plan, and store its log and its row of figures.
 
-Owns: the stored files of a unit, and their places. Must never: decide what happens in it (``run`` does).
+Owns: the stored files of a unit, and their places. Must never: decide what happens in a unit (``run`` does).
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from ingeborg.bench.caching.live.run import NOWHERE, Outcome, Places, measure
 from ingeborg.bench.units import keep
 
 ROWS, LOGS, DIGESTED = "rows", "logs", "digested"
-"""Folders of a result: a file each of counts, a folder each of a log, a file each of its digest."""
+"""Folders of a result. Each unit has a file with its row, a folder with its log, and a file with the log's digest."""
 
 UNFINISHED = "unfinished"
 
 
 def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
-    """Run the unit and store its results, unless they exist. Its row, written last, marks it as done. Raises
-    ``BenchError``; then its log and the broker's output are in ``UNFINISHED``, for a person."""
+    """Run the unit and store its results, unless they exist. The row is written last, and marks the unit as done.
+    Raises ``BenchError``. Then the unit's log and the broker's output stay in ``UNFINISHED``, so that a person can read
+    them."""
     if kept(unit, out):
         return
     part, log = out / UNFINISHED / unit.name, path_of(out, LOGS, unit)
@@ -41,8 +42,8 @@ def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
 
 
 def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Run in a separate loop. SIGTERM interrupts it in order, as Ctrl-C does: ``KeyboardInterrupt``, once everything
-    has ended."""
+    """Run the measurement in a separate event loop. SIGTERM interrupts it in an orderly way, as Ctrl-C does. Raises
+    ``KeyboardInterrupt`` then, after everything has ended."""
     if threading.current_thread() is not threading.main_thread():
         return uvloop.run(measuring)
     before = signal.getsignal(signal.SIGTERM)
@@ -67,5 +68,5 @@ def kept(unit: Unit, out: Path) -> bool:
 
 
 def path_of(out: Path, kind: str, unit: Unit) -> Path:
-    """Return its file of this kind, or its folder of ``LOGS``."""
+    """Return the unit's file of this kind, or its folder if the kind is ``LOGS``."""
     return out / kind / (unit.name if kind == LOGS else f"{unit.name}.json")

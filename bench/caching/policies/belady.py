@@ -1,10 +1,10 @@
-"""Belady's policy: evicts the entry whose next request is latest, possibly the newcomer.
+"""Belady's policy evicts the entry whose next request is latest, possibly the newcomer.
 
-Owns: only the order. Must never: be taken for a policy that a broker could have: it knows the future.
+Owns: only the order. Must never: be presented as a policy for a broker, because it has to know the future.
 
-For entries of one size no policy has more hits (Belady, 1966; with the newcomer among the candidates it need not even
-come in). For entries of different sizes this does not hold, and nobody knows a fast optimal policy: `bound.py` has a
-bound.
+For entries of one size, no policy has more hits (Belady, 1966; here the newcomer itself can be the victim, so it need
+not even enter the cache). For entries of different sizes this does not hold, and no fast optimal policy is known.
+`bound.py` has an upper bound instead.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ingeborg.broker.core.caches.ranks import Ranks
 
 
 class Belady(Policy):
-    """``following``: for each event, the time of its record's next request. ``at``: the current event, which the caller
-    sets."""
+    """The policy. ``following`` has, for each event, the index of its record's next request. The caller sets ``at``,
+    the index of the current event."""
 
     def __init__(self, following: Sequence[int]) -> None:
         self._following = following

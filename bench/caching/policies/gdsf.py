@@ -1,5 +1,4 @@
-"""GDSF: keeps the entries with the greatest number of requests since their admission relative to their size, and ages
-them.
+"""GDSF keeps the entries with the most requests since their admission, relative to their size. Entries age.
 
 Owns: the number of an entry's uses, and the inflation. Must never: remember the uses of an evicted entry.
 
@@ -15,7 +14,7 @@ from ingeborg.broker.core.caches.ranks import Ranks
 
 
 class Gdsf(Policy):
-    """An entry's admission is its first use. Keys are whole numbers."""
+    """The policy. An entry's admission is its first use. Keys are whole numbers."""
 
     def __init__(self) -> None:
         self._ranks = Ranks()
@@ -34,7 +33,7 @@ class Gdsf(Policy):
         self._ranks.change(entry, self._inflation + self._uses[entry.key] / entry.size)
 
     def victim(self) -> Entry:
-        """Return the least valuable entry; later ones gain its value."""
+        """Return the least valuable entry. Later values start from the value of this entry."""
         entry = self._ranks.least()
         del self._uses[entry.key]
         self._inflation = entry.worth

@@ -18,9 +18,10 @@ from ingeborg.broker.core.caches.policy import Policy
 from ingeborg.broker.core.caches.sieve import Sieve
 
 Maker = Callable[[int, int], Policy]
-"""From the room in bytes, and roughly the number of entries that fit."""
+"""A function that makes a policy from the room in bytes, and roughly the number of entries that fit."""
 
-#: The document's, by their rule of admission; with a bounded room LRU stands behind each, so `all` is LRU then.
+#: The document's policies, by their rules of admission. With bounded room each evicts by LRU, so `all` is plain LRU
+#: then.
 RULES: Final[Mapping[str, Callable[[], Rule]]] = {
     "none": Nothing,
     "all": Everything,
@@ -43,11 +44,11 @@ ONLINE: Final[Mapping[str, Maker]] = {
 }
 
 OWED: Final = "owed"
-"""``PendingReaders``, by its name in stored results."""
+"""The name of ``PendingReaders`` in stored results."""
 
 BELADY: Final = "belady"
 
-#: Ours: they need to know which subscribers have received a record.
+#: This project's policies, which need to know which subscribers have received a record.
 OURS: Final = (OWED, "owed inflated")
 
 #: Policies for plain requests, which have no subscribers.

@@ -1,6 +1,6 @@
-"""A rule of admission with LRU behind it: the document does not say what to evict.
+"""A rule of admission with eviction by LRU, because the document does not say what to evict.
 
-Owns: exactly one question to the rule for each entry that requests admission.
+Owns: the single call of the rule for each entry that requests admission.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The document's rules of admission: by the number of a record's subscribers, and of the records before.
+"""The document's rules of admission. They compare a record's number of subscribers with those of earlier records.
 
-Owns: the rules, each a small state. Must never: calculate in binary fractions: a record with exactly as many
-subscribers as the threshold must not enter the cache, and .7 * 3 + .3 * 3 is less than 3.
+Owns: the rules, each with its small state. Must never: calculate with binary fractions, in which .7 * 3 + .3 * 3 is
+less than 3. A record with exactly as many subscribers as the threshold must not enter the cache.
 
-Thresholds and the number before are 0 at first, and a threshold can fall below 0 (the document does not exclude it).
+Thresholds start at 0, and so does the number for the previous record. A threshold can fall below 0, which the document
+does not exclude.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from fractions import Fraction
 from typing import Final
 
 Share = str | int | Fraction
-"""A parameter: as written ("0.7"), or exact."""
+"""A parameter, as text ("0.7") or as an exact number."""
 
 HALF: Final = "0.5"
 
@@ -43,7 +44,7 @@ class Nothing(Rule):
 
 class Threshold(Rule):
     """Admits records above a threshold. An admitted record raises it by ``rise`` (the document's lambda) times its
-    subscribers; a refused one lowers it by ``fall`` (mu) times its subscribers."""
+    subscribers; a refused record lowers it by ``fall`` (mu) times its subscribers."""
 
     def __init__(self, rise: Share = HALF, fall: Share = HALF) -> None:
         rises, falls = Fraction(rise), Fraction(fall)
@@ -53,7 +54,7 @@ class Threshold(Rule):
         self._threshold = 0  # in parts of 1 / unit
 
     def admits(self, utility: int) -> bool:
-        """Return whether it is more than the threshold."""
+        """Return whether this number is above the threshold."""
         if utility * self._unit > self._threshold:
             self._threshold += self._rise * utility
             return True
@@ -71,7 +72,7 @@ class Mean(Rule):
         self._former = 0  # the sum of the last whole batch
 
     def admits(self, utility: int) -> bool:
-        """Return whether it is more than the mean."""
+        """Return whether this number is above the mean."""
         self._sum += utility
         self._count += 1
         if self._count == self._batch:
@@ -81,8 +82,8 @@ class Mean(Rule):
 
 
 class Buffer(Rule):
-    """Admits records above ``own`` (gamma) times their own subscribers plus ``before`` (alpha) times those of the
-    previous record: so only ``before / (1 - own)`` matters."""
+    """Admits a record if its number of subscribers is above ``own`` (gamma) times that number plus ``before`` (alpha)
+    times the previous record's number. So only ``before / (1 - own)`` matters."""
 
     def __init__(self, own: Share = "0.7", before: Share = "0.3") -> None:
         owns, befores = Fraction(own), Fraction(before)
@@ -92,6 +93,6 @@ class Buffer(Rule):
         self._former = 0
 
     def admits(self, utility: int) -> bool:
-        """Is it more?"""
+        """Return whether this number is above that sum."""
         former, self._former = self._former, utility
         return utility * self._rest > self._before * former

@@ -1,6 +1,7 @@
-"""Estimates how often a key was requested lately: a count-min sketch that halves its counters from time to time.
+"""Estimate how often a key was requested lately, with a count-min sketch that halves its counters from time to time.
 
-Owns: the counters. Must never: return less than the truth, until a counter is full or the sketch halves them.
+Owns: the counters. Must never: return less than the true number, unless a counter is full or the sketch has halved its
+counters.
 
 Einziger, Friedman, Manes: "TinyLFU" (ACM Transactions on Storage, 2017), section 3. Cormode and Muthukrishnan (2005)
 for the sketch.
@@ -10,20 +11,22 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Rows; a key has a counter in each, and the least one is the estimate.
+#: Number of rows. A key has a counter in each row, and the least counter is the estimate.
 ROWS: Final = 4
 
 #: Counters have four bits (section 3.4.1).
 FULL: Final = 15
 
-#: Odd numbers of 64 bits, one for each row: the upper bits of a product are mixed well (Knuth, multiplicative hashing).
+#: Odd numbers of 64 bits, one for each row. The upper bits of a key times such a number are well mixed (Knuth,
+#: multiplicative hashing).
 _FACTORS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 _BITS: Final = 64
 _MASK: Final = (1 << _BITS) - 1
 
 
 class Sketch:
-    """``width``: counters of a row, rounded to a power of two. ``sample``: requests between two halvings."""
+    """The sketch. ``width`` is the number of counters in a row, which is rounded up to a power of two. ``sample`` is
+    the number of requests between two halvings."""
 
     def __init__(self, width: int, sample: int) -> None:
         bits = max(4, (width - 1).bit_length())
@@ -56,6 +59,6 @@ class Sketch:
 
 
 def _mixed(key: int) -> int:
-    """Spread the key's bits over all 64: consecutive keys must not have consecutive counters in every row."""
+    """Spread the key's bits over all 64, so that consecutive keys do not have consecutive counters in every row."""
     key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     return key ^ key >> 27

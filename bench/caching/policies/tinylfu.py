@@ -1,6 +1,7 @@
 """W-TinyLFU: a newcomer stays if it had more requests lately than the entry that it would replace.
 
-Owns: a small window for newcomers, and a segmented LRU behind it. Must never: count exactly (`sketch.py`).
+Owns: a small window for newcomers, and a segmented LRU behind it. Must never: count requests exactly (`sketch.py`
+estimates).
 
 Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy" (ACM Transactions on Storage, 2017),
 sections 3 and 4. A newcomer goes into the window. An entry that leaves the window competes for the main part with the
@@ -15,25 +16,26 @@ from ingeborg.bench.caching.policies.sketch import Sketch
 from ingeborg.broker.core.caches.policy import Entry, Policy
 from ingeborg.broker.core.caches.row import Row
 
-#: Shares: the window's of the room, and the protected part's of the rest (section 4).
+#: The window's share of the room, and the protected part's share of the rest (section 4).
 WINDOW: Final = 0.01
 PROTECTED: Final = 0.8
 
 #: Requests between two halvings of the sketch, for each entry that fits (section 3.3).
 SAMPLE: Final = 10
 
-#: Counters in a row of the sketch, per entry that fits into the cache. Requests for absent items need some too.
+#: Counters in a row of the sketch, per entry that fits into the cache. Items that are not in the cache need counters,
+#: too.
 WIDTH: Final = 4
 
-#: An entry's mark: its part.
+#: The parts. An entry's mark says in which part it is.
 _WINDOW: Final = 0
 _PROBATION: Final = 1
 _PROTECTED: Final = 2
 
 
 class TinyLfu(Policy):
-    """``bytes_max``: the room; ``entries``: roughly the number of entries. ``width``: see ``WIDTH``. Keys are whole
-    numbers."""
+    """The policy. ``bytes_max`` is the room, and ``entries`` roughly the number of entries that fit. For ``width``, see
+    ``WIDTH``. Keys are whole numbers."""
 
     def __init__(self, bytes_max: int, entries: int, width: int = WIDTH) -> None:
         self._window_bytes = max(1, int(bytes_max * WINDOW))
@@ -50,7 +52,7 @@ class TinyLfu(Policy):
         return True
 
     def used(self, entry: Entry) -> None:
-        """Make the entry the newest of its part; move one on probation into the protected part."""
+        """Make the entry the newest of its part. If the entry is on probation, move it into the protected part."""
         self._sketch.add(entry.key)
         self._move(entry, _WINDOW if entry.mark == _WINDOW else _PROTECTED)
         while self._bytes[_PROTECTED] > self._protected_bytes:
@@ -59,7 +61,7 @@ class TinyLfu(Policy):
             self._move(oldest, _PROBATION)
 
     def victim(self) -> Entry:
-        """Compare the entry that leaves the window with the oldest of the main part; return the one with fewer
+        """Compare the entry that leaves the window with the oldest entry of the main part. Return the entry with fewer
         requests."""
         while True:
             newcomer = self._rows[_WINDOW].oldest

@@ -44,12 +44,12 @@ def test_duplication_is_judged_as_the_most_and_as_similar() -> None:
     def apart(row: Row) -> Row:
         return row | {"duplication": [72.0, 1.0]} if row["policy"] == "mean" else row
 
-    assert verdicts(figured.found("document", apart))[2] == {"the most": HOLDS, "similar": FAILS}
+    assert verdicts(figured.found("document", apart))[2] == {"the greatest": HOLDS, "similar": FAILS}
 
     def less(row: Row) -> Row:
         return row | {"duplication": [-1.0, 0.5]} if (row["one"], row["other"]) == ("mean", "buffer") else row
 
-    assert verdicts(figured.found("differences", less))[2] == {"the most": FAILS, "similar": HOLDS}
+    assert verdicts(figured.found("differences", less))[2] == {"the greatest": FAILS, "similar": HOLDS}
 
 
 @pytest.mark.parametrize(
