@@ -1,4 +1,4 @@
-"""Finds the messages that one connection received too late: after a message that depends on them.
+"""Find the messages that a connection received too late, which means after a message that depends on them.
 
 Owns the running maximum of the clocks of arrived messages. Must never know another connection's clocks.
 """
@@ -16,7 +16,8 @@ class Arrivals(Generic[Arrival]):
 
     def __init__(self) -> None:
         self._latest: dict[int, tuple[int, Arrival]] = {}
-        """Axis -> the highest number with an arrived dependent, and the first such arrival."""
+        """For each axis, the highest number on which an arrived message depends, and the first arrival that depends on
+        it."""
 
     def came(self, arrival: Arrival, axis: int, number: int, clock: Sequence[int]) -> Arrival | None:
         """Record an arrival.

@@ -1,16 +1,17 @@
-"""The sequential pass: computes every message's clock from the rows of its run in the order of time.
+"""The sequential pass, which computes every message's clock from the rows of a run, in the order of time.
 
-Owns each publishing connection's knowledge at each moment, and when to forget parts. Must never look ahead, or order
-two rows by anything but their place in the given sequence. Time and memory are linear in the rows, and in the clocks'
-sizes.
+Owns what each publishing connection knows at each moment, and when to forget parts of that. Must never look ahead, or
+order two rows by anything except their place in the given sequence. Time and memory grow linearly with the number of
+rows, and with the sizes of the clocks.
 
-A message has a place: an axis and a number on this axis. The axes are the publishing connections. A client that knows a
-connection's n-th message knows all before it, so a clock, axis -> number, holds all dependencies of a message (Fidge,
-Mattern). Two kinds of messages break this rule, and get their own axis: a message with several reports that could each
-be its original (it depends only on the common dependencies of all), and a message without dependencies.
+A message has a place, which is an axis and a number on this axis. Each publishing connection is an axis. A client that
+knows a connection's n-th message also knows all earlier messages of that connection. So a clock, which has a number for
+each axis, holds all dependencies of a message (Fidge, Mattern). Two kinds of messages break this rule, and each such
+message gets an axis of its own. A message of the first kind has several reports that could be its original; it depends
+only on the common dependencies of these reports. A message of the second kind has no dependencies.
 
-A clock is sparse: it omits messages that no connection can get too late any longer. `until_ns` of each message says
-when this is the case. The caller computes it from the whole run (bench.spark.happened).
+A clock is sparse, because it omits messages that no connection can still get too late. `until_ns` of each message says
+until when that can happen. The caller computes `until_ns` from the whole run (bench.spark.happened).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Message = tuple[int, int]
 """Topic and sequence number."""
 
 Entry = tuple[int, int]
-"""The number of known messages of an axis, and until when (ns) one can still come too late. Both grow along an axis."""
+"""The number of known messages of an axis, and the time (ns) until which one can still come too late. Both values grow
+along an axis."""
 
 Clock = Mapping[int, Entry]
 
@@ -30,8 +32,8 @@ NEVER = -(1 << 63)
 """The `until_ns` of messages that cannot arrive too late."""
 
 SWEEP_MIN = 10_000
-"""A sweep for forgettable items starts each time that the kept items have doubled, from this number on. So a sweep
-costs less than adding these items did."""
+"""A sweep forgets items that are no longer needed. It starts whenever the number of kept items has doubled, but never
+below this number. So a sweep costs less than adding these items did."""
 
 _NONE: dict[int, Entry] = {}
 
@@ -45,7 +47,7 @@ class Clocked(NamedTuple):
 
 
 class _Known:
-    """A message that a connection may still learn, with its dependencies."""
+    """A message that a connection may still learn about, with its dependencies."""
 
     __slots__ = ("axis", "clock", "entry", "until_ns")
 
@@ -56,7 +58,7 @@ class _Known:
 
 
 class _Open:
-    """A message with several originals; `left` are still to come."""
+    """A message with several possible originals. `left` is the number of originals that are still to come."""
 
     __slots__ = ("axis", "clock", "left")
 
@@ -75,17 +77,18 @@ class Clocks:
         self.entries_max = 0
         self._axes = 0
         self._own: dict[int, tuple[int, Entry]] = {}
-        """Connection -> its axis, and its latest message's entry."""
+        """For each connection, its axis and the entry of its latest message."""
         self._knows: dict[int, dict[int, Entry]] = {}
         self._heard: dict[int, list[tuple[int, _Known]]] = {}
-        """Connection -> its receipts since it last sent, with the times."""
+        """For each connection, its receipts since it last sent, with their times."""
         self._known: dict[Message, _Known] = {}
         self._open: dict[Message, _Open] = {}
         self._kept = 0
         self._kept_max = SWEEP_MIN
 
     def received(self, at_ns: int, connection: int, message: Message) -> None:
-        """Record a connection's first copy. Before the message's last original it has no effect."""
+        """Record that a connection received its first copy of a message. Before the message's last original, this has
+        no effect."""
         known = self._known.get(message)
         if known is not None:
             self._heard.setdefault(connection, []).append((at_ns, known))
@@ -104,14 +107,14 @@ class Clocks:
         """Record a report.
 
         Args:
-            at_ns: The time of its row.
-            intended_ns: Its write began then or later.
+            at_ns: The time of the report's row.
+            intended_ns: The write of the report began at this time or later.
             connection: The sender.
             message: The reported message.
-            originals: How many reports of the message could be its original, including this one; 0: this one is a
-                duplicate.
+            originals: The number of reports that could be the message's original, including this one, or 0 if this
+                report is a duplicate.
             depends: False for a message without dependencies.
-            until_ns: The message can arrive too late until then.
+            until_ns: The time until which the message can arrive too late.
 
         Returns:
             The message's clock, if this is its last original.
@@ -144,7 +147,8 @@ class Clocks:
         whole.clock = clock if whole.clock is None else _common(whole.clock, clock)
         entry = 1, until_ns
         if whole.left:
-            # Its sender knows this message, and its dependencies, since all clocks of its originals have these.
+            # The sender knows this message and its dependencies, because the clocks of all originals have these
+            # dependencies.
             if until_ns >= at_ns:
                 self._knows[connection][whole.axis] = entry
             return None
@@ -197,7 +201,7 @@ class Clocks:
 def _learn(knows: dict[int, Entry], known: _Known) -> None:
     had = knows.get(known.axis)
     if had is not None and had >= known.entry:
-        return  # it also has the message's dependencies
+        return  # then it also has the message's dependencies
     knows[known.axis] = known.entry
     for axis, entry in known.clock.items():
         had = knows.get(axis)
@@ -206,5 +210,5 @@ def _learn(knows: dict[int, Entry], known: _Known) -> None:
 
 
 def _common(one: Clock, other: Clock) -> Clock:
-    """Return the knowledge that both share."""
+    """Return the knowledge that both clocks share."""
     return {axis: min(entry, other[axis]) for axis, entry in one.items() if axis in other}

@@ -1,7 +1,7 @@
-"""Finds how a message came to depend on another: the connections and messages between the two.
+"""Find how a message came to depend on another: the connections and messages between the two.
 
-Owns the search, forward in time from the first message, through the rows behind the clocks. It serves the few
-violations that a page shows: the clocks say that a message depends on another, but not why.
+Owns the search, which goes forward in time from the first message, through the rows from which the clocks are made. It
+is only for the few violations that a page shows, because the clocks say that a message depends on another, but not why.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ingeborg.bench.causality.clocks import Message
 
 
 class Link(NamedTuple):
-    """A step: `connection` sent `message` at `at_ns`, after `cause`, which it had received at `cause_ns`, or (None)
-    sent. The first message of a trail has no cause."""
+    """A step of a trail. `connection` sent `message` at `at_ns`, after it had received `cause` at `cause_ns`. If
+    `cause_ns` is None, it had sent `cause` itself. The first message of a trail has no cause."""
 
     message: Message
     connection: int
@@ -23,20 +23,22 @@ class Link(NamedTuple):
 
 
 class Trail:
-    """The way from one message to another. It takes the rows of their run from the first original of `first` to the
-    last of `last`, as `Clocks` does. Then `links` has the way."""
+    """The way from one message to another. It takes rows of the run, as `Clocks` does, from the first original of
+    `first` to the last original of `last`. Then `links` has the way."""
 
     def __init__(self, first: Message, last: Message) -> None:
         self._first, self._last = first, last
         self._reached: dict[Message, Link] = {}
-        """The first message, and the messages whose originals all depend on it, once the last original has arrived."""
+        """The first message, and the messages whose originals all depend on the first message. A message is added when
+        its last original comes."""
         self._left: dict[Message, int] = {}
-        """Message -> originals still to come; also 0 if one did not depend on the first message."""
+        """For each message, the number of originals that are still to come. It is also 0 if an original did not depend
+        on the first message."""
         self._heard: dict[int, tuple[int, Message]] = {}
-        """Connection -> time and message of its first receipt of one of these."""
+        """For each connection, the time and the message of its first receipt of a message in `_reached`."""
         self._knows: dict[int, tuple[Message, int | None]] = {}
-        """Connection that sent one of these, or sent anything after it received one -> the message, and the time of
-        receipt."""
+        """For each connection that sent a message in `_reached`, or sent anything after it had received one: that
+        message, and the time of receipt, or None if it sent the message."""
 
     def received(self, at_ns: int, connection: int, message: Message) -> None:
         if self._is_whole(message):
@@ -66,7 +68,7 @@ class Trail:
 
     @property
     def links(self) -> list[Link]:
-        """The steps from the first message to the last; empty without a way."""
+        """Return the steps from the first message to the last, or an empty list if there is no way."""
         found: list[Link] = []
         message: Message | None = self._last
         while message is not None and message in self._reached:

@@ -1,1 +1,1 @@
-"""Checks whether the promises hold in a run's log."""
+"""Check by the log of a run whether a system kept its promises."""

@@ -1,6 +1,6 @@
-"""`bench check causal`: its arguments, its session, its exit code.
+"""`bench check causal`: its arguments, its Spark session and its exit code.
 
-Must never judge: bench.spark.causal does.
+Must never judge a run, because `bench.spark.causal` does that.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ def add(
     add_spark: Callable[[argparse.ArgumentParser], None],
 ) -> None:
     """Add the command. `add_spark` adds the options of a Spark session."""
-    check = commands.add_parser("check", help="check what a system promises in the logs of runs")
+    check = commands.add_parser("check", help="check in the logs of runs whether a system keeps its promises")
     checks = check.add_subparsers(title="checks", metavar="CHECK", required=True)
     command = checks.add_parser(
         "causal",
         help="check whether a connection got a message before one on which it depends",
-        description="Find every connection that got a message before another on which it depends (sent or received by "
-        "its publisher before, or by a chain of these), and name both and the chain. Each run is judged separately. "
-        "Exit code 0: there is none; 1: there are some, or the check failed.",
+        description="Find every connection that got a message before another message on which it depends, and name "
+        "both messages and the chain between them. A message depends on all messages that its publisher had sent or "
+        "received before, and on the messages on which these depend. Each run is judged separately. The exit code is 0 "
+        "if there is no such connection, and 1 if there are some or the check failed.",
     )
     command.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many runs at any depth")
     command.add_argument(
@@ -37,9 +38,9 @@ def add(
         type=text.shown,
         default=text.SHOWN,
         metavar="N",
-        help=f"violations shown of a run (default: %(default)s), and at most {text.SHOWN_MAX} in all",
+        help=f"number of violations to show for each run (default: %(default)s), at most {text.SHOWN_MAX} in all",
     )
-    command.add_argument("--out", type=Path, metavar="FILE.json", help="also write the verdicts there")
+    command.add_argument("--out", type=Path, metavar="FILE.json", help="also write the verdicts to this file")
     add_spark(command)
     command.set_defaults(command=_causal)
 

@@ -1,7 +1,7 @@
 """`bench compare`: run a matrix, digest its logs, write one report.
 
-Owns its arguments, the order of the three steps, and the files kept with the report so that it can be made again.
-Exit codes as in `ingeborg.bench.cli`: a cell that failed is a result; a comparison without any result has failed.
+Owns its arguments, the order of the three steps, and the files that are kept so that the report can be made again. Exit
+codes are as in `ingeborg.bench.cli`. A failed cell is a result, but a comparison without any result has failed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ingeborg.bench.errors import BenchError, UsageError
 REPETITIONS_MAX = 100
 
 DIGEST = "digest"
-"""The digest's folder, among the logs: `--resume` takes finished figures from it."""
+"""The digest's folder, which is inside the folder of logs. `--resume` takes finished figures from it."""
 
 _EPILOG = """\
 DIR gets the files worth keeping: the matrix and its workload files, comparison.json (how each cell ended),
@@ -35,7 +35,7 @@ def add(
     digest: Callable[[list[str], Path], int],
     report: Callable[[Path, Path], int],
 ) -> None:
-    """Add the command; ``digest`` and ``report`` are the functions of the commands with these names."""
+    """Add the command. ``digest`` and ``report`` are the functions of the commands with these names."""
     command = commands.add_parser(
         "compare",
         help="run several systems under several workloads, and report them side by side",
@@ -45,12 +45,18 @@ def add(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("matrix", type=Path, metavar="MATRIX.toml", help="systems and workloads (see bench/matrices/)")
-    command.add_argument("--out", type=Path, required=True, metavar="DIR", help="where everything goes")
-    command.add_argument("--only", action="append", metavar="NAME", help="a system or workload; repeat it for several")
+    command.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write all files")
     command.add_argument(
-        "--repeat", type=int, default=1, metavar="N", help="rounds over the whole matrix (default: %(default)s)"
+        "--only", action="append", metavar="NAME", help="run only this system or workload; can be repeated"
     )
-    command.add_argument("--last", type=int, metavar="N", help="most topics of every topics workload")
+    command.add_argument(
+        "--repeat",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of rounds over the whole matrix (default: %(default)s)",
+    )
+    command.add_argument("--last", type=int, metavar="N", help="maximum number of topics in every topics workload")
     command.add_argument("--resume", action="store_true", help="continue the comparison in DIR")
     command.set_defaults(command=lambda options: _compare(options, digest, report))
 
@@ -60,9 +66,9 @@ def _compare(
 ) -> int:
     if not 1 <= options.repeat <= REPETITIONS_MAX:
         raise UsageError(f"--repeat has to be from 1 to {REPETITIONS_MAX}")
-    kept.require()  # check now, not after half an hour of measuring
+    kept.require()  # check this now, and not after half an hour of measuring
     chosen = _chosen(matrix.read(options.matrix), options.only, options.last)
-    run.check(chosen)  # do this, too, before a server starts
+    run.check(chosen)  # check this, too, before a server starts
     out: Path = options.out
     if not options.resume and out.exists() and any(out.iterdir()):
         raise BenchError(f"{out} is not empty: to continue the comparison in it, add --resume")

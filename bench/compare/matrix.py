@@ -1,22 +1,24 @@
 """The systems and workloads of a comparison: a matrix, read from a TOML file.
 
-Owns: what a matrix file may say (unknown keys are an error), and the order of its cells. Must never: start anything.
+Owns: the keys and values of a matrix file (unknown keys are an error), and the order of its cells. Must never: start
+anything.
 
-    [workloads.traffic]                # a name; the file next to the matrix says the kind
+    [workloads.traffic]                # a name
     file = "../workloads/traffic.toml"
     kind = "traffic"
     processes = 2                      # of the generator
-    time_limit_s = 240                 # then the run is cut short, and keeps its measurements
+    time_limit_s = 240                 # after this, the run is cut short, but keeps its measurements
 
-    [systems.rabbitmq]                 # a name; unique
+    [systems.rabbitmq]                 # a unique name
     system = "rabbitmq"                # as `bench rivals` or loadgen call it; "ingeborg": this broker
     dedup = ["traffic"]                # workloads in which the deduplication layer is in front
-    skip = []                          # workloads it does not run
+    skip = []                          # workloads that this system does not run
     options = { topics = { last = 4096 } }      # settings of a workload, for this system only
 
-For this broker only: `variant`, `serve` (arguments of `ingeborg serve`), `lines` (true: several messages share a frame
-between it and the generator), `store` (`lmdb`, or `riak`: the cluster that INGEBORG_TEST_RIAK names; skipped without
-it). For the others: `variant`, followed by the release.
+Any system can have a `variant`, which tables show after the system's name. For rivals, the release follows it. Three
+keys are for this broker only: `serve` (arguments of `ingeborg serve`), `lines` (whether several messages share a frame
+between the broker and the generator) and `store` (`lmdb` or `riak`). Riak is the cluster that INGEBORG_TEST_RIAK names.
+Without one, the system is skipped.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ SYSTEMS = {
     "centrifuge": "centrifuge",
 }
 STORES = ("lmdb", "riak")
-#: A longer cell does not belong in a matrix.
+#: Maximum time limit of a cell. A longer cell does not belong in a matrix.
 TIME_LIMIT_S_MAX = 24 * 3600
 
 
 @dataclass(frozen=True)
 class Workload:
-    """``file``: the file of its settings. ``options``: settings that override the file's."""
+    """A workload. ``file`` has its settings, and ``options`` has settings that override the file's."""
 
     name: str
     kind: str
@@ -61,7 +63,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class System:
-    """``dedup``, ``skip``: names of workloads; ``options``: workload name -> settings."""
+    """A system. ``dedup`` and ``skip`` are names of workloads. ``options`` has settings by the name of a workload."""
 
     name: str
     system: str
@@ -76,13 +78,13 @@ class System:
 
     @property
     def adapter(self) -> str:
-        """Return its name in loadgen: two releases of one system have one adapter."""
+        """Return the name of the adapter in loadgen. Two releases of one system have the same adapter."""
         return SYSTEMS[self.system]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One system under one workload, once. ``name`` is unique in a comparison, and fit for a directory."""
+    """One system under one workload, once. ``name`` is unique in a comparison, and can name a directory."""
 
     system: System
     workload: Workload
@@ -94,7 +96,7 @@ class Cell:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Settings that override the workload file's."""
+        """Return the settings that override the workload file's."""
         return {**self.workload.options, **self.system.options.get(self.workload.name, {})}
 
 
@@ -106,8 +108,8 @@ class Matrix:
     systems: list[System]
 
     def cells(self, repetitions: int) -> Iterator[Cell]:
-        """Yield every system under each of its workloads. Repetitions are rounds over all systems, so that a slow spell
-        of the machine does not hit only one system."""
+        """Yield every system under each of its workloads. Repetitions are rounds over all systems, so that a slow
+        period of the machine does not affect only one system."""
         for repetition in range(1, repetitions + 1):
             for workload in self.workloads:
                 for system in self.systems:
@@ -116,7 +118,7 @@ class Matrix:
 
 
 def read(file: Path) -> Matrix:
-    """Return the matrix of a file. ``BenchError`` names the file and what does not fit."""
+    """Return the matrix of a file. Raises ``BenchError``, which names the file and the invalid part."""
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Runs a matrix: every system under every workload, each on a fresh server, one after the other.
+"""Run a matrix: every system under every workload, each on a fresh server, one after the other.
 
 Owns: the outcome of a cell, and `comparison.json`, from which an interrupted comparison continues. Must never: measure
 (loadgen does), or run two cells at once.
@@ -24,19 +24,20 @@ from ingeborg.bench.rivals import releases
 
 RECORD = "comparison.json"
 LOGS = "logs"
-#: After the time limit: the generator drains, unsubscribes and closes; then it is killed.
+#: Seconds after the time limit in which the generator can drain, unsubscribe and close, before it is killed.
 _CUT_S_MAX = 60.0
-#: Between two cells: sockets of the last one leave the system, its pages are written.
+#: Pause between two cells, in seconds, in which the system closes the previous cell's sockets and writes its pages.
 _REST_S = 2.0
 
-#: Exit code of loadgen: the run is complete and a result, but deliveries or connections were lost (docs/cli.md).
+#: Exit code of loadgen if the run is complete and a result, but deliveries or connections were lost (docs/cli.md).
 LOSSES = 3
 
 DONE, CUT, FAILED, SKIPPED = "done", "cut short at its time limit", "failed", "skipped"
 
 
 def check(matrix: Matrix) -> None:
-    """Check that every recorded log can be replayed as its cells need it. ``BenchError`` names the first failure."""
+    """Check that every recorded log can be replayed as its cells need it. Raises ``BenchError``, which names the first
+    failure."""
     checked: list[list[str]] = []
     for cell in matrix.cells(1):
         settings = ["--workload", str(cell.workload.file), *_options(cell)]
@@ -60,8 +61,8 @@ class Comparison:
         self._record: dict[str, dict[str, Any]] = {}
 
     def resume(self) -> None:
-        """Count the cells that an earlier attempt in ``out`` finished as done. ``BenchError``: its record cannot be
-        read."""
+        """Treat the cells that an earlier attempt in ``out`` has finished as done. Raises ``BenchError`` if the record
+        of that attempt cannot be read."""
         file = self._out / RECORD
         if file.exists():
             try:
@@ -99,7 +100,7 @@ class Comparison:
             time.sleep(_REST_S)
 
     def _cell(self, cell: Cell) -> tuple[str, str, servers.Running | None]:
-        """Return its outcome, the reason, and the system that ran, if one did."""
+        """Run a cell. Return its outcome, the reason, and the system that ran, if one did."""
         log = self._out / LOGS / cell.name
         shutil.rmtree(log, ignore_errors=True)
         layer = cell.workload.name in cell.system.dedup
@@ -157,15 +158,15 @@ def _options(cell: Cell) -> list[str]:
 
 
 def _variant(cell: Cell, running: servers.Running) -> str:
-    """Return the words with which tables qualify the system's name: its set-up; for rivals also the release and its
-    year."""
+    """Return the words that tables add to the system's name: its variant and, for rivals, the release and its year."""
     release = "" if cell.system.system == "ingeborg" else releases.written(running.version, running.year)
     return ", ".join(filter(None, (cell.system.variant, release)))
 
 
 def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
     """Return the exit status of the generator, and whether the limit cut it short."""
-    # It has its own session, so it gets one signal from here, and not another one from a terminal's Ctrl-C.
+    # The generator has its own session, so it gets only the signal from here, and not a second one from a terminal's
+    # Ctrl-C.
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         try:
@@ -188,7 +189,7 @@ def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
 
 
 def _why(log: Path) -> str:
-    """Return the reason of a cell's failed run; in a series, of the last one."""
+    """Return why a cell's run failed. In a series of runs, return why the last failed run did."""
     for file in sorted(log.glob("**/run.json"), reverse=True):
         failed = json.loads(file.read_text(encoding="utf-8")).get("failed")
         if failed:

@@ -1,7 +1,7 @@
 """The processes that a cell of a comparison needs: the system, and the Redis of the deduplication layer.
 
 Owns: starting and stopping this broker as a user would (`ingeborg serve`), and starting the others through
-`ingeborg.bench.rivals`. Must never: leave a process behind, or know a workload.
+`ingeborg.bench.rivals`. Must never: leave a process behind, or depend on a workload.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ingeborg.bench.compare.matrix import System
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.rivals import releases
 
-#: `serve` itself ends its endpoints after 15 s.
+#: Time limit for an orderly end, in seconds. `serve` itself kills its endpoints 20 s after their drain-time (5 s).
 _STOP_S_MAX = 30.0
 RIAK_VARIABLE = "INGEBORG_TEST_RIAK"
 
 
 class Skipped(BenchError):
-    """The system cannot be run here; the text says what is missing."""
+    """The system cannot run here. The message says what is missing."""
 
 
 class Running(NamedTuple):
-    """``urls``: the system's; ``version``: as the system reports it, if it does; ``dedup_url``: the layer's Redis;
-    ``year``: the release year of that version, if known; ``inside``: the metrics URLs of this broker's endpoints, if
-    they differ from ``urls``."""
+    """A running system. ``urls`` are the system's URLs. ``version`` is what the system reports, or empty. ``dedup_url``
+    is the URL of the layer's Redis. ``year`` is the release year of that version, if it is known. ``inside`` are the
+    metrics URLs of this broker's endpoints, if they differ from ``urls``."""
 
     urls: list[str]
     version: str
@@ -44,8 +44,8 @@ class Running(NamedTuple):
 def running(
     system: System, state: Path, *, layer: bool, prepare: Callable[[str], None] = lambda store: None
 ) -> Iterator[Running]:
-    """Start the system on an empty store, and stop it at the end of the block. ``prepare`` gets this broker's store (as
-    `--store` takes it) before the start. Raises ``Skipped``, ``BenchError``."""
+    """Start the system on an empty store, and stop it at the end of the block. ``prepare`` is called before the start,
+    with the value of `--store` if the system is this broker. Raises ``Skipped`` or ``BenchError``."""
     with contextlib.ExitStack() as stack:
         dedup_url = None
         if layer:
@@ -53,7 +53,7 @@ def running(
         if system.system == "ingeborg":
             broker = stack.enter_context(_broker(system, state / "ingeborg", prepare))
             inside = broker.inside if broker.inside != broker.urls else ()
-            # It belongs to the same installation as this process, and so has the same version.
+            # The broker belongs to the same installation as this process, and so has the same version.
             yield Running(broker.urls, version("ingeborg"), dedup_url, inside=inside)
             return
         server = stack.enter_context(_rival(system.system, state))
@@ -80,10 +80,10 @@ def _broker(system: System, state: Path, prepare: Callable[[str], None]) -> Iter
     store = f"riak:{riak}" if system.store == "riak" else f"lmdb:{state / 'store'}"
     prepare(store)
     endpoints = _endpoints(system.serve)
-    # If all share one port, the internal ports follow it.
+    # If all endpoints share one port, their internal ports follow that port.
     with starting.claim(endpoints + ("--share-port" in system.serve)) as ports:
-        # It listens on this machine only. Its own session keeps Ctrl-C from it: the broker must end after the
-        # generator.
+        # The broker listens on this machine only. It has its own session, so that Ctrl-C does not reach it, because it
+        # must end after the generator.
         command = starting.serve("--host", "127.0.0.1", "--port", str(ports.first), "--store", store, *system.serve)
         log = state / "serve.log"
         with starting.started("this broker", command, log, endpoints=endpoints, patience_s=_STOP_S_MAX) as broker:

@@ -1,7 +1,7 @@
 """The comparison of runs: from a digest's document to table rows.
 
-`traffic` and `topics` are the comparisons, `others` the runs outside them. Pure: it never reads a log, and never
-formats a number.
+`traffic` and `topics` make the comparisons, and `others` has the runs outside the comparisons. These functions do no
+I/O: they neither read logs nor format numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The groups of runs: repetitions, comparable runs, and the baseline of ratios.
 
 Owns the vocabulary of a comparison (`Figure`, `Limit`) and its grouping. It takes every figure from the digest, and
-derives medians and extremes over repetitions, sums of counts, and ratios. It never reads a log, and never formats a
-number.
+derives medians and extremes over repetitions, sums of counts, and ratios. It neither reads logs nor formats numbers.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ OWN_VARIANT = "home"
 """The baseline of ratios: this broker in its intended set-up."""
 
 COUNTS = ("lost", "conflated", "duplicated", "reordered", "errors")
-"""Counts that add up over repetitions: a median would hide the one run that lost something."""
+"""Counts that add up over repetitions, because a median would hide the one run that lost something."""
 
 
 class Figure(NamedTuple):
-    """A figure of repetitions: their median (for a count: their sum), the least, the greatest, and how many have it."""
+    """A figure over repetitions: the median (for a count, the sum), the least and the greatest value, and the number of
+    runs that have the figure."""
 
     value: float
     low: float
@@ -32,8 +32,9 @@ class Figure(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The limit of a figure. `part`: `system`; or `generator`, `layer`, `machine`, `ceiling` (the search
-    ended there), `rate` (a fixed one), `unknown`, none of which is the system's own limit. `why`: in words."""
+    """The limit of a figure. `part` is `system` if the system itself was the limit. Otherwise it is `generator`,
+    `layer`, `machine`, `ceiling` (the upper end of the search), `rate` (a fixed rate) or `unknown`. `why` is the reason
+    in words."""
 
     part: str
     why: str
@@ -58,7 +59,7 @@ Row = TypeVar("Row", bound=Named)
 
 
 def ratio(of: Figure | None, to: Figure | None) -> float | None:
-    """Return how many times the baseline's figure it is; None if either is missing, or the baseline's is 0."""
+    """Return a figure as a multiple of the baseline's figure, or None if either is missing or the baseline's is 0."""
     return of.value / to.value if of is not None and to is not None and to.value else None
 
 
@@ -69,7 +70,7 @@ def load(run: Json, names: Sequence[str]) -> Json:
 
 
 def of_kind(run: Json, kind: str) -> Json | None:
-    """Return the phase of that kind; the last, if there are several."""
+    """Return the phase of this kind, or the last one if there are several."""
     return next((phase for phase in reversed(run["phases"]) if phase["kind"] == kind), None)
 
 
@@ -78,7 +79,7 @@ CUT_SHORT = "cut short"
 
 
 def failure(run: Json) -> str | None:
-    """Return why a run did not end well, in words."""
+    """Return in words why a run did not end well, or None if it did."""
     if run["failed"]:
         return str(run["failed"])
     return None if run["facts"]["complete"] else CUT_SHORT
@@ -91,7 +92,7 @@ def figure(values: Iterable[float | None]) -> Figure | None:
 
 
 def total(values: Iterable[float | None]) -> Figure | None:
-    """Return the sum of the existing counts: a median would hide the one run that lost something."""
+    """Return the sum of the existing counts, because a median would hide the one run that lost something."""
     known = [value for value in values if value is not None]
     return Figure(sum(known), min(known), max(known), len(known)) if known else None
 
@@ -109,21 +110,21 @@ def _measured(name: str) -> Read:
 
 
 def saturated(phases: Iterable[Json]) -> tuple[Limit, ...]:
-    """Return what, other than the system, was at its limit in any phase."""
+    """Return the parts, other than the system, that were at their limit in any phase."""
     return distinct(Limit(part["part"], part["why"]) for phase in phases for part in phase["saturated"])
 
 
 def distinct(limits: Iterable[Limit]) -> tuple[Limit, ...]:
-    """Return each part once, with the words in which it first appears."""
+    """Return each part once, with the reason of its first appearance."""
     parts: dict[str, Limit] = {}
     for limit in limits:
         parts.setdefault(limit.part, limit)
-    # If one repetition found another limit, a limit that is not the system's own outweighs "nothing else was".
+    # `system` means that no other part was at its limit. It does not count if another repetition found such a part.
     return tuple(limit for part, limit in parts.items() if part != "system" or len(parts) == 1)
 
 
 def by_load(runs: Iterable[Json], names: Sequence[str]) -> list[tuple[Json, list[Json]]]:
-    """Return the runs of each load: (its settings, its runs), in their order."""
+    """Return a pair for each load: its settings, and its runs in their order."""
     tables: dict[str, tuple[Json, list[Json]]] = {}
     for run in runs:
         settings = load(run, names)
@@ -137,8 +138,8 @@ def _key(value: Any) -> str:
 
 def forms_of(facts: Mapping[str, Any], what: str) -> dict[str, list[str]]:
     """Return the forms of the code (`compiled`, `interpreted`) that a run's `generator` or `endpoints` (``what``) had,
-    each with the names of its processes. Empty for a log that does not say it, and for the endpoints of a system that
-    is not ours."""
+    each with the names of its processes. The result is empty if the log does not say it, and for the endpoints of other
+    systems than this broker."""
     form = facts.get("form")
     said = form.get(what) if isinstance(form, dict) else None
     if isinstance(said, str):
@@ -150,8 +151,9 @@ def forms_of(facts: Mapping[str, Any], what: str) -> dict[str, list[str]]:
 
 
 def _setup(run: Json, ignored: Set[str]) -> Json:
-    """Return what two runs of one system and variant must share to be repetitions of each other: a compiled endpoint is
-    as far from an interpreted one as another setting would be."""
+    """Return the settings that two runs of one system and variant must share to be repetitions of each other. They
+    include the form of the code, because compiled and interpreted endpoints differ as much as if they had other
+    settings."""
     facts = run["facts"]
     config = facts.get("config")
     setup = {name: value for name, value in config.items() if name not in ignored} if isinstance(config, dict) else {}
@@ -160,8 +162,8 @@ def _setup(run: Json, ignored: Set[str]) -> Json:
 
 
 def repetitions(runs: Sequence[Json], ignored: Set[str] = frozenset()) -> list[tuple[str, list[Json]]]:
-    """Return the repetitions of one system, variant and configuration, by name. The names of groups that share system
-    and variant have the settings in which they differ."""
+    """Return groups of runs with the same system, variant and configuration, each with a name. If groups share system
+    and variant, their names have the settings in which they differ."""
     groups: dict[tuple[str, str, str], list[Json]] = {}
     for run in runs:
         facts = run["facts"]
@@ -179,7 +181,8 @@ def repetitions(runs: Sequence[Json], ignored: Set[str] = frozenset()) -> list[t
 
 
 def baseline_first(rows: Sequence[Row]) -> list[Row]:
-    """Sort, stably: this broker at home, this broker otherwise, the others in their order."""
+    """Sort the rows, and keep the order of equal ones: first this broker with the variant of the baseline, then this
+    broker with other variants, then the other systems."""
 
     def rank(row: Row) -> int:
         if row.system != OWN_SYSTEM:

@@ -1,4 +1,4 @@
-"""The comparison of topics benchmarks: every system over the number of topics, and where it ended.
+"""The comparison of topics benchmarks: each system's figures over the number of topics, and where its series ended.
 
 Owns the compared figures of a topics run, and the slope of memory over topics. Pure.
 """
@@ -25,19 +25,20 @@ from ingeborg.bench.comparison.groups import (
 from ingeborg.bench.digest.document import Json
 
 LOAD = ("messages", "window", "size")
-"""Settings that make the load of a topics benchmark: only series that share them are in one table."""
+"""Settings that make the load of a topics benchmark. Only series with equal settings are in one table."""
 
 OF_A_RUN = frozenset({"topics", "first", "last"})
 """Settings in which the runs of one series differ, or a longer series differs from a shorter one."""
 
 SLOPE_TOPICS_MIN = 1024
-"""Below this, other things than topics dominate the growth of memory: a page more or less is kilobytes per topic."""
+"""Below this number, other things than topics dominate the growth of memory. One page more would already make kilobytes
+per topic."""
 
 
 @dataclass(frozen=True)
 class TopicsPoint:
-    """A series at one number of topics. `subscribing`, `flooding`: what other than the system was at its limit
-    meanwhile; `failed`: why figures are missing."""
+    """A series at one number of topics. `subscribing` and `flooding` are the parts, other than the system, that were at
+    their limit in these phases. `failed` says why figures are missing."""
 
     topics: int
     runs: tuple[Json, ...]
@@ -135,7 +136,7 @@ def _flood_phase(run: Json) -> Json | None:
 
 
 def _subscribed(name: str) -> Read:
-    """Read a subscribe phase that made all its subscriptions: one that ended early has no rate."""
+    """Read a subscribe phase that made all its subscriptions. A phase that ended early has no rate."""
 
     def read(run: Json) -> float | None:
         phase = of_kind(run, "subscribe")
@@ -182,6 +183,6 @@ def _series(name: str, runs: Sequence[Json]) -> TopicsSeries:
 
 
 def number_of_topics(run: Json) -> int:
-    """Return N of a topics run; 0 if its configuration does not say."""
+    """Return the number of topics of a run, or 0 if its configuration does not say it."""
     value = load(run, ("topics",)).get("topics")
     return value if isinstance(value, int) else 0

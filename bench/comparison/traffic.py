@@ -25,20 +25,21 @@ from ingeborg.bench.comparison.groups import (
 from ingeborg.bench.digest.document import Json
 
 LOAD = ("connections", "topics", "fanout", "size", "skew", "repeat_within_s", "rate", "p99_ms")
-"""Settings that make the load of a traffic run: only runs that share them are in one table. The share of repeated
-payloads is not among these settings: it is 0 if nothing would drop repeats, and a column says so."""
+"""Settings that make the load of a traffic run. Only runs with equal settings are in one table. The share of repeated
+payloads is not among these settings. It is 0 if nothing would drop repeats, and a column shows it."""
 
 CEILING = 0.999
-"""A sustained rate of at least this share of the search's upper end was limited by the search."""
+"""If a sustained rate is at least this share of the search's upper end, the search was its limit."""
 
 _BROKE = "breach"
-"""The beginning of the verdict on a step that broke (bench/SCHEMA.md: `detail` of a phase of kind `search`)."""
+"""The beginning of the verdict on a step that exceeded a limit (bench/SCHEMA.md: `detail` of a phase of kind
+`search`)."""
 
 
 @dataclass(frozen=True)
 class TrafficRow:
-    """One system and variant under traffic. `runs`: its repetitions; `chosen`: the one that plots show (the median's);
-    `phase`: the phase of the figures (`sustained`, `run`, or None)."""
+    """One system and variant under traffic. `runs` are its repetitions. `chosen` is the run that plots show, which is
+    the closest to the median. `phase` is the kind of phase that the figures are from (`sustained`, `run`, or None)."""
 
     name: str
     system: str
@@ -52,7 +53,7 @@ class TrafficRow:
 
     @property
     def noise(self) -> Json | None:
-        """Return the noise within a single run; of repetitions, the extremes tell more."""
+        """Return the noise within a run if there is only one. With repetitions, their extremes tell more."""
         phase = main_phase(self.runs[0]) if len(self.runs) == 1 else None
         return phase["noise"] if phase else None
 
@@ -79,14 +80,14 @@ def traffic(document: Json) -> list[TrafficTable]:
 
 
 def main_phase(run: Json) -> Json | None:
-    """Return the phase that gives a traffic run's figures: `sustained`, or the one at a fixed rate."""
+    """Return the phase that gives a traffic run's figures: `sustained`, or the phase at a fixed rate."""
     phase = of_kind(run, "sustained") or of_kind(run, "run")
     return phase if phase is not None and phase["measured"] else None
 
 
 def headline(run: Json) -> Json:
-    """Return a run's figures for one line: for traffic, the phase at the sustained rate, which half the rate would only
-    blur; for another workload, the total over the measured phases."""
+    """Return a run's figures for one line. For traffic, they are from the phase at the sustained rate, because figures
+    at half that rate would only blur them. For another workload, they are the total over the measured phases."""
     return (main_phase(run) if run["facts"]["workload"] == "traffic" else None) or run["measured"]
 
 
@@ -167,14 +168,15 @@ def _row(name: str, runs: Sequence[Json]) -> TrafficRow:
 
 
 def limits_of(run: Json) -> list[Limit]:
-    """Return what kept the sustained rate from being greater: the parts at their limit in the measured phase, or in the
-    search's lowest step above it, which is the one that broke. If no other part was, the system was."""
+    """Return the limits that kept the sustained rate from being greater. They are the parts that were at their limit in
+    the measured phase, or in the search's lowest step above it, which exceeded a limit. If no other part was at its
+    limit, the system was."""
     phase = main_phase(run)
     if phase is not None and phase["kind"] == "run":
         return [Limit("rate", "the run was made at a fixed rate"), *saturated([phase])]
     offered = [step for step in run["phases"] if step["kind"] == "search" and step["offered_per_s"] is not None]
     if phase is None:
-        # If no rate was sustained, the lowest step that broke is the one that should have held.
+        # If no rate was sustained, the lowest step that exceeded a limit is the step that should have held.
         broken = [step for step in offered if str(step["detail"] or "").startswith(_BROKE)]
         lowest = min((step["offered_per_s"] for step in broken), default=None)
         return list(saturated(step for step in broken if step["offered_per_s"] == lowest))
