@@ -82,7 +82,7 @@ class Group(Protocol):
         """Start the group's programs, without waiting for them to be ready."""
 
     async def tick(self) -> None:
-        """Do periodic work; called several times a second."""
+        """Do periodic work. This is called several times a second."""
 
     def has_settled(self) -> bool:
         """Return whether every partition has an owner, and no change is pending."""
@@ -214,8 +214,7 @@ class Lagging:
         return sum(behind[each.partition] - max(each.offset, 0) for each in committed)
 
     def has_settled(self) -> bool:
-        """Return whether the number of members has not changed for half the time that the rule waits before it ends
-        members."""
+        """Return whether the number of members has been constant for half of the rule's scaled ``STABLE_S``."""
         return time.monotonic() - self._changed_s > STABLE_S / scale.TIME / 2
 
     def running(self) -> int:

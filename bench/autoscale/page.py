@@ -273,7 +273,8 @@ def _claims(document: Json) -> Html:
         explain(
             "The document's consumer sends to a warehouse in a cloud, and its members are pods in a Kubernetes "
             "cluster, which has to find room for them. Here a member is a process, and sends to an endpoint on the "
-            "same machine. It learns of a change even in the middle of a batch; the document's needs two whole ones."
+            "same machine. It learns of a change even in the middle of a batch; the document's member has to finish "
+            "two batches first."
         ),
     )
 
@@ -408,9 +409,9 @@ def _tens(value: float) -> str:
 def _facts(document: Json) -> Html:
     machine: Callable[[str], str] = lambda name: str(document["machine"].get(name, ""))  # noqa: E731
     rows = [
-        ["Kafka", "3 nodes, AWS r5.xlarge", f"1 node, {', '.join(document['kafka'])}, the same machine"],
-        ["consumers", "Deployments of Kubernetes (GKE autopilot)", "processes of the same machine"],
-        ["controller, monitor", "a Deployment each (GKE)", "one process of the same machine"],
+        ["Kafka", "3 nodes, AWS r5.xlarge", f"1 node, {', '.join(document['kafka'])}, on the same machine"],
+        ["consumers", "Deployments of Kubernetes (GKE autopilot)", "processes on the same machine"],
+        ["controller, monitor", "one Deployment each (GKE)", "one process on the same machine"],
         ["machine", "", f"{machine('cores')} cores, {machine('memory')}, Python {machine('python')}"],
     ]
     return panel("Table V", table(("", "the document", "here"), rows, "Infrastructure"))

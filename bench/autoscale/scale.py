@@ -40,7 +40,8 @@ PORTION_S: Final = 0.1
 #: Numbers of members for Kafka's own assignments. The smallest is about the number that the document's packing needs on
 #: average, and the largest is one member for each partition.
 COUNTS: Final = (18, 22, 27, 32)
-#: Unread records that KEDA's rule allows each member. A member reads them in one second, or in three.
+#: Unread records that KEDA's rule allows each member. These are the records that a member reads in one second, and in
+#: three seconds.
 LAGS: Final = (50, 150)
 SEEDS: Final = 5
 #: Number of measurements of a stream, which cover 180 s.

@@ -119,12 +119,14 @@ def checks(found: Mapping[str, Carried]) -> list[Check]:
             )
         )
     for name, words in NATS.items():
-        rows.append(_cost_check("traffic, CPU per delivered", ours, words, found[name], NATS_RATIO, f"{NATS_RATIO:g}"))
+        rows.append(
+            _cost_check("traffic, CPU per delivered", ours, words, found[name], NATS_RATIO, f"{NATS_RATIO:g} times")
+        )
     for figure, mine, share in (
         ("traffic, CPU per delivered", ours, RABBITMQ_SHARE),
         ("traffic in lines, CPU per delivered", lined, RABBITMQ_SHARE_LINES),
     ):
-        rows.append(_cost_check(figure, mine, "RabbitMQ", rabbitmq, share, f"1/{1 / share:.0f}"))
+        rows.append(_cost_check(figure, mine, "RabbitMQ", rabbitmq, share, f"1/{1 / share:.0f} of"))
     rows.append(
         Check(
             "traffic in and out, several messages in a frame",
@@ -140,7 +142,7 @@ def _cost_check(figure: str, ours: Carried, words: str, theirs: Carried, most: f
     ratio = ours.server_us / theirs.server_us
     return Check(
         f"{figure}, compared with {words}",
-        f"at most {written} of the rival's",
+        f"at most {written} the rival's",
         f"{ours.server_us:.2f} us, {ratio:.2f} times {theirs.server_us:.2f} us",
         ratio <= most,
     )

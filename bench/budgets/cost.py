@@ -29,7 +29,7 @@ from .light import TIMEOUT_S, OnMessage, ask, cpu_s, dial, started
 from .model import Check, measured, show
 
 #: Publishes per second, by the number of subscribers of the topic. Either server needs at most a third of a core for
-#: them.
+#: this load.
 RATES = {1: 4000, 5: 1600, 20: 500, 100: 100}
 LOAD_S = 3.0
 #: Seconds between two writes. All publishes that are due are sent together, as publishes of many publishers arrive

@@ -76,7 +76,8 @@ def tcp(text: str) -> tuple[int, int]:
 
 def objects_in_use(text: str) -> int:
     """Return the bytes of objects in use, from /proc/slabinfo. It has two header lines. The columns of the other lines
-    are a name, the objects in use, the objects that have room, and the bytes of one object."""
+    are a name, the number of objects in use, the number of objects for which there is room, and the bytes of one
+    object."""
     rows = [line.split() for line in text.splitlines()[2:]]
     return sum(int(row[1]) * int(row[3]) for row in rows)
 

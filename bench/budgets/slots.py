@@ -352,7 +352,7 @@ def checks_of_pages(found: Pages) -> list[Check]:
         moving = [message for message in sent if message.slot in one.slots]
         others = [message for message in sent if message.slot not in one.slots]
         going = f"; for publishers that have to move {_latency(found.going)}" if sent is found.leaving else ""
-        text = f"{_latency(moving)}; to others {_latency(others)}; before {_latency(found.before)}{going}"
+        text = f"{_latency(moving)}; to other slots {_latency(others)}; before the move {_latency(found.before)}{going}"
         goal = f"at most {HOMELESS_MS:g} ms"
         is_met = bool(moving) and percentile(moving, 1.0) <= HOMELESS_MS
         rows.append(Check(f"an endpoint {word}: reply to a publish to a slot that moves", goal, text, is_met))
@@ -360,14 +360,14 @@ def checks_of_pages(found: Pages) -> list[Check]:
         rows.append(Check(f"an endpoint {word}: copies", f"within {most_s:g} s", text, one.took_s <= most_s))
     count = sum(map(len, (found.before, found.joining, found.leaving, found.going)))
     refused = found.refused.total() + found.unanswered
-    text = f"{refused:,} of {count:,}; {found.unheard:,} not heard; {found.resent:,} sent again to another endpoint"
+    text = f"{refused:,} of {count:,}; {found.unheard:,} not delivered; {found.resent:,} sent again to another endpoint"
     rows.append(Check("publishes refused or unanswered", "none", text, not refused and found.unheard <= 0))
     text = f"{len(found.paused_ms):,} times, {max(found.paused_ms, default=0.0):.0f} ms at most"
     rows.append(Check("publishers whose connection was paused", "none", text, not found.paused_ms))
     in_part = sum(one.in_part + one.lost for one in found.moves)
     text = (
         f"{SLOTS - found.wrong_slots:,} of {SLOTS:,} slots right, {found.pages:,} pages, {found.changes:,} changes "
-        f"(a change waited {found.waited_ms:.0f} ms at most); {in_part:,} arrived in part"
+        f"(a change waited {found.waited_ms:.0f} ms at most); {in_part:,} slots arrived in part"
     )
     rows.append(Check("pages complete at their new homes", "all", text, not found.wrong_slots and not in_part))
     return rows

@@ -79,8 +79,8 @@ class Clients:
         return [number for number, client in self._clients.items() if client.url == url]
 
     async def storm(self, victims: Sequence[int], within_s: float) -> dict[str, Any]:
-        """Wait until all victims have lost their connection, listen again and have got a message, but at most
-        ``within_s``."""
+        """Wait until all victims have lost their connection, listen again and have got a message, but no longer than
+        ``within_s`` seconds."""
         waiting = set(victims)
         probes = set()
         end_s = time.monotonic() + within_s

@@ -253,8 +253,8 @@ def _per_s(row: Json) -> str:
 
 
 def _faster(one: Json, other: Json) -> str:
-    """Return whether the first is certainly faster. Then both have several runs, and its slowest run is faster than the
-    other's fastest run."""
+    """Return whether the first is certainly faster. This needs several runs of both, and the slowest run of the first
+    has to be faster than the fastest run of the other."""
     if min(one["runs"], other["runs"]) == 1:
         return EQUAL
     if one["slowest_per_s"] > other["fastest_per_s"] and one["records_per_s"] > (1 + NOISE) * other["records_per_s"]:

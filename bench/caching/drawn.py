@@ -122,7 +122,7 @@ def throughput(found: Found) -> list[Html]:
 
 
 def parameters(found: Found) -> list[Html]:
-    """Plot experiments 5 to 7: hit rates, with both capacities."""
+    """Plot experiments 5 to 7: hit rates, with unlimited and with bounded memory."""
     plots = [
         _swept(
             found,
@@ -215,7 +215,7 @@ def _swept(found: Found, policy: str, title: str, identity: str, x: Axis) -> Htm
         points: list[Point] = [(float(name.split()[0]), _first(row, "by_read")) for name, row in rows]
         if points:
             series.append(Series(room(share), points, index, dots=True))
-    return _rates(series, title, identity, x, "The hit rate by read, 10,000 records.")
+    return _rates(series, title, identity, x, "The hit rate by read, with 10,000 records.")
 
 
 def _weights(found: Found) -> Html:
@@ -227,8 +227,8 @@ def _weights(found: Found) -> Html:
         lines.setdefault(own, []).append((float(before), _first(row, "by_read")))
     series = [Series(f"γ = {own}", points, index, dots=True) for index, (own, points) in enumerate(lines.items())]
     caption = (
-        "The hit rate by read, 10,000 records, memory without a limit. Where γ + α = 1, all lines have the same value, "
-        "because only α/(1−γ) decides."
+        "The hit rate by read, with 10,000 records and unlimited memory.  Where γ + α = 1, all lines have the same "
+        "value, because only α/(1−γ) decides."
     )
     x = linear(1.0, lambda value: f"{value:.1f}")
     return _rates(series, "Experiment 7: buffer, over α for each γ", "e7", x, caption)

@@ -25,7 +25,7 @@ STRATEGIES: Final = (*RULES, "owed")
 NOVEL: Final = ("threshold", "mean", "buffer")
 
 ROOMS: Final = (None, 0.1, 0.01)
-"""Capacities, as shares of the bytes of all records; ``None``: without a limit."""
+"""Capacities, as shares of the bytes of all records. ``None`` means no limit."""
 
 PLACES: Final = {"LMDB": (LMDB, DIRECT), "Kafka": (LMDB, KAFKA), "Riak": (RIAK, DIRECT)}
 """Set-ups of the real processes: the database, and how records come to the broker."""

@@ -98,8 +98,8 @@ def _rounded(values: Iterable[float], digits: int = DIGITS) -> list[float]:
 
 
 def _with_rates(rows: DataFrame) -> DataFrame:
-    """Add rates by read and by record; the mean number of subscribers of a record in memory (the document's duplication
-    factor), and of any record (0 outside memory); and the share of admitted records."""
+    """Add the hit rate by read, the mean number of subscribers of a record in memory (the document's duplication
+    factor) and of any record (0 outside memory), and the share of admitted records."""
 
     def per(one: str, other: str) -> Column:
         return F.when(F.col(other) > 0, F.col(one) / F.col(other)).otherwise(0.0)
@@ -195,8 +195,8 @@ def _requests(rows: DataFrame, simulated: DataFrame | None) -> list[Json]:
 
 
 def _reads(rows: DataFrame) -> dict[str, list[Json]]:
-    """Average over the seeds; add the lead of `owed` over the best available other policy, both for policies that know
-    which subscribers have had a record and for those that do not."""
+    """Average over the seeds. Also return the lead of `owed` over the best other policy, first among policies that do
+    not know which subscribers have received a record, and then among policies that do."""
     stream = ("stream", "away_s", "wishes", "share")
     knows = F.coalesce("told", F.lit(False)) & ~F.col("policy").isin(*OURS, BELADY)
     best = _better(rows.withColumn("knows", knows), (*stream, "policy", "knows"), READS_FIGURES)

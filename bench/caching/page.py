@@ -239,7 +239,7 @@ def _latencies(found: Found) -> Html:
         return Html("")
     header = ("", "hit rate", "mean latency", "the database's part")
     return panel(
-        "Latencies over the same parameters",
+        "Latencies over the parameters of experiments 5 to 7",
         table(header, rows, "Latencies over parameters"),
         explain(
             "The parameters are λ μ of threshold, the batch of mean, and γ α of buffer. One run each, on LMDB, with "
@@ -317,7 +317,7 @@ def _told(found: Found) -> Html:
     if not rows:
         return Html("")
     return panel(
-        "If the others knew as much",
+        "If the other policies knew as much",
         table(("", "best other policy", f"{OWED} ahead by"), rows, "With equal knowledge"),
         explain(
             "Here every policy drops a record as soon as all its subscribers have received it, and admits only records "

@@ -181,8 +181,8 @@ def repetitions(runs: Sequence[Json], ignored: Set[str] = frozenset()) -> list[t
 
 
 def baseline_first(rows: Sequence[Row]) -> list[Row]:
-    """Sort the rows, and keep the order of equal ones: first this broker with the variant of the baseline, then this
-    broker with other variants, then the other systems."""
+    """Sort the rows: first this broker with the variant of the baseline, then this broker with other variants, then the
+    other systems. Rows of one rank keep their order."""
 
     def rank(row: Row) -> int:
         if row.system != OWN_SYSTEM:

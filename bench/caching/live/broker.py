@@ -65,7 +65,7 @@ class Broker:
         self.room.set()
         self._reading: set[asyncio.Task[None]] = set()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # the times of each record: arrival, entry into the database's queue, and safety
+        # when each record arrived, was queued for the database, and was safe
         self.came_ns, self.matched_ns, self.safe_ns = array("q"), array("q"), array("q")
         self.readers = array("l")
         self._counts = dict.fromkeys(

@@ -3,8 +3,9 @@
 Owns: the payloads, and the counts of records and reads. Must never: read the database, or know which subscribers there
 are.
 
-The cache is the project's (``broker.core.caches``), and the policy one of ``bench.caching``. It is called in the same
-order as in the replay (``bench.caching.replay``): with a record at its publication, and with a read at its request.
+The cache is the project's (``broker.core.caches``), and the policy one of ``bench.caching``. Its methods are called in
+the same order as in the replay (``bench.caching.replay``): with a record at its publication, and with a read at its
+request.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: the connections, and the end of the process with its reason after a fault. Must never: decide what happens to a
 record.
 
-``python -m ingeborg.bench.caching.live.server JSON`` prints its address once ready, and serves until SIGTERM. If
+``python -m ingeborg.bench.caching.live.server JSON`` prints its address when it is ready, and serves until SIGTERM. If
 something fails it logs the reason, tells all connections, and ends.
 """
 
@@ -150,7 +150,7 @@ class Server:
             accepted.pause_if(full)
 
     def report(self) -> dict[str, Any]:
-        """Return for each record the times of its arrival, its match and its safety, and its number of subscribers. If
+        """Return for each record when it arrived, was matched and was safe, and its number of subscribers. If
         ``noted``, also return the order of all events."""
         broker, order = self.broker, self._memory.order
         return {
@@ -162,7 +162,7 @@ class Server:
         }
 
     async def serve(self, ready: Callable[[str], None], stopped: asyncio.Event) -> None:
-        """Serve until stopped. Raises ``BenchError`` after a fault, once all connections know."""
+        """Serve until stopped. After a fault, tell all connections, and raise ``BenchError``."""
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._database.close)

@@ -23,7 +23,7 @@ def test_what_is_wanted_is_met_at_the_bound() -> None:
     assert found[0].measured == "1,001/s, 1.00 times 1,000/s (lost 5)"
     assert found[2].measured == "2.60 us, 1.30 times 2.00 us"
     assert [check.goal for check in found[3:6]] == [
-        "at most 1.3 of the rival's",
+        "at most 1.3 times the rival's",
         "at most 1/6 of the rival's",
         "at most 1/8 of the rival's",
     ]

@@ -145,10 +145,10 @@ def test_all_is_met_at_the_bounds() -> None:
     assert [check.met for check in checks] == [True] * 9
     assert checks[0].measured == "500 ms at most, of 1 slots"
     assert checks[1].measured == (
-        "p99 500.0 ms, max 500 ms; to others p99 0.0 ms, max 0 ms; before p99 1.0 ms, max 1 ms"
+        "p99 500.0 ms, max 500 ms; to other slots p99 0.0 ms, max 0 ms; before the move p99 1.0 ms, max 1 ms"
     )
     assert checks[4].measured == (
-        "p99 400.0 ms, max 400 ms; to others p99 0.0 ms, max 0 ms; before p99 1.0 ms, max 1 ms; "
+        "p99 400.0 ms, max 400 ms; to other slots p99 0.0 ms, max 0 ms; before the move p99 1.0 ms, max 1 ms; "
         "for publishers that have to move p99 900.0 ms, max 900 ms"
     )
     assert checks[2].measured == "10 MiB in 2.0 s, 5 MiB/s"

@@ -20,7 +20,7 @@ def test_everything_is_on_the_page() -> None:
     for title in (
         "The parts of a latency",
         "Plain requests",
-        "If the others knew as much",
+        "If the other policies knew as much",
         "owed and its goal",
     ):
         assert title in text
