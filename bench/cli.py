@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         help="directory of one run, or of many runs at any depth; any path that Spark can read",
     )
     command.add_argument("--out", required=True, metavar="DIR", help="where to write the digest; created if missing")
-    command.add_argument("--fresh", action="store_true", help="also compute runs again that DIR already has")
+    command.add_argument("--fresh", action="store_true", help="also recompute the runs whose figures DIR already has")
     _add_spark(command)
     command.set_defaults(
         command=lambda options: digest(

@@ -49,8 +49,8 @@ pause() {
     wait "$!" || true
 }
 
-# end PID SECONDS: sends SIGTERM to a process and waits for its end. The process ends its own children. After SECONDS,
-# this kills the process and its children.
+# end PID SECONDS: sends SIGTERM to a process and waits for its end. The process is expected to end its own children.
+# After SECONDS, this kills the process and its children.
 end() {
     local pid=$1 waited=0
     # Send the signal only once, because a second one makes `loadgen` stop immediately.

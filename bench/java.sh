@@ -31,7 +31,7 @@ find_java && exit 0
 # shellcheck source=.ci/apt.sh
 . "$(dirname "$0")/../.ci/apt.sh"
 if apt_possible; then
-    # Debian's releases have different versions. Spark is tested with 17 and 21.
+    # Debian's releases offer different versions of Java. Spark is tested with 17 and 21.
     apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || apt_install default-jre-headless
     find_java && exit 0
 fi

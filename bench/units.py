@@ -80,7 +80,7 @@ def hold(out: Path, wanted: dict[str, Any]) -> None:
     except OSError as error:
         raise BenchError(f"--out {out}: {error.strerror}") from error
     except ValueError as error:
-        raise BenchError(f"{path} is no plan ({error}): give another --out") from error
+        raise BenchError(f"{path} is not a plan ({error}): give another --out") from error
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def measure(systems: Sequence[System] = SYSTEMS, words: Sequence[str] = SEARCH, 
 
 
 def checks(found: Mapping[str, Carried]) -> list[Check]:
-    """Compare this broker with each rival, in its usual form and in lines."""
+    """Compare this broker with each rival, with one message in each frame and with several."""
     ours, lined, rabbitmq = found[OURS.system], found[LINES], found[LAYERED]
     rows = []
     for name, words in NATS.items():
@@ -124,7 +124,7 @@ def checks(found: Mapping[str, Carried]) -> list[Check]:
         )
     for figure, mine, share in (
         ("traffic, CPU per delivered", ours, RABBITMQ_SHARE),
-        ("traffic in lines, CPU per delivered", lined, RABBITMQ_SHARE_LINES),
+        ("traffic, several messages in a frame, CPU per delivered", lined, RABBITMQ_SHARE_LINES),
     ):
         rows.append(_cost_check(figure, mine, "RabbitMQ", rabbitmq, share, f"1/{1 / share:.0f} of"))
     rows.append(

@@ -30,8 +30,8 @@ _END_S = 10.0
 
 
 def allow_files(wanted: int) -> None:
-    """Raise the limit of open files for this process and its children. Raises Raises ``BenchError`` if the system does
-    not allow it."""
+    """Raise the limit of open files for this process and its children. Raises ``BenchError`` if the system does not
+    allow it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or wanted <= soft:
         return

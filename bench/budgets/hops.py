@@ -7,10 +7,10 @@ can be the home of a topic, so each message crosses the link once, and its confi
 10,000 messages in flight, so batches are full. The cost of the hop is the CPU time of both endpoints, minus that of the
 same load on one endpoint.
 
-**Traffic.** One endpoint gets a rate, and then two endpoints that share a port get the same rate. The kernel spreads
-the connections over the two. The figure is the CPU time of all endpoints for each publish. If each endpoint has a core,
-two endpoints carry ``2 * one / two`` times the traffic of one (docs/scaling.md, the model). This is computed by the
-model. It cannot be measured here, because the generator uses the same cores.
+**Traffic.** One endpoint gets publishes at a fixed rate, and then two endpoints that share a port get the same rate.
+The kernel spreads the connections over the two. The figure is the CPU time of all endpoints for each publish. If each
+endpoint has a core, two endpoints carry ``2 * one / two`` times the traffic of one (docs/scaling.md, the model). The
+model computes this. It cannot be measured here, because the generator uses the same cores.
 
 The systems alternate, and the figures are medians of three turns. It takes four minutes, on an idle machine.
 

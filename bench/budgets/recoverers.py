@@ -3,9 +3,9 @@
 Owns: the measurement of a recovery, from `listen` to `recovered`, with all frames in between. Must never: parse a
 message while the time of a recovery is measured.
 
-A client here has a hundred lines of code and no ``OutgoingSocket``. A core needs ten seconds to connect ten thousand
-outgoing sockets, but the endpoint is to be measured. The client understands whole text frames, pings and a close, and
-nothing else.
+A client here is a hundred lines of code and does not use ``OutgoingSocket``, because a core would need ten seconds to
+connect ten thousand outgoing sockets. The endpoint is to be measured, and not its clients. A client understands whole
+text frames, pings and a close, and nothing else.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def centrifuge(program: Path, folder: Path) -> Iterator[tuple[str, psutil.Proces
 
 class Costs(NamedTuple):
     """CPU microseconds per publish. ``ours`` is this broker's cost without replies, and ``acked`` with them. ``theirs``
-    is Centrifuge's cost, which always replies."""
+    is the cost of Centrifuge, which always replies."""
 
     ours: float
     acked: float
@@ -226,7 +226,8 @@ def measure_rates(
 
 
 def rate_checks(found: Mapping[tuple[str, int], Rate]) -> list[Check]:
-    """Compare this broker with each rival at each number of topics, and with itself in lines."""
+    """Compare this broker with each rival at each number of topics, and with itself when a frame has several
+    messages."""
     rows = []
     numbers = sorted({number for _, number in found})
     for rival, least in RATE_RATIO.items():

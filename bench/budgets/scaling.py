@@ -50,8 +50,8 @@ TOPICS = 32
 PUBLISHES = max(ENDPOINTS) * TOPICS
 #: Number of topics of each fan-out for which forwards are counted after each publish.
 SINGLES = 12
-#: Subscriber connections at each endpoint. There are enough for all subscribers of a topic to be at one endpoint, and
-#: so that few connections get two messages of a burst.
+#: Subscriber connections at each endpoint. They are enough that one endpoint can have all subscribers of a topic, and
+#: that few connections get two messages of a burst.
 CLIENTS = 48
 LISTENS, LISTENS_PER_S = 160, 200
 IDLE_S = 3.0
@@ -387,7 +387,7 @@ class Cluster:
         used = (await Metrics.read(self._urls)).since(before)
         cpu_s = used.cpu_s - self._idle_s * (time.monotonic() - start_s)
         if (used.received, used.delivered) != (PUBLISHES, PUBLISHES * fanout):
-            raise BenchError(f"received {used.received:g}, delivered {used.delivered:g}, but others were published")
+            raise BenchError(f"received {used.received:g}, delivered {used.delivered:g}, which are not the numbers due")
         holders = fmean(self._holders[_topic(fanout, number)] for number in range(TOPICS))
         point = Point(endpoints, fanout, cpu_s / PUBLISHES * 1e6, holders, used.forwarded / PUBLISHES)
         return point, round(used.refused)

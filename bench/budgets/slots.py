@@ -355,7 +355,9 @@ def checks_of_pages(found: Pages) -> list[Check]:
         text = f"{_latency(moving)}; to other slots {_latency(others)}; before the move {_latency(found.before)}{going}"
         goal = f"at most {HOMELESS_MS:g} ms"
         is_met = bool(moving) and percentile(moving, 1.0) <= HOMELESS_MS
-        rows.append(Check(f"an endpoint {word}: reply to a publish to a slot that moves", goal, text, is_met))
+        rows.append(
+            Check(f"an endpoint {word}: time from a publish to its reply, if its slot moves", goal, text, is_met)
+        )
         text = f"{mib:.0f} MiB in {one.took_s:.1f} s, {mib / one.took_s if one.took_s else 0:.0f} MiB/s"
         rows.append(Check(f"an endpoint {word}: copies", f"within {most_s:g} s", text, one.took_s <= most_s))
     count = sum(map(len, (found.before, found.joining, found.leaving, found.going)))
@@ -441,7 +443,8 @@ def _topics(homes: Sequence[str], name: str) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def _probing(at: Node, topics: dict[str, list[str]]) -> AsyncIterator[tuple[dict[str, Probe], int]]:
-    """Run probes at one endpoint. Yield them by the owner of their topics, and the time since which they count."""
+    """Run probes at one endpoint. Yield the probes by the owner of their topics, and the time since which their
+    messages count."""
     stop = asyncio.Event()
     probes = {name: Probe(f"probe at {at.name} {name}", at.endpoint.url, some) for name, some in topics.items()}
     for probe in probes.values():

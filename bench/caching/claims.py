@@ -82,7 +82,7 @@ def _largest(found: Found) -> int:
 
 
 def _rates(found: Found, what: str, form: str, share: float | None, exponent: float = 1.0) -> str:
-    """Return the rates of the strategies with the greatest number of records."""
+    """Return the strategies' rates, which are from the experiments with the greatest number of records."""
     texts = []
     for name in STRATEGIES[1:]:
         row = found.document(_largest(found), name, share, exponent)
@@ -111,8 +111,8 @@ def _hits(found: Found) -> Claim:
         verdicts,
         [f"hit rate by read with {_largest(found):,} records, {text}" for text in texts],
         "Threshold's hit rate by read is μ/(λ+μ) for any stream, because admitted records raise the threshold, and "
-        "refused records lower it. Buffer admits a record if it has more subscribers than the previous record, and "
-        f"mean if it has more than the last three records on average.{lead}"
+        "refused records lower it. Buffer admits a record if it has more subscribers than the previous record. Mean "
+        f"admits it if it has more than the last three records on average.{lead}"
         + (f" Hit rates with equally popular kinds, apart from chance: {even}." if even else "")
         + " If not all records fit, LRU decides which records stay, and a rule can only keep records out.",
     )
@@ -189,8 +189,8 @@ def _latency(found: Found) -> Claim:
             " and ".join(ms(row[name]) for row in last) for name in ("latency_ms", "database_ms", "writing_ms")
         )
         texts.append(
-            f"{place}: latency of none over that of all, by records, {beside}; with {max(pairs):,}, none and all take "
-            f"{whole}, the database's reads {reading}, and its writes {writing}"
+            f"{place}: latency of none divided by that of all, by records, {beside}; with {max(pairs):,}, none and all "
+            f"take {whole}, the database's reads {reading}, and its writes {writing}"
         )
     return Claim(
         3,
@@ -292,8 +292,8 @@ def _falling(rows: Sequence[Json]) -> str:
 
 
 def _swept(rates: Sequence[float], latencies: Sequence[Json]) -> list[tuple[str, str]]:
-    """Judge hit rates and latencies, which are in the order in which the document says that the hit rate falls and the
-    latency rises."""
+    """Judge hit rates and latencies. They are in the order in which, according to the document, the hit rate falls and
+    the latency rises."""
     verdicts = [("hit rate", _falls(rates))] if rates else []
     return [*verdicts, *([("latency", _falling(latencies[::-1]))] if latencies else [])]
 

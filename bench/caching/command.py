@@ -138,7 +138,7 @@ def sources() -> str:
 
 
 def live_sources() -> str:
-    """Return a fingerprint of the code that determines the measurements, which also has the broker, its publishers and
+    """Return a fingerprint of the code that determines the measurements. It also covers the broker, its publishers and
     its subscribers."""
     return sources() + units.fingerprint([Path(__file__).parent / "live"], NOT_IN_ROWS)
 

@@ -30,7 +30,8 @@ SUBSCRIBERS: Final = 1_000
 #: Exponent of Zipf's law over the kinds. With 0, all kinds have the same number of subscribers, apart from chance.
 EXPONENT: Final = 1.0
 
-#: Mean number of returns of a subscriber in a run. A subscriber that polls twice a second reaches it in ten seconds.
+#: Mean number of returns of a subscriber in a run. A subscriber that polls twice a second has this number in ten
+#: seconds.
 RETURNS: Final = 20.0
 
 #: Bytes of a record of each kind, in JSON.

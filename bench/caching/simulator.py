@@ -13,7 +13,7 @@ from ingeborg.bench.asked import Asked
 
 PROGRAM: Final = Path(__file__).with_name("simulator_program.py")
 
-#: libcachesim's names for the policies that it and this project have.
+#: libcachesim's names for the policies that it has in common with this project.
 NAMES: Final = {"lru": "LRU", "sieve": "Sieve", "tinylfu": "WTinyLFU", "gdsf": "GDSF", "belady": "Belady"}
 
 

@@ -1,7 +1,8 @@
 """Find how a message came to depend on another: the connections and messages between the two.
 
-Owns the search, which goes forward in time from the first message, through the rows from which the clocks are made. It
-is only for the few violations that a page shows, because the clocks say that a message depends on another, but not why.
+Owns the search, which goes forward in time from the first message, through the rows from which the clocks are made. The
+search is only for the few violations that a page shows, because the clocks say that a message depends on another, but
+not why.
 """
 
 from __future__ import annotations

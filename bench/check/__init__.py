@@ -1,1 +1,1 @@
-"""Check by the log of a run whether a system kept its promises."""
+"""Check in the log of a run whether a system kept its promises."""

@@ -101,7 +101,7 @@ def _chosen(whole: matrix.Matrix, only: list[str] | None, last: int | None) -> m
         known = {item.name for item in workloads} | {item.name for item in systems}
         unknown = [name for name in only if name not in known]
         if unknown:
-            raise UsageError(f"--only {unknown[0]}: there are: {', '.join(sorted(known))}")
+            raise UsageError(f"--only {unknown[0]} is unknown; known names: {', '.join(sorted(known))}")
         workloads = [item for item in workloads if item.name in only] or workloads
         systems = [item for item in systems if item.name in only] or systems
     if last is not None:

@@ -17,8 +17,8 @@ anything.
 
 Any system can have a `variant`, which tables show after the system's name. For rivals, the release follows it. Three
 keys are for this broker only: `serve` (arguments of `ingeborg serve`), `lines` (whether several messages share a frame
-between the broker and the generator) and `store` (`lmdb` or `riak`). Riak is the cluster that INGEBORG_TEST_RIAK names.
-Without one, the system is skipped.
+between the broker and the generator) and `store` (`lmdb` or `riak`). For `riak`, INGEBORG_TEST_RIAK names the cluster.
+If it is not set, the system is skipped.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _system(file: Path, name: str, table: Mapping[str, Any], workloads: set[str]
 def _keys(file: Path, where: str, table: Mapping[str, Any], known: set[str]) -> None:
     unknown = sorted(set(table) - known)
     if unknown:
-        raise BenchError(f"{file}: {where}: unknown key {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+        raise BenchError(f"{file}: {where}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(known))}")
 
 
 def _value(
@@ -212,5 +212,5 @@ def _flag(file: Path, where: str, table: Mapping[str, Any], key: str) -> bool:
 
 def _one_of(file: Path, where: str, key: str, value: str, known: Collection[str]) -> str:
     if value not in known:
-        raise BenchError(f"{file}: {where}: {key} is {value!r}; there are: {', '.join(known)}")
+        raise BenchError(f"{file}: {where}: {key} is {value!r}; known values: {', '.join(known)}")
     return value

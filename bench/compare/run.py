@@ -114,7 +114,7 @@ class Comparison:
         if status == 0:
             return DONE, "", running
         if status == LOSSES:
-            return DONE, "deliveries or connections were lost: the report has them", running
+            return DONE, "deliveries or connections were lost; see the report", running
         if cut:
             return CUT, f"{cell.workload.time_limit_s:g} s", running
         return FAILED, _why(log) or f"loadgen ended with status {status}", running

@@ -138,8 +138,8 @@ def _key(value: Any) -> str:
 
 def forms_of(facts: Mapping[str, Any], what: str) -> dict[str, list[str]]:
     """Return the forms of the code (`compiled`, `interpreted`) that a run's `generator` or `endpoints` (``what``) had,
-    each with the names of its processes. The result is empty if the log does not say it, and for the endpoints of other
-    systems than this broker."""
+    each with the names of its processes. The result is empty if the log does not say it, and for the endpoints of
+    systems other than this broker."""
     form = facts.get("form")
     said = form.get(what) if isinstance(form, dict) else None
     if isinstance(said, str):

@@ -31,7 +31,7 @@ OF_A_RUN = frozenset({"topics", "first", "last"})
 """Settings in which the runs of one series differ, or a longer series differs from a shorter one."""
 
 SLOPE_TOPICS_MIN = 1024
-"""Below this number, other things than topics dominate the growth of memory. One page more would already make kilobytes
+"""Below this number, things other than topics dominate the growth of memory. One page more would already make kilobytes
 per topic."""
 
 

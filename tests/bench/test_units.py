@@ -33,7 +33,7 @@ def test_a_folder_holds_the_results_of_one_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{", "\xff"])
 def test_what_is_no_plan_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / units.PLAN).write_text(text, encoding="latin-1")
-    with pytest.raises(BenchError, match=r"plan.json is no plan .*: give another --out"):
+    with pytest.raises(BenchError, match=r"plan.json is not a plan .*: give another --out"):
         units.hold(tmp_path, {"seeds": 3})
 
 

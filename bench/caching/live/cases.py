@@ -36,7 +36,7 @@ is three times this rate."""
 
 RIAK_RECORDS: Final = 500
 RIAK_RATE_PER_S: Final = 100
-"""Number and rate of records on Riak. Without a cache, each delivery is a request to Riak, which makes a thousand
+"""Number and rate of records on Riak. Without a cache, each delivery needs a request to Riak, so there are a thousand
 requests a second. A cluster of three nodes can serve that, and so can the tests' stand-in for Riak on one core."""
 
 RIAK_RUNS: Final = 2

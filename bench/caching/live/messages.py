@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 def answer(made: Answer, missed: Sequence[bytes], read_ns: int) -> bytes:
     """Return the message for an answer. ``missed`` has the payloads that were not in memory, in order, and ``read_ns``
-    is when the database had been read."""
+    is the time when the database had been read."""
     head = b"%b%d %d %d %d %d %d" % (
         POLL,
         made.asked_ns,

@@ -42,8 +42,8 @@ def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
 
 
 def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Run the measurement in a separate event loop. SIGTERM interrupts it in an orderly way, as Ctrl-C does. Raises
-    ``KeyboardInterrupt`` then, after everything has ended."""
+    """Run the measurement in a separate event loop. SIGTERM interrupts it in an orderly way, as Ctrl-C does. After
+    everything has ended, this raises ``KeyboardInterrupt`` then."""
     if threading.current_thread() is not threading.main_thread():
         return uvloop.run(measuring)
     before = signal.getsignal(signal.SIGTERM)

@@ -68,10 +68,10 @@ def test_every_system_is_one_that_can_be_started_and_loaded() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("processes = 2", "proceses = 2", "workloads.traffic: unknown key 'proceses'; there are: file, kind,"),
+        ("processes = 2", "proceses = 2", "workloads.traffic: unknown key 'proceses'; known keys: file, kind,"),
         ("[systems.ours]", "[servers.ours]", "the file: unknown key 'servers'"),
-        ('system = "nats"', 'system = "nets"', "systems.nats: system is 'nets'; there are: ingeborg, rabbitmq,"),
-        ('kind = "topics"', 'kind = "topic"', "workloads.topics: kind is 'topic'; there are: traffic,"),
+        ('system = "nats"', 'system = "nets"', "systems.nats: system is 'nets'; known values: ingeborg, rabbitmq,"),
+        ('kind = "topics"', 'kind = "topic"', "workloads.topics: kind is 'topic'; known values: traffic,"),
         ('kind = "topics"', "", "workloads.topics: kind is missing"),
         ('file = "topics.toml"', 'file = "absent.toml"', "there is no file"),
         ('skip = ["traffic"]', 'skip = ["radio"]', "skip names 'radio', which is none of the workloads"),
