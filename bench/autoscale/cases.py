@@ -1,6 +1,6 @@
 """The plan of the comparison: the groups, and their streams.
 
-Owns: the names and the order of the plan's units. Must never: run one.
+Owns: the names and the order of the plan's units. Must never: run a unit.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def properties(given: dict[str, Any]) -> dict[str, Any]:
         "enable.auto.offset.store": False,
         "fetch.wait.max.ms": 100,
         "fetch.message.max.bytes": portion,
-        # Fetched records wait in a queue until they are read, so the queue is short. When it is full, the client waits
-        # for this time before it fetches again, by default a second.
+        # The queue of fetched records is short, because records in this queue wait until they are read. When it is
+        # full, the client waits for this time before it fetches again, by default a second.
         "queued.max.messages.kbytes": max(2 * portion // 1_024, 1),
         "fetch.queue.backoff.ms": 5,
         "topic.metadata.refresh.interval.ms": 60_000,

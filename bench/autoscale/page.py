@@ -191,8 +191,8 @@ def _table(systems: Sequence[Json], runs: Sequence[Json], times: float) -> Html:
                 f"Times are scaled 1:{times:g}, so a second here stands for {times:g} s in the document. Programs "
                 "start at their real speed: a new member needs a second or two, which stand for 10 to 20 s.",
                 "A run begins when its group has settled. Each member counts from its start until it has ended.",
-                "Not read: the share of records that no member had read when the run ended. They count with the time "
-                "until then, so the percentiles are too small.",
+                "Not read: the share of records that no member had read when the run ended. These records count with "
+                "the time until then, so the percentiles are too small.",
                 "Steps: the numbers of decisions, new members and hand-overs in all runs of a packed group.",
                 "Busiest: the mean load of all processors in the busiest run. Far below 100 %, they were no "
                 "bottleneck.",

@@ -276,7 +276,7 @@ class Cluster:
         self._received = self._expected = 0
         self._all_came = asyncio.Event()
         self._numbers = count()
-        self._idle_s = 0.0  # CPU per second, all endpoints
+        self._idle_s = 0.0  # CPU seconds per second, of all endpoints
         #: Number of endpoints with a subscriber, by topic.
         self._holders: dict[str, int] = {}
 

@@ -48,7 +48,7 @@ HOMELESS_MS = 500.0
 #: Maximum time, in seconds, that a new endpoint waits for the copies of its slots, and that a leaving endpoint waits
 #: until others have copies of its slots. After that, slots move without copies.
 JOIN_S, LEAVE_S = 30.0, 6.0
-#: Maximum seconds for transferring a million duplicates, and maximum milliseconds of a stall for other work.
+#: Maximum seconds for transferring a million duplicates, and maximum milliseconds for which other work may stall.
 DUPLICATES_S, STALL_MS = 2.0, 10.0
 
 #: Bytes of a page. 16 pages are a chunk of 64 KiB.
@@ -158,11 +158,12 @@ def move(told: Iterable[Json], since_ns: int, until_ns: int) -> Move:
 
 
 class Pages(NamedTuple):
-    """The result of the measurement with pages. ``before``, ``joining`` and ``leaving`` are the messages due in these
-    times, from publishers that keep their endpoint. ``going`` are those of the publisher at the leaving endpoint, while
-    it leaves. ``moves`` has both moves, and ``moved_mib`` the MiB that each sent in copies. ``resent`` counts messages
-    that had no reply when their endpoint left, and were sent again. ``unheard`` counts messages that the subscriber did
-    not get. ``paused_ms`` has the length of each pause of a connection."""
+    """The result of the measurement with pages. ``before``, ``joining`` and ``leaving`` are the messages that were due
+    before an endpoint joined, while it joined, and while another left. They are from publishers that keep their
+    endpoint. ``going`` are those of the publisher at the leaving endpoint, while it leaves. ``moves`` has both moves,
+    and ``moved_mib`` the MiB that each sent in copies. ``resent`` counts messages that had no reply when their endpoint
+    left, and were sent again. ``unheard`` counts messages that the subscriber did not get. ``paused_ms`` has the length
+    of each pause of a connection."""
 
     before: list[Sent]
     joining: list[Sent]

@@ -80,7 +80,7 @@ class Requests:
 
 @dataclass(frozen=True)
 class Reads:
-    """A stream of records and reads. With ``whole``, each policy runs in all ways."""
+    """A stream of records and reads. With ``whole``, each policy runs in all its ways (``replay.Ways``)."""
 
     stream: str
     share: float

@@ -35,9 +35,9 @@ def hits(found: Found) -> list[Html]:
             f"e1-{room(share).strip('%')}",
             "The share of reads that memory answered, over the number of records."
             + (
-                "   The strategies all and owed are both at 100 %."
+                " The strategies all and owed are both at 100 %."
                 if share is None
-                else "  The document's strategies evict by LRU. The strategy none has no hits, and so no line."
+                else " The document's strategies evict by LRU. The strategy none has no hits, and so no line."
             ),
             names=STRATEGIES if share is None else STRATEGIES[1:],
             live=False,

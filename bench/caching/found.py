@@ -162,5 +162,5 @@ class Found:
 
     @property
     def throughputs(self) -> bool:
-        """Was any throughput measured?"""
+        """Return whether any throughput was measured."""
         return any(row["kind"] == THROUGHPUT for row in self.live)

@@ -62,7 +62,7 @@ def run(unit: Unit, out: Path, log: Path | None) -> None:
 
 
 def kept(unit: Unit, out: Path) -> bool:
-    """Is the unit done?"""
+    """Return whether the unit is done."""
     return _path(unit, out).is_file()
 
 

@@ -63,7 +63,7 @@ def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
 
 
 def kept(unit: Unit, out: Path) -> bool:
-    """Is the unit done?"""
+    """Return whether the unit is done."""
     return path_of(out, ROWS, unit).is_file()
 
 

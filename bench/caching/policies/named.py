@@ -1,6 +1,6 @@
 """All policies by their names.
 
-Owns: the table. Must never: run one.
+Owns: the table. Must never: run a policy.
 """
 
 from __future__ import annotations
