@@ -227,7 +227,7 @@ def _weights(found: Found) -> Html:
         lines.setdefault(own, []).append((float(before), _first(row, "by_read")))
     series = [Series(f"γ = {own}", points, index, dots=True) for index, (own, points) in enumerate(lines.items())]
     caption = (
-        "The hit rate by read, with 10,000 records and unlimited memory.  Where γ + α = 1, all lines have the same "
+        "The hit rate by read, with 10,000 records and unlimited memory. Where γ + α = 1, all lines have the same "
         "value, because only α/(1−γ) decides."
     )
     x = linear(1.0, lambda value: f"{value:.1f}")
