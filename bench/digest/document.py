@@ -1,7 +1,7 @@
 """The content of a digest: the document for the report, made from the figures that Spark computed.
 
 Owns the shape of digest.json, the totals over measured phases, the judgement of goals, and the notes on everything a
-reader must know before believing a figure. Pure: rows in, plain JSON values out. It never reads a log.
+reader must know before believing a figure. Its functions turn rows into plain JSON values. They never read a log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PERCENTILES_PPM = {
     "p99.99": 999_900,
     "max": 1_000_000,
 }
-"""The percentiles of the table, in parts per million: ranks are computed in integers, so that they are exact."""
+"""The percentiles of the table, in parts per million. Ranks are computed with integers, which makes them exact."""
 
 COUNTS = (
     "news",
@@ -48,38 +48,40 @@ COUNTS = (
     "unannounced",
     "errors",
 )
-"""Counts of a phase, which add up over phases. `reports` is in, `delivered` is out; SCHEMA.md defines each."""
+"""Counts of a phase, which add up over phases. `reports` counts messages sent to the system and `delivered` those that
+clients got from it. SCHEMA.md defines each count."""
 
 CAUSAL = "causal_violations"
-"""A goal that the causal check judges, which runs only if a run has it."""
+"""The goal that the causal check judges. The check runs only if a run has this goal."""
 
 ALWAYS = {"lost": 0, "duplicated": 0}
 """Goals of every run, even if its run.json does not name them."""
 
 DUPLICATES_DROPPED = re.compile(r"(^|_)duplicates?(_dropped)?_total$")
-"""The server's counter of dropped duplicates, by its name without labels."""
+"""Matches the name, without labels, of a server's counter of dropped duplicates."""
 
 STORE_OPERATIONS = re.compile(r'^ingeborg_store_total\{(.*,)?what="(gets|puts|reads|writes)"')
-"""The broker's counters of its store operations."""
+"""Matches the broker's counters of its store operations."""
 
 SECONDS_MIN = 3
-"""Minimum number of whole seconds of a phase for its noise: with two, neither a deviation nor quartiles mean
-anything."""
+"""The noise of a phase is computed from at least this many whole seconds. With two seconds, neither a standard
+deviation nor quartiles mean anything."""
 
 PHASE_TABLES = ("sending", "deliveries", "outcomes", "errors", "latency", "lag", "processes")
 TABLES = (*PHASE_TABLES, "phases", "latency_measured", "seconds", "machine", "counters", "causal")
-"""The tables that `document` takes; the first have a row per phase, and more."""
+"""The tables that `document` takes. Those of `PHASE_TABLES` have one or more rows for each phase."""
 
 _LATENCY_GOAL = re.compile(r"(p\d+(?:[._]\d+)?|max|mean)_ms")
 
 
 def document(runs: Sequence[Json], figures: Mapping[str, Rows]) -> Json:
-    """Return the digest of `runs` (each `{"facts", "directory", "log", "percentile_error"}`: the last is null if the
-    percentiles of its phases are exact, else the bound of the error of their ranks, as a share of the deliveries).
+    """Return the digest of `runs`, each of which is `{"facts", "directory", "log", "percentile_error"}`.
+    `percentile_error` is null if the percentiles of the run's phases are exact. Otherwise it bounds the error of their
+    ranks, as a share of the deliveries.
 
     `figures` are tables whose rows have a `run` column: phases, sending, deliveries, outcomes, errors, latency, lag,
-    seconds, machine, processes, counters; latency_measured, over all measured phases of runs with several; and causal,
-    the verdicts of runs that have a goal of that name.
+    seconds, machine, processes and counters. There are two more: latency_measured covers all measured phases together,
+    for runs with several; causal has the verdicts of runs with the goal `causal_violations`.
 
     Raises BenchError if events name a phase that a complete run does not list.
     """
@@ -118,7 +120,8 @@ def _run(run: Json, tables: Mapping[str, Rows]) -> Json:
 
 
 def _phases(run: Json, figures: Mapping[str, Rows], notes: list[str]) -> list[Json]:
-    """Return every phase, in time: listed in phases.csv, or only named by events of a run that was cut short."""
+    """Return all phases in order of time: those that phases.csv lists and, if the run was cut short, those that only
+    its events name."""
     facts = run["facts"]
     seen = {row["phase"]: row for row in figures["sending"]}
     listed = {row["phase"]: row for row in figures["phases"]}
@@ -182,8 +185,8 @@ def _phase(span: Json, started_ns: int, cores: Any, seconds: Mapping[int, Any], 
 
 
 def _spans_rates(counts: Json, times: Json) -> Json:
-    """Return rates between a phase's first and last message, per second; null with fewer than two messages, or if no
-    time passed."""
+    """Return the rates per second between a phase's first and last message. A rate is null if there are fewer than two
+    messages, or if no time passed between them."""
 
     def rate(count: int, gaps: int, since: str, until: str) -> float | None:
         first, last = times.get(since), times.get(until)
@@ -199,15 +202,20 @@ def _spans_rates(counts: Json, times: Json) -> Json:
 
 
 def _lag(rows: Rows) -> Json:
-    """Return how far the sender was behind its schedule: `p50`, `p99`, `max`; null for a phase that sent nothing."""
+    """Return how far the sender was behind its schedule, as `p50`, `p99` and `max`. They are null if the phase sent
+    nothing."""
     by_ppm = {row["ppm"]: row["lag_ns"] for row in rows}
     return {name: by_ppm.get(PERCENTILES_PPM[name]) for name in ("p50", "p99", "max")}
 
 
 def noise(seconds: Mapping[int, Mapping[str, Any]], start_ns: int, end_ns: int) -> Json | None:
-    """Return how much the whole seconds inside a phase (ns since the run's start) differ: `seconds`, their number;
-    `delivered_per_s`: `mean` and `cv`, the standard deviation over the mean (null if the mean is 0); `p99_ns`:
-    quartiles `q1, median, q3` (null if fewer than three seconds have a latency). Null with fewer than three seconds."""
+    """Return how much the whole seconds inside a phase differ from each other, or null if there are fewer than three.
+    The phase's bounds are in ns since the run's start.
+
+    `seconds` is the number of whole seconds. `delivered_per_s` has their `mean` and `cv`, the standard deviation
+    divided by the mean (null if the mean is 0). `p99_ns` has the quartiles `q1, median, q3` (null if fewer than three
+    seconds have a latency).
+    """
     whole = [seconds.get(second, {}) for second in range(-(-start_ns // NS_PER_S), end_ns // NS_PER_S)]
     if len(whole) < SECONDS_MIN:
         return None
@@ -232,7 +240,8 @@ def _rates(counts: Json, duration_s: float) -> Json:
 
 
 def _latency(rows: Rows, mean_ns: float | None) -> Json:
-    """Return `latency_ns`: percentiles by name and the mean, null without deliveries; `curve`: [ppm, ns] …"""
+    """Return `latency_ns`, the mean and the percentiles by name (all null without deliveries), and `curve`, a list of
+    [ppm, ns]."""
     by_ppm = {row["ppm"]: row["latency_ns"] for row in rows}
     table = {name: by_ppm.get(ppm) for name, ppm in PERCENTILES_PPM.items()}
     return {"latency_ns": table | {"mean": mean_ns}, "curve": [list(point) for point in sorted(by_ppm.items())]}
@@ -263,10 +272,11 @@ def _measured(phases: Sequence[Json], figures: Mapping[str, Rows]) -> Json:
 
 
 def goals(wanted: Mapping[str, float], measured: Mapping[str, Any]) -> list[Json]:
-    """Judge each goal: `goal`, `limit`, `measured` (in the goal's unit; null: nothing to measure), and `met`.
+    """Judge each goal. A verdict has `goal`, `limit`, `measured` (in the goal's unit, or null if there was nothing to
+    measure) and `met`.
 
-    A latency goal without any delivery is missed, not met by silence. A goal of an unknown name is shown, but not
-    judged (`met` is null).
+    A latency goal counts as missed if nothing was delivered. A goal with an unknown name is listed but not judged
+    (`met` is null).
     """
     judged: list[Json] = []
     for goal, limit in {**wanted, **{name: limit for name, limit in ALWAYS.items() if name not in wanted}}.items():
@@ -285,8 +295,8 @@ def goals(wanted: Mapping[str, float], measured: Mapping[str, Any]) -> list[Json
 
 
 def _counters(rows: Rows, measured: set[str], notes: list[str]) -> list[Json]:
-    """Return the servers' counters (`…_total`) over the measured phases, per name: `delta` over all sources and by
-    `sources`."""
+    """Return how much each of the servers' counters (`…_total`) grew over the measured phases: `delta` is the sum over
+    all sources, and `sources` has the growth at each source."""
     totals: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["phase"] not in measured or not _base(row["name"]).endswith("_total"):
@@ -294,8 +304,8 @@ def _counters(rows: Rows, measured: set[str], notes: list[str]) -> list[Json]:
         delta = row["last"] if row["reset"] else row["last"] - row["first"]
         if row["reset"]:
             notes.append(
-                f"Counter {row['name']} of {row['source']} went back in phase “{row['phase']}” (a restart): only its "
-                "growth afterwards counts."
+                f"Counter {row['name']} of {row['source']} was reset in phase “{row['phase']}” (a restart): only its "
+                "growth after the reset counts."
             )
         sources = totals.setdefault(row["name"], {})
         sources[row["source"]] = sources.get(row["source"], 0.0) + delta
@@ -310,14 +320,15 @@ def _base(name: str) -> str:
 
 
 def duplicates_dropped(counters: Iterable[Mapping[str, Any]]) -> float | None:
-    """Return how many duplicates the system reports as dropped in the measured phases; None if it does not say."""
+    """Return how many duplicates the system says it dropped in the measured phases, or None if it does not count
+    them."""
     deltas: list[float] = [row["delta"] for row in counters if DUPLICATES_DROPPED.search(_base(row["name"]))]
     return sum(deltas) if deltas else None
 
 
 def store_operations(counters: Iterable[Mapping[str, Any]], delivered: int) -> float | None:
-    """Return the broker's store operations (gets, puts, reads, writes) per delivered message in the measured phases;
-    None if the system does not count them, or delivered nothing."""
+    """Return the broker's store operations (gets, puts, reads, writes) per delivered message in the measured phases.
+    Returns None if the system does not count these operations, or if it delivered nothing."""
     deltas: list[float] = [row["delta"] for row in counters if STORE_OPERATIONS.search(row["name"])]
     return sum(deltas) / delivered if deltas and delivered else None
 
@@ -327,33 +338,35 @@ def _notes(run: Json, measured: Mapping[str, Any], figures: Mapping[str, Rows]) 
     notes = []
     log = run["log"]
     if not run["facts"]["complete"]:
-        notes.append("The run was cut short: these are the figures of what it logged before.")
+        notes.append("The run was cut short: the figures cover only the part that it logged.")
     if log["torn"]:
         files = ", ".join(log["torn"])
         notes.append(f"{len(log['torn'])} torn last line(s) were skipped, in: {files}.")
     if log["empty"]:
         notes.append(f"{len(log['empty'])} empty file(s) were skipped: {', '.join(log['empty'])}.")
     if not measured["news"]:
-        notes.append("Nothing was measured: no measured phase has any news. No goal is met.")
+        notes.append("Nothing was measured: no new message was sent in a measured phase. No goal is met.")
     elif not measured["delivered"]:
         notes.append("Nothing was delivered in the measured phases.")
     skipped = sum(row["skipped"] for row in figures["outcomes"])
     conflated = sum(row["conflated"] for row in figures["outcomes"])
     if skipped > conflated:
-        notes.append(f"{skipped - conflated:,} messages that deliveries stand for had come, or were due to nobody.")
+        notes.append(
+            f"{skipped - conflated:,} messages that others replaced were delivered too, or were due to nobody."
+        )
     if measured["excess"]:
-        notes.append(f"{measured['excess']:,} deliveries reached connections beyond the number the log expected.")
+        notes.append(f"{measured['excess']:,} deliveries went to more connections than the log expected.")
     rewritten = sum(row["rewritten"] for row in figures["outcomes"])
     if rewritten:
-        notes.append(f"{rewritten:,} news are in the log more than once: their losses are counted once.")
+        notes.append(f"{rewritten:,} new messages are in the log more than once: their losses are counted once.")
     unannounced = sum(row["unannounced"] for row in figures["deliveries"])
     if unannounced:
-        notes.append(f"{unannounced:,} deliveries belong to no news in the log.")
+        notes.append(f"{unannounced:,} deliveries belong to no message that the log has as sent.")
     if run["percentile_error"] is not None:
         notes.append(
-            "The run has too many deliveries for exact percentiles of phases: a sketch gives the rank of each within "
-            f"{run['percentile_error']:.4%} of the deliveries. Those of seconds are exact."
+            "The run has too many deliveries for exact percentiles of phases. They come from a sketch, and their ranks "
+            f"are off by at most {run['percentile_error']:.4%} of the deliveries. Percentiles of seconds are exact."
         )
     if not figures["machine"]:
-        notes.append("No machine.csv: processor and memory were not recorded.")
+        notes.append("There is no machine.csv: the use of processor and memory was not recorded.")
     return notes

@@ -1,7 +1,9 @@
-"""A digest as a folder: digest.json and its tables as CSV, and the parts of an earlier one that are still true.
+"""Write and read a digest as a folder: digest.json, and its tables as CSV. Find the parts of an earlier digest that are
+still valid.
 
-Owns the names of the files and the form of a cell: a whole number has no point, another number at most six digits after
-it, and a missing one is empty. It never computes a figure; it reads back what was written, or raises a BenchError.
+Owns the names of the files and the form of a cell. A whole number has no decimal point, any other number has at most
+six digits after the point, and the cell of a missing number is empty. This module never computes a figure. It reads a
+digest back as it was written, or raises BenchError.
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ DOCUMENT = "digest.json"
 
 
 def remembered(directory: Path, made_of: Mapping[str, Json], say: Callable[[str], None]) -> Digest:
-    """Return the part of a digest in `directory` about the runs in `made_of` (id -> identity of its log, as in the
-    document's `log`) whose logs are still the same. A digest that cannot be read holds nothing, and `say` gets the
-    reason."""
+    """Return the part of the digest in `directory` that is still valid: the runs in `made_of` whose logs have not
+    changed. `made_of` maps the id of a run to the identity of its log, as in the document's `log`. If the digest cannot
+    be read, the result is empty, and `say` gets the reason."""
     if not (directory / DOCUMENT).exists():
         return Digest.empty()
     try:
         document, tables = read(directory)
     except BenchError as error:
-        say(f"{error}; every run is computed")
+        say(f"{error}; every run is computed again")
         return Digest.empty()
     kept = {
         run["run"]: run
@@ -40,9 +42,9 @@ def remembered(directory: Path, made_of: Mapping[str, Json], say: Callable[[str]
 
 
 def write(directory: Path, digest: Digest, order: Sequence[str]) -> Json:
-    """Write a digest, its runs in `order`; return the document. Each file is complete or absent: written next to its
-    name first, then renamed. The old document goes first and the new one comes last, so that no document ever describes
-    tables of another digest. Raises BenchError."""
+    """Write a digest with its runs in `order`, and return the document. Each file is complete or absent, because it is
+    written under a temporary name and then renamed. The old document is deleted first and the new one is written last,
+    so that no document ever describes the tables of another digest. Raises BenchError."""
     document = {"digest": DIGEST_VERSION, "runs": [digest.runs[run] for run in order]}
     try:
         _write(directory, digest, document)
@@ -65,7 +67,7 @@ def _write(directory: Path, digest: Digest, document: Json) -> None:
 
 
 class whole:
-    """A temporary path that replaces `path` if the block ends well, and is removed otherwise."""
+    """A temporary path. Its file replaces `path` if the block ends without an exception, and is deleted otherwise."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,13 +91,13 @@ def _cell(value: Any) -> Any:
 
 
 def read(directory: Path) -> tuple[Json, dict[str, list[Json]]]:
-    """Return the document and the tables of a digest. Raises BenchError, naming the file."""
+    """Return the document and the tables of a digest. Raises BenchError, which names the file."""
     document = read_document(directory)
     return document, {name: _read_table(directory / f"{name}.csv", columns) for name, columns in TABLES.items()}
 
 
 def read_document(directory: Path) -> Json:
-    """Return the document alone. Raises BenchError, naming the file."""
+    """Return the document without the tables. Raises BenchError, which names the file."""
     path = directory / DOCUMENT
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -1,7 +1,8 @@
-"""The two forms of a digest on disk, a folder and one file: which one a path has, and conversion between them.
+"""The two forms of a digest on disk, a folder and a single file: find out which form a path has, and convert between
+them.
 
-Owns the distinction: a folder is `files`, a file is `kept`. It never computes a figure; on request it keeps fewer
-digits of each.
+Owns the distinction between them: `files` handles a folder, and `kept` a single file. This module never computes a
+figure. On request it rounds each figure to fewer digits.
 """
 
 from __future__ import annotations
@@ -16,26 +17,28 @@ from ingeborg.bench.digest.tables import Digest
 from ingeborg.bench.errors import BenchError
 
 FIGURE_DIGITS: Final = 6
-"""Digits of a figure in a short digest: as many as a page prints. Two runs of one system differ in the third."""
+"""Digits of a figure in a short digest: the number that a page prints. Two runs of the same system already differ in
+the third digit."""
 
 DRAWN_DIGITS: Final = 3
-"""Digits of values that a page only draws: percentile curves, and each process's use in each second. A plot has 500
-pixels."""
+"""Digits of values that a page only draws: percentile curves, and the resources that each process uses in each second.
+Three are enough because a plot has 500 pixels."""
 
 
 def read(path: Path) -> tuple[Json, dict[str, list[Json]]]:
-    """Return the document and the tables of the digest at `path`. Raises BenchError, naming the file."""
+    """Return the document and the tables of the digest at `path`. Raises BenchError, which names the file."""
     return kept.read(path) if _is_file(path) else files.read(path)
 
 
 def read_document(path: Path) -> Json:
-    """Return the document alone. Raises BenchError, naming the file."""
+    """Return the document without the tables. Raises BenchError, which names the file."""
     return kept.read_document(path) if _is_file(path) else files.read_document(path)
 
 
 def convert(source: Path, target: Path, *, short: bool = False) -> None:
-    """Write the digest at `source` to `target`: to one file if its name ends in `.parquet`, else to a folder, which is
-    made if missing. `short`: with no more digits than a page shows. Raises BenchError."""
+    """Write the digest at `source` to `target`: to a single file if the name of `target` ends in `.parquet`, else to a
+    folder, which is created if it is missing. With `short`, figures have no more digits than a page shows. Raises
+    BenchError."""
     document, tables = read(source)
     if short:
         document, tables = shortened(document, tables)
@@ -53,7 +56,7 @@ def convert(source: Path, target: Path, *, short: bool = False) -> None:
 
 
 def shortened(document: Json, tables: Mapping[str, list[Json]]) -> tuple[Json, dict[str, list[Json]]]:
-    """Return the same digest with fewer digits. Counts stay: their growth matters."""
+    """Return the same digest with fewer digits. Counts stay exact, because readers compare how they grow."""
     short = {name: _figures(rows) for name, rows in tables.items()}
     short["machine"] = [
         {name: value if name == "second" else _rounded(value) for name, value in row.items()}
@@ -82,5 +85,5 @@ def _rounded(value: Any) -> Any:
 
 
 def _is_file(path: Path) -> bool:
-    """Say whether a path is a file; the form of a missing one follows from its name."""
+    """Say whether a digest at this path is a single file. If the path does not exist, its name decides."""
     return path.is_file() or (path.suffix == kept.SUFFIX and not path.is_dir())

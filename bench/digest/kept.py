@@ -1,15 +1,17 @@
-"""A digest as one file, to be kept: Parquet, compressed, a fourteenth of the folder's size, and without any loss.
+"""Write and read a digest as a single file, for keeping. It is a compressed Parquet file that loses nothing and has a
+fourteenth of the folder's size.
 
 Owns the file's layout and version. It never computes a figure, and never sees CSV.
 
-A row is a run. Its columns: `run`, its id; `document`, the document's part about it, as JSON; and for each table the
-run's rows, as a list of records without the run's id. All tables have the run in common, so one file holds them without
-a column that most rows leave empty. The document is read without the tables; and any reader of Parquet unfolds a table,
-as DuckDB does by `SELECT run, unnest(machine, recursive := true) FROM 'digest.parquet'`.
+Each row is a run. Its columns are `run`, the run's id; `document`, the document's part about the run, as JSON; and one
+column for each table, with the run's rows as a list of records without the run's id. Every table has rows for runs, so
+that one file can hold all tables without columns that are empty in most rows. The document can be read without the
+tables. Any program that reads Parquet can unfold a table. In DuckDB: `SELECT run, unnest(machine, recursive := true)
+FROM 'digest.parquet'`.
 
-Whole numbers are 64-bit integers, other numbers are 64-bit floats, stored without rounding; a missing value is null.
-Every page of the file has a checksum. pyarrow is imported only to read or write a file: no other command takes the
-time.
+Whole numbers are 64-bit integers, other numbers are 64-bit floats that are not rounded, and a missing value is null.
+Every page of the file has a checksum. pyarrow is imported only when a file is read or written, so that other commands
+start faster.
 """
 
 from __future__ import annotations
@@ -32,22 +34,26 @@ NAME = "digest.parquet"
 SUFFIX = ".parquet"
 
 LAYOUT = b"1"
-"""The version of the layout: a reader of another version rejects the file."""
+"""The version of the layout. A reader of any other version rejects the file."""
 
 _LAYOUT_KEY, _DIGEST_KEY = b"ingeborg.layout", b"ingeborg.digest"
 
 _LEVEL = 11
-"""The highest level of brotli: a twentieth smaller than zstd at 19. A large set takes five seconds."""
+"""The highest level of brotli. The file is 5 % smaller than with zstd at level 19, and a large set takes five
+seconds."""
 
 _PAGE_BYTES = 1 << 26
-"""A column of a set is one page, and is compressed in one piece: pages of a megabyte took a tenth more."""
+"""Large enough that each column of a set is one page, which is compressed as a whole. With pages of a megabyte, files
+were 10 % larger."""
 
 _SPLIT = frozenset({"deliveries"})
-"""Columns whose bytes are compressed place by place: counts so noisy that no value is like the one before."""
+"""Columns stored as one stream for each byte position: these counts are so noisy that neighbouring values have little
+in common."""
 
 
 def require() -> None:
-    """Raise ExtraMissing if pyarrow is not installed: for a command that takes long before it writes the file."""
+    """Raise ExtraMissing if pyarrow is not installed. Commands that run long before they write the file call this
+    first."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ModuleNotFoundError as error:
@@ -55,10 +61,10 @@ def require() -> None:
 
 
 def write(path: Path, document: Json, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Write a digest to the file `path`, complete or not at all.
+    """Write a digest to the file `path`, either the whole file or nothing.
 
     Raises BenchError if a row belongs to no run of the document, if a value does not have its column's type, or if the
-    file cannot be written; ExtraMissing without pyarrow.
+    file cannot be written. Raises ExtraMissing if pyarrow is not installed.
     """
     require()
     import pyarrow as pa
@@ -90,8 +96,8 @@ def write(path: Path, document: Json, tables: Mapping[str, Sequence[Mapping[str,
                     for name in TABLES
                     for column in TABLES[name][1:]
                 },
-                # Statistics of least and greatest values help find a row among millions; with some hundred runs,
-                # readers read all rows.
+                # Statistics of minimum and maximum values help to find a row among millions. This file has a few
+                # hundred rows, and readers read all of them.
                 write_statistics=False,
                 write_page_checksum=True,
                 store_schema=False,
@@ -105,19 +111,19 @@ def write(path: Path, document: Json, tables: Mapping[str, Sequence[Mapping[str,
 
 def read(path: Path) -> tuple[Json, dict[str, list[Json]]]:
     """Return the document and the tables of the file `path`. Raises BenchError, which says what is wrong and what to
-    do, and ExtraMissing without pyarrow."""
+    do, or ExtraMissing if pyarrow is not installed."""
     columns = _read(path, ["run", "document", *TABLES])
     tables: dict[str, list[Json]] = {}
     for name in TABLES:
         of_runs = zip(columns["run"], columns[name], strict=True)
         rows = [{"run": run, **row} for run, listed in of_runs for row in listed]
-        # Within a run they are in order already, and a stable sort keeps the order of equal rows.
+        # Within a run the rows are sorted already, and a stable sort keeps their order.
         tables[name] = sorted(rows, key=itemgetter("run"))
     return _document(path, columns), tables
 
 
 def read_document(path: Path) -> Json:
-    """Return the document alone; errors as for `read`."""
+    """Return the document without the tables. Raises the same errors as `read`."""
     return _document(path, _read(path, ["run", "document"]))
 
 
@@ -126,11 +132,11 @@ def _text(run: Json) -> str:
 
 
 def _by_run(digest: Digest, name: str) -> list[list[Json]]:
-    """Return for each run its rows of a table, in order, without the run's id."""
+    """Return the sorted rows of a table as one list for each run, without the run's id."""
     try:
         rows = digest.sorted(name)
     except TypeError as error:
-        raise BenchError(f"table {name}: rows that cannot be put in order: {error}") from error
+        raise BenchError(f"table {name}: its rows cannot be sorted: {error}") from error
     columns = TABLES[name][1:]
     found: dict[str, list[Json]] = {run: [] for run in digest.runs}
     for run, of_run in itertools.groupby(rows, itemgetter("run")):
@@ -141,7 +147,8 @@ def _by_run(digest: Digest, name: str) -> list[list[Json]]:
 
 
 def _cell(name: str, column: str, value: Any) -> Any:
-    """Return the value with its column's type: pyarrow itself would silently cut 1.5 to 1."""
+    """Return the value in its column's type, and raise BenchError if it does not fit. pyarrow would silently truncate
+    1.5 to 1."""
     if value is None:
         return None
     kind = str if column in TEXT else float if column in REAL else int
@@ -184,30 +191,30 @@ def _read(path: Path, columns: list[str]) -> dict[str, list[Any]]:
             return dict(file.read(columns, use_threads=False).to_pydict())
     except FileNotFoundError as error:
         raise BenchError(f"there is no file {path}") from error
-    # The errors that pyarrow raises for damaged bytes: mostly these; a wrong length can request all memory.
+    # For damaged bytes, pyarrow mostly raises one of these errors. MemoryError can come from a wrong length field.
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         reason = " ".join(str(error).split())
         raise BenchError(
-            f"{path} cannot be read: it is cut short, damaged or no Parquet file ({reason}). Fetch it again, or make "
-            f"it again from its source digest: bench convert DIGEST_DIR --out {path.name}"
+            f"{path} cannot be read: it is truncated, damaged or not a Parquet file ({reason}). Fetch it again, or "
+            f"make it again from the digest folder: bench convert DIGEST_DIR --out {path.name}"
         ) from error
 
 
 def _check(path: Path, schema: Any, metadata: Mapping[bytes, bytes]) -> None:
-    """Raise BenchError if the file is not one of ours, or has another version."""
+    """Raise BenchError if the file is not a digest, or if its version is not the one that this module reads."""
     layout, version = metadata.get(_LAYOUT_KEY), metadata.get(_DIGEST_KEY)
     if layout is None or version is None:
         raise BenchError(
-            f"{path} is a Parquet file, but holds no digest: `bench compare` and `bench convert` write those that do"
+            f"{path} is a Parquet file, but holds no digest: `bench compare` and `bench convert` write files that do"
         )
     if layout != LAYOUT:
         raise BenchError(
-            f"{path} is of layout {_word(layout)}, and this version of bench reads {_word(LAYOUT)}: read it with the "
-            "version that wrote it"
+            f"{path} has layout {_word(layout)}, but this version of bench reads layout {_word(LAYOUT)}: read it with "
+            "the version that wrote it"
         )
     if version != str(DIGEST_VERSION).encode():
         raise BenchError(
-            f"{path} holds a digest of version {_word(version)}, and this version of bench reads {DIGEST_VERSION}: "
+            f"{path} holds a digest of version {_word(version)}, but this version of bench reads {DIGEST_VERSION}: "
             "read it with the version that wrote it, or digest the logs again (bench digest)"
         )
     if not schema.remove_metadata().equals(_schema()):
@@ -225,5 +232,5 @@ def _document(path: Path, columns: Mapping[str, list[Any]]) -> Json:
     except (ValueError, TypeError, KeyError) as error:
         raise BenchError(f"{path} cannot be read: column document is not as expected: {error}") from error
     if not runs or named != columns["run"]:
-        raise BenchError(f"{path} is not a digest: its columns run and document name different runs, or none")
+        raise BenchError(f"{path} is not a digest: its columns run and document name different runs, or no run")
     return {"digest": DIGEST_VERSION, "runs": runs}

@@ -1,13 +1,13 @@
-"""The tables of a digest: their names, the columns of each and their meaning, and the order of their rows.
+"""The tables of a digest: their names, the columns of each table with their meaning, and the order of the rows.
 
-Owns everything that the forms of a digest on disk have in common. Pure: it never touches a file.
+Owns everything that the two forms of a digest on disk have in common. This module never touches a file.
 
 | table | one row per | columns |
 |---|---|---|
-| seconds | run and second | counts of the events in it; latency of the messages that were meant to be sent in it |
-| histogram | run, phase, second and latency bucket | deliveries (bounds of the bucket in ns) |
+| seconds | run and second | counts of the events in that second; latency of the messages that were scheduled for it |
+| histogram | run, phase, second and latency bucket | number of deliveries, and the bucket's bounds in ns |
 | machine | run, process and sample | processor cores used, resident bytes, network and disk bytes per second |
-| counters | run, phase, server and counter | its first and last value in the phase |
+| counters | run, phase, server and counter | the counter's first and last value in the phase |
 """
 
 from __future__ import annotations
@@ -48,20 +48,21 @@ TABLES = {
     ),
     "counters": ("run", "phase", "source", "name", "first", "last"),
 }
-"""The columns of each table, by its name."""
+"""The columns of each table, by the table's name."""
 
 TEXT = frozenset({"run", "phase", "source", "role", "name"})
-"""Columns of text."""
+"""Columns that hold text."""
 
 REAL = frozenset(
     {"cpu_cores", "net_rx_bytes_s", "net_tx_bytes_s", "disk_read_bytes_s", "disk_write_bytes_s", "first", "last"}
 )
-"""Columns of measured or computed values. All others hold whole numbers: counts, bytes, seconds and nanoseconds."""
+"""Columns that hold floating-point numbers, because they are measured or computed. All other columns hold whole
+numbers: counts, bytes, seconds and nanoseconds."""
 
 ORDER = {
     "seconds": itemgetter("run", "second"),
     "histogram": itemgetter("run", "second", "phase", "high_ns"),
-    # A second may have several samples: they stay in the order given, which is that of time.
+    # A second may have several samples. They stay in the order in which they were given, which is that of time.
     "machine": itemgetter("run", "source", "second"),
     "counters": itemgetter("run", "phase", "source", "name"),
 }
@@ -70,7 +71,7 @@ ORDER = {
 
 @dataclass(frozen=True)
 class Digest:
-    """Runs by id, as the document has them, and the tables' rows."""
+    """The runs of a digest by their id, in the document's form, and the rows of its tables."""
 
     runs: Mapping[str, Json]
     tables: Mapping[str, Rows]
@@ -84,10 +85,10 @@ class Digest:
         return cls({}, {name: [] for name in TABLES})
 
     def joined(self, other: Digest) -> Digest:
-        """Return both in one; they have no run in common."""
+        """Return a digest with the runs of both digests, which have no run in common."""
         tables = {name: [*self.tables[name], *other.tables[name]] for name in TABLES}
         return Digest({**self.runs, **other.runs}, tables)
 
     def sorted(self, name: str) -> list[Mapping[str, Any]]:
-        """Return the rows of a table in their order."""
+        """Return the rows of a table, sorted by its key in `ORDER`."""
         return sorted(self.tables[name], key=ORDER[name])

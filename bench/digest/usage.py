@@ -1,7 +1,9 @@
-"""The use of each process in a phase, the cost of a delivery and a connection, and the limit of a run.
+"""Compute the resources that each process used in a phase, the cost of a delivery and of a connection, and whether
+something other than the system under test was at its limit.
 
-Owns the judgement of saturation: a figure is only the system's if nothing else was at its limit. Pure: rows of
-`processes` (ingeborg.bench.spark.transforms.machine_phases) in, plain JSON values out. It never reads a log.
+Owns the judgement of saturation: a figure says something about the system only if nothing else was at its limit. The
+functions turn rows of `processes` (ingeborg.bench.spark.transforms.machine_phases) into plain JSON values. They never
+read a log.
 """
 
 from __future__ import annotations
@@ -13,19 +15,22 @@ Rows = Sequence[Mapping[str, Any]]
 Json = dict[str, Any]
 
 CORES_SATURATED = 0.9
-"""Mean cores from which a process counts as a limit. The generator and the layer are Python: a process can use one
-core, and one that is busy nine tenths of a phase was behind in some seconds."""
+"""A process that used at least this many cores on average counts as a limit. The generator and the deduplication layer
+run on Python, so that each process can use one core. A process that is busy for nine tenths of a phase was behind in
+some seconds."""
 
 MACHINE_SATURATED = 0.85
-"""Share of all cores from which the machine counts as the limit. If more processes than cores are ready to run, the
-wait for a core breaks a latency limit of some milliseconds long before the last tenth of the cores is used."""
+"""The machine counts as a limit if at least this share of all its cores was used. If more processes than cores are
+ready to run, waiting for a core exceeds a latency limit of some milliseconds long before the last tenth of the cores is
+used."""
 
 _WORDS = {"generator": "the busiest generator process", "layer": "the busiest process of the deduplication layer"}
 
 
 def processes(rows: Rows) -> Json:
-    """Return, by role, for one phase: `cpu_s` of all its sources, `cpu_cores_max`: the busiest one's mean, `rss_bytes`
-    and `anon_bytes` at the phase's end, added up. A value is null if no source (for sums: not every source) has it."""
+    """Return the resources that the processes of each role used in one phase. `cpu_s` is the sum over the role's
+    sources, and `cpu_cores_max` is the mean number of cores that the busiest source used. `rss_bytes` and `anon_bytes`
+    are sums at the phase's end. A sum is null if any source lacks the value; `cpu_cores_max` is null if all lack it."""
     roles: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         roles.setdefault(row["role"], []).append(row)
@@ -43,8 +48,8 @@ def processes(rows: Rows) -> Json:
 
 
 def cpu_us_per_delivered(used: Mapping[str, Json], delivered: int) -> Json:
-    """Return processor microseconds per delivered message, by role; null if nothing was delivered or the role is
-    unknown. The host has none: it includes everything else."""
+    """Return the CPU time in microseconds per delivered message, by role. It is null if nothing was delivered, or if
+    the CPU time of the role is unknown. The role `host` is left out, because it includes all others."""
     return {
         role: used[role]["cpu_s"] * 1e6 / delivered
         if delivered and role in used and used[role]["cpu_s"] is not None
@@ -54,8 +59,8 @@ def cpu_us_per_delivered(used: Mapping[str, Json], delivered: int) -> Json:
 
 
 def saturated(used: Mapping[str, Json], cores: Any) -> list[Json]:
-    """Return what other than the system may have been the limit in a phase: `part` and, in words, `why`. Empty:
-    nothing."""
+    """Return the parts other than the system that may have been the limit in a phase, each with `part` and, in words,
+    `why`. The list is empty if there are none."""
     found: list[Json] = []
     for part, words in _WORDS.items():
         busiest = used.get(part, {}).get("cpu_cores_max")
@@ -69,8 +74,9 @@ def saturated(used: Mapping[str, Json], cores: Any) -> list[Json]:
 
 
 def memory(rows: Rows, phases: Sequence[Json]) -> Json:
-    """Return the servers' memory per connection, and per subscription: the growth over the phases that make them,
-    divided by their number. Null without such a phase or number, or without samples at both its ends."""
+    """Return the servers' memory per connection and per subscription. This is the growth of memory over the phases that
+    make connections (or subscriptions), divided by the number made. It is null if there is no such phase, if its number
+    is unknown, or if a sample is missing at one of its ends."""
     return {
         "server_bytes_per_connection": _growth(rows, phases, "connect"),
         "server_bytes_per_subscription": _growth(rows, phases, "subscribe"),
@@ -80,14 +86,14 @@ def memory(rows: Rows, phases: Sequence[Json]) -> Json:
 def _growth(rows: Rows, phases: Sequence[Json], kind: str) -> float | None:
     of_kind = {phase["phase"]: phase["amount"] for phase in phases if phase["kind"] == kind and phase["amount"]}
     servers = [row for row in rows if row["role"] == "server" and row["phase"] in of_kind]
-    # Connections of phases without memory samples would make the others look cheap.
+    # Connections made in phases without memory samples would make the other connections look cheap.
     amount = sum(of_kind[phase] for phase in {row["phase"] for row in servers})
     grown = _sum([_level_growth(row) for row in servers])
     return grown / amount if grown is not None and amount else None
 
 
 def _level_growth(row: Mapping[str, Any]) -> float | None:
-    """Return a source's growth of anonymous memory; of resident memory if the former is unknown."""
+    """Return how much a source's anonymous memory grew, or its resident memory if anonymous memory is unknown."""
     if row["elapsed_s"] is None:
         return None
     for level in ("anon", "rss"):
@@ -99,6 +105,6 @@ def _level_growth(row: Mapping[str, Any]) -> float | None:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """Add up; null for no values, and null if one is unknown: a sum with a part missing is too small."""
+    """Return the sum, or None if there are no values or one is unknown, because a sum without it would be too small."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None

@@ -164,7 +164,7 @@ def test_the_error_of_a_sketch_is_said() -> None:
     assert document(exact)["percentile_error"] is None
     made = document(sketch)
     assert made["percentile_error"] == 1e-5
-    assert any("within 0.0010% of the deliveries" in note for note in made["notes"])
+    assert any("off by at most 0.0010% of the deliveries" in note for note in made["notes"])
 
 
 def test_a_run_that_failed_at_once_has_no_figures_and_is_no_error() -> None:

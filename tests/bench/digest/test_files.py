@@ -97,7 +97,7 @@ def test_a_digest_that_cannot_be_read_holds_nothing_and_says_why(tmp_path: Path,
     assert digestdir.remembered(tmp_path, {"a": log(1)}, said.append) == Digest.empty()
     [words] = said
     assert str(tmp_path) in words
-    assert words.endswith("every run is computed")
+    assert words.endswith("every run is computed again")
 
 
 def test_nothing_there_is_nothing_to_say(tmp_path: Path, said: list[str]) -> None:

@@ -211,17 +211,17 @@ def damaged(path: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("empty", "cut short, damaged or no Parquet file"),
-        ("cut short", "make it again from its source digest: bench convert DIGEST_DIR --out digest.parquet"),
-        ("its beginning only", "cut short, damaged or no Parquet file"),
-        ("text", "cut short, damaged or no Parquet file"),
-        ("a changed byte", "cut short, damaged or no Parquet file"),
-        ("another program's", "holds no digest: `bench compare` and `bench convert` write those that do"),
-        ("another layout", "is of layout 2, and this version of bench reads 1"),
-        ("another version", "holds a digest of version 1, and this version of bench reads 2"),
+        ("empty", "truncated, damaged or not a Parquet file"),
+        ("cut short", "make it again from the digest folder: bench convert DIGEST_DIR --out digest.parquet"),
+        ("its beginning only", "truncated, damaged or not a Parquet file"),
+        ("text", "truncated, damaged or not a Parquet file"),
+        ("a changed byte", "truncated, damaged or not a Parquet file"),
+        ("another program's", "holds no digest: `bench compare` and `bench convert` write files that do"),
+        ("another layout", "has layout 2, but this version of bench reads layout 1"),
+        ("another version", "holds a digest of version 1, but this version of bench reads 2"),
         ("other columns", "does not have the columns of a digest: make it again"),
         ("no document", "column document is not as expected"),
-        ("no runs", "name different runs, or none"),
+        ("no runs", "name different runs, or no run"),
         ("gone", "there is no file"),
     ],
 )
@@ -264,7 +264,7 @@ def test_no_changed_byte_is_taken_for_a_figure(tmp_path: Path) -> None:
         ({"p50_ns": "5"}, "table seconds: '5' does not have the type of column p50_ns"),
         ({"delivered": 2**63}, "does not fit its column"),
         ({"run": "another"}, "table seconds has rows of run 'another', which the document does not list"),
-        ({"second": None}, "table seconds: rows that cannot be put in order"),
+        ({"second": None}, "table seconds: its rows cannot be sorted"),
     ],
 )
 def test_what_does_not_fit_is_not_written(tmp_path: Path, change: Json, said: str) -> None:
