@@ -1,1 +1,1 @@
-"""`bench drift`: has the cost of a message changed since a commit?"""
+"""`bench drift` finds out whether the cost of a message has changed since a commit."""

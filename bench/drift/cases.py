@@ -1,9 +1,9 @@
 """The cases: scripts of clients, and how often each script repeats its action.
 
-Owns: the scripts. Must never: count, or know which of two builds it speaks to.
+Owns: the scripts. Must never: count instructions, or depend on which of the two builds the clients talk to.
 
-A script is a context. It connects and subscribes, yields the action, and closes. The endpoint itself says whether it
-knows the action. If it does not, the script raises ``NotThere``.
+A script is an asynchronous context manager. It connects and subscribes, yields the action, and closes its connections.
+If the endpoint's replies show that it does not know the action, the script raises ``NotThere``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ingeborg.bench.drift.clients import Client, NotThere
 from ingeborg.bench.errors import BenchError
 
 Go = Callable[[int], Awaitable[int]]
-"""Takes the number of repetitions; returns how many it did."""
+"""Takes the number of repetitions, and returns how many repetitions took place."""
 
 
 async def _nothing(count: int) -> int:
@@ -31,26 +31,28 @@ async def _nothing(count: int) -> int:
 
 
 class Doing(NamedTuple):
-    """``go`` repeats the action. ``before`` prepares as many actions, and is not counted."""
+    """``go`` repeats the action. ``before`` prepares the same number of actions, and its instructions are not
+    counted."""
 
     go: Go
     before: Go = _nothing
 
 
 Script = Callable[[Sequence[str]], AbstractAsyncContextManager[Doing]]
-"""Takes the URLs of the endpoints; the last one has the subscribers."""
+"""Takes the URLs of the endpoints. Subscribers connect to the last one."""
 
-#: Topics for publishes in turn.
+#: Number of topics to which a script publishes in rotation.
 TOPICS = 50
-#: Bytes of a payload, or a little more.
+#: Minimum size of a payload, in bytes.
 PAYLOAD_BYTES = 200
-#: The timestamp of publishers, in Unix milliseconds.
+#: The timestamp at which publishers begin, in Unix milliseconds.
 TIMESTAMP_MS = 1_700_000_000_000
 
 
 class Case(NamedTuple):
-    """``warm``: actions before the counting begins. ``times``: actions in each counted window. Both are whole chunks.
-    ``rests``: the endpoint is counted after the action, while no client sends, with its clock at the usual speed."""
+    """A script and its number of actions. ``warm``: actions before the counting begins. ``times``: actions in each
+    counted window. Both numbers are multiples of a chunk. ``rests``: count the endpoint after the actions instead,
+    while no client sends and its clock runs at the usual speed."""
 
     name: str
     script: Script
@@ -60,8 +62,9 @@ class Case(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """Endpoints on one store, and the cases that run there one after the other. ``variables`` of the environment set
-    their options: an endpoint ignores those that it does not know, whereas an unknown argument would end it."""
+    """Endpoints that share a store, and the cases that run there one after the other. ``variables``: environment
+    variables that set the endpoints' options. An endpoint ignores an unknown variable, but would exit at an unknown
+    argument."""
 
     name: str
     endpoints: int
@@ -70,12 +73,12 @@ class Setting(NamedTuple):
 
 
 def topics(prefix: str) -> list[str]:
-    """Return some topics for one case alone: no other client subscribes to them."""
+    """Return topics that only one case uses, so that no other client subscribes to them."""
     return [f"{prefix} station/{number}" for number in range(TOPICS)]
 
 
 class Publisher(Client):
-    """``publish`` makes frames of which no two have the same payload."""
+    """A client that publishes messages. No two of its messages have the same payload."""
 
     number = 0
 
@@ -87,7 +90,7 @@ class Publisher(Client):
 
 
 async def listeners(stack: AsyncExitStack, url: str, prefix: str, names: Sequence[str], count: int) -> list[Client]:
-    """Clients that listen, each on its own connection, and have subscribed to these topics."""
+    """Return clients that listen, each on its own connection, and have subscribed to these topics."""
     found = []
     for number in range(count):
         client = await stack.enter_async_context(await Client(f"{prefix} listener {number}").open(url))
@@ -98,8 +101,8 @@ async def listeners(stack: AsyncExitStack, url: str, prefix: str, names: Sequenc
 
 
 def publishing(name: str, burst: int, *, ack: bool = False, subscribers: int = 1) -> Script:
-    """Publishes to ``TOPICS`` topics in turn. ``burst``: publishes in a chunk. The next chunk leaves after the last
-    notification and reply of the one before."""
+    """Return a script that publishes to ``TOPICS`` topics in rotation. ``burst``: number of publishes in a chunk. The
+    publisher sends the next chunk after all notifications and replies for the previous chunk have arrived."""
 
     @asynccontextmanager
     async def script(urls: Sequence[str]) -> AsyncIterator[Doing]:
@@ -125,7 +128,7 @@ def publishing(name: str, burst: int, *, ack: bool = False, subscribers: int = 1
 
 
 def accepted(replies: Sequence[bytes], word: bytes = b'"success"') -> None:
-    """Check that each reply has the word. ``BenchError``: one does not."""
+    """Raise ``BenchError`` unless each reply contains the word."""
     for reply in replies:
         if word not in reply:
             raise BenchError(f"the endpoint's reply is not the expected one: {reply[:200]!r}")
@@ -133,7 +136,7 @@ def accepted(replies: Sequence[bytes], word: bytes = b'"success"') -> None:
 
 @asynccontextmanager
 async def duplicates(urls: Sequence[str]) -> AsyncIterator[Doing]:
-    """Publish one message again and again. Each reply has to say that it was a duplicate."""
+    """Publish one message repeatedly. Each reply has to say that the message was a duplicate."""
     async with AsyncExitStack() as stack:
         [name] = topics("duplicates")[:1]
         await listeners(stack, urls[-1], "duplicates", [name], 1)
@@ -151,7 +154,7 @@ async def duplicates(urls: Sequence[str]) -> AsyncIterator[Doing]:
         yield Doing(go)
 
 
-#: Fresh topics of ``misses``: more than the warm-up and the counted windows use.
+#: Number of new topics in ``misses``. It exceeds the number that the warm-up and the counted windows use.
 FRESH_TOPICS = 2_000
 
 
@@ -175,7 +178,8 @@ async def misses(urls: Sequence[str]) -> AsyncIterator[Doing]:
 
 @asynccontextmanager
 async def commands(urls: Sequence[str], send: Callable[[Client, int], Awaitable[object]]) -> AsyncIterator[Doing]:
-    """``send`` sends one command over the connection of a client that listens. It gets a new number each time."""
+    """Send one command after the other over the connection of a client that listens. ``send`` sends a command, and gets
+    a new number each time."""
     async with await Client("of commands").open(urls[0]) as client:
         numbers = itertools.count()
         await client.ok("listen")
@@ -189,19 +193,19 @@ async def commands(urls: Sequence[str], send: Callable[[Client, int], Awaitable[
 
 
 def listen(client: Client, number: int) -> Awaitable[object]:
-    """Let a client listen that has never listened."""
+    """Send `listen` for a client name that has never listened."""
     client.name = f"listening {number:06}"
     return client.ok("listen")
 
 
 def subscribe(client: Client, number: int) -> Awaitable[object]:
-    """Subscribe the client to a topic without subscribers."""
+    """Subscribe the client to a topic that has no subscribers yet."""
     return client.ok("subscribe", topic=f"some artist - song {number:06}")
 
 
 @asynccontextmanager
 async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
-    """Bring an absent client back with its position; an action is a message that it had missed."""
+    """Reconnect an absent client with its position. Each message that it missed counts as one action."""
     async with AsyncExitStack() as stack:
         names = topics("recoveries")
         publisher = await stack.enter_async_context(await Publisher("recoveries publisher").open(urls[0]))
@@ -223,14 +227,15 @@ async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
             await client.close()
             if client.notes < count:
                 raise BenchError(f"a recovery brought {client.notes} of {count} missed messages")
-            return client.notes  # some may be older than the position, and arrive again
+            return client.notes  # includes messages older than the position, which arrive again
 
         yield Doing(go, before)
 
 
-#: The client that recovers, and for how many seconds its messages are retained: longer than a run takes.
+#: The name of the client that recovers, and the seconds for which its messages are retained (longer than a run takes).
 RECOVERER, KEEP_S = "recoverer", 3_600
-#: Seconds that endpoints of an older commit have until all retain messages, and seconds between two checks.
+#: Seconds that the endpoints of an older commit may take until all of them retain messages, and seconds between two
+#: checks.
 AGREED_S, AGAIN_S = 60.0, 0.5
 
 
@@ -249,7 +254,7 @@ async def _first_position(url: str, names: Sequence[str]) -> str:
 
 
 async def _position(client: Client, mark: bytes) -> str:
-    """Return the position in the next message with this mark. ``BenchError``: there was a gap."""
+    """Return the position in the next message that contains this mark. Raises ``BenchError`` if a gap arrives first."""
     while mark not in (message := await client.word()):
         if b'"gap"' in message:
             raise BenchError(f"{client.name}: the endpoint says {message[:200]!r}")
@@ -257,7 +262,8 @@ async def _position(client: Client, mark: bytes) -> str:
 
 
 def afterwards(script: Script, quiet_s: float) -> Script:
-    """Count the work that a script leaves for later, in ``quiet_s`` seconds in which no client sends."""
+    """Return a script to count the work that another script leaves for later. The counted action is a wait of
+    ``quiet_s`` seconds in which no client sends."""
 
     @asynccontextmanager
     async def later(urls: Sequence[str]) -> AsyncIterator[Doing]:
@@ -283,15 +289,15 @@ MISS = "publish to a topic that is not in the routing cache"
 LISTEN = "listen"
 SUBSCRIBE = "subscribe"
 RECOVERY = "recovery, each missed message"
-LATER = "left to ticks by a publish (in those above)"
-IDLE = "an idle second (a thousandth is in all above)"
+LATER = "work a publish leaves to ticks (included above)"
+IDLE = "an idle second (1/1000 is in each figure above)"
 
-#: Subscribers of the topics of ``MANY``.
+#: Number of subscribers of each topic in the case ``MANY``.
 SUBSCRIBERS = 20
-#: In the case ``LATER`` endpoints forget a message after this many seconds.
+#: In the case ``LATER``, endpoints forget a message after this many seconds.
 BRIEF_S = 1
-#: They need three seconds of their own clock, which take this many real seconds: their clock runs at a quarter of the
-#: speed.
+#: Forgetting takes three seconds on the endpoints' own clock. This is the time in real seconds, because that clock runs
+#: at a quarter of the real speed.
 QUIET_S = 12.0
 
 SETTINGS = (

@@ -1,7 +1,8 @@
-"""Clients of a counted endpoint: each sends one chunk, waits for everything that follows, and sends the next.
+"""Clients of a counted endpoint. Each client sends one chunk, waits for every reply and notification, and sends the
+next.
 
-Owns: the waiting, and how long it may take. Must never: send a chunk while answers to the last one are due. So the
-endpoint has the same turns in every run.
+Owns: the waiting, and how long it may take. Must never: send a chunk while answers to the previous chunk are due,
+because the endpoint must have the same turns in every run.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from ingeborg.bench.budgets.light import dial
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
-#: The longest wait for everything that a chunk leads to, in seconds: normally milliseconds, but more under valgrind and
-#: other load.
+#: The longest wait, in seconds, for all answers to a chunk. They normally take milliseconds, but longer under valgrind
+#: and when the machine is busy.
 PATIENCE_S = 120.0
 
 
 class NotThere(BenchError):
-    """The endpoint is older than the thing that a case measures."""
+    """The endpoint is too old to have the feature that a case measures."""
 
 
 class Client:
-    """One connection, and one client on it. ``notes``: how many notifications arrived. ``replies``: replies not taken
-    yet. ``words``: likewise all other messages, such as positions and gaps."""
+    """One connection, and one client on it. ``notes``: number of notifications that arrived. ``replies``: replies that
+    the script has not taken yet. ``words``: all other messages not taken yet, such as positions and gaps."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -73,20 +74,20 @@ class Client:
         self._socket.write(*frames)
 
     async def until(self, *, replies: int = 0, notes: int = 0) -> list[bytes]:
-        """Wait for this number of replies, and until this number of notifications has arrived in all.
+        """Wait until this number of replies is there, and until this number of notifications has arrived in total.
 
         Returns:
-            The replies, which are taken.
+            That number of replies, which are removed from ``replies``.
 
         Raises:
-            BenchError: they did not arrive in time.
+            BenchError: the messages did not arrive in time.
         """
         await self._wait(lambda: len(self.replies) >= replies and self.notes >= notes)
         taken, self.replies = self.replies[:replies], self.replies[replies:]
         return taken
 
     async def word(self) -> bytes:
-        """Return the next message that is neither a reply nor a notification. ``BenchError``: it did not arrive in
+        """Return the next message that is neither a reply nor a notification. Raises ``BenchError`` if none arrives in
         time."""
         await self._wait(lambda: bool(self.words))
         return self.words.pop(0)
@@ -100,18 +101,18 @@ class Client:
         except TimeoutError:
             raise BenchError(
                 f"{self.name}: the endpoint did not answer within {PATIENCE_S:g} s; {self.notes} notifications "
-                f"have arrived, and {(self.replies + self.words)[-2:]!r}"
+                f"have arrived; the last other messages are {(self.replies + self.words)[-2:]!r}"
             ) from None
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """Send a command; return its reply, good or bad."""
+        """Send a command, and return its reply, whether it reports success or an error."""
         self.send(self.frame(command, **fields))
         [reply] = await self.until(replies=1)
         found: dict[str, Any] = orjson.loads(reply)
         return found
 
     async def ok(self, command: str, **fields: Any) -> dict[str, Any]:
-        """The same; ``BenchError``: the endpoint refused it."""
+        """Send a command, and return its reply. Raises ``BenchError`` if the endpoint refused the command."""
         reply = await self.ask(command, **fields)
         if reply.get("result") != "success":
             raise BenchError(f"{self.name}: {command} was refused: {reply}")

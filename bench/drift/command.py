@@ -1,6 +1,6 @@
-"""`bench drift`: compares the endpoint of a commit with that of the working tree, by instructions or by time.
+"""`bench drift` compares the endpoint of a commit with that of the working tree, by instructions or by time.
 
-Owns: its arguments, and which two trees are compared. Must never: change the repository.
+Owns: the command's arguments, and the choice of the two trees. Must never: change the repository.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ingeborg.bench.drift import counted, counting, report, timing, trees
 from ingeborg.bench.drift.ratio import CONFIDENCE, PAIRS_MIN
 from ingeborg.bench.errors import BenchError, UsageError
 
-#: The repository, which must exist: the measured code is not installed.
+#: The repository. It must exist, because the measured code comes from it and not from an installed package.
 ROOT = Path(__file__).resolve().parents[2]
-#: Below it: builds, by a hash of their sources.
+#: The folder in the repository that keeps builds, each under a hash of its sources.
 KEPT = Path("build", "drift")
 
-#: All later work together is held to this commit (docs/compiled.md says by how much). A change that mends a broken
-#: promise may cost more. It says how much, and becomes the new base.
+#: The commit that all later work together is compared with (docs/compiled.md has the budget). A change that fixes a
+#: broken promise may cost more. It then states its cost, and becomes the new base.
 BASE = "8c933f2a2850406fee45d09b76a79f8f1d3358e0"
-#: The first compiled core, for reports: bench/results/2026-11-23-2-cores-compiled.
+#: The commit with the first compiled core, for reports. Its results: bench/results/2026-11-23-2-cores-compiled.
 FIRST = "d6dff7fee0de41c231a7d49aa183610a89ee705a"
 
-#: One change may increase a figure by this share.
+#: A single change may increase a figure by at most this share.
 BUDGET = 0.01
-#: Number of functions to show for a changed figure.
+#: Maximum number of functions to show for a changed figure.
 FUNCTIONS = 8
 
 
@@ -39,22 +39,23 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "drift",
         help="find out whether the cost of a message has changed since a commit",
         description="Build an endpoint of a commit and one of the working tree, count the instructions of each "
-        "under valgrind, and print both with their ratio, and the functions behind a difference. Other load does "
-        "not matter. With --timing: the CPU time of each, alternately, with the bounds of the ratio "
-        f"({CONFIDENCE:.0%}); it takes half an hour, on an idle machine. Exit code 1: a figure exceeds the budget.",
+        "under valgrind, and print both counts with their ratio, and the functions that cause a difference. Other "
+        "load on the machine does not matter. With --timing, measure the CPU time of both endpoints alternately, "
+        f"and print the {CONFIDENCE:.0%} confidence bounds of the ratio; this takes half an hour, and needs an idle "
+        "machine. The exit code is 1 if a figure exceeds the budget.",
     )
     command.add_argument(
         "--base",
         default=BASE,
         metavar="COMMIT",
-        help=f"compare with this commit (default: {BASE[:12]}, the base for all later work; {FIRST[:7]} is the first "
-        "compiled core)",
+        help=f"compare with this commit (default: {BASE[:12]}, the base for all later work; {FIRST[:7]} has the "
+        "first compiled core)",
     )
     command.add_argument(
         "--budget",
         type=float,
         metavar="PART",
-        help=f"how much a figure may grow (default: {BUDGET:g}; with --timing {timing.BUDGET:g})",
+        help=f"the share by which a figure may grow (default: {BUDGET:g}, or {timing.BUDGET:g} with --timing)",
     )
     command.add_argument(
         "--functions",
@@ -66,24 +67,31 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--twice",
         action="store_true",
-        help="count both trees although the same code runs in both: how far the figures of one build are apart",
+        help="count both trees even if they run the same code, to see how much two counts of one build differ",
     )
     command.add_argument(
-        "--core", action="store_true", help="count only the core, without starting endpoints: a minute"
+        "--core", action="store_true", help="count only the core, without starting endpoints; this takes a minute"
     )
     command.add_argument("--timing", action="store_true", help="measure CPU times instead of counting instructions")
     command.add_argument(
-        "--pairs", type=int, default=timing.PAIRS, metavar="N", help="for --timing: turns (default: %(default)s)"
+        "--pairs",
+        type=int,
+        default=timing.PAIRS,
+        metavar="N",
+        help="with --timing: number of turns of each endpoint (default: %(default)s)",
     )
     command.add_argument(
         "--seconds",
         type=float,
         default=timing.SECONDS,
         metavar="S",
-        help="for --timing: publishing in a turn, for each of four numbers of subscribers (default: %(default)g)",
+        help="with --timing: seconds of publishing in a turn, for each of four numbers of subscribers "
+        "(default: %(default)g)",
     )
     command.add_argument(
-        "--interpreted", action="store_true", help="for --timing: compare the interpreted forms, not the compiled"
+        "--interpreted",
+        action="store_true",
+        help="with --timing: compare the interpreted forms instead of the compiled ones",
     )
     command.set_defaults(command=_drift)
 
@@ -94,9 +102,9 @@ def _drift(options: argparse.Namespace) -> int:
     if not 0 < options.seconds <= timing.SECONDS_MAX:
         raise UsageError(f"--seconds has to be above 0 and at most {timing.SECONDS_MAX:g}")
     if options.interpreted and not options.timing:
-        raise UsageError("--interpreted goes with --timing: valgrind counts compiled endpoints only")
+        raise UsageError("--interpreted needs --timing: drift counts instructions of compiled endpoints only")
     if not (ROOT / ".git").exists():
-        raise BenchError(f"{ROOT} is no git repository: commits are compared in one")
+        raise BenchError(f"{ROOT} is not a git repository: drift can compare commits only in a repository")
     base = trees.commit(ROOT, options.base)
     if not options.timing:
         counted.valgrind()  # before anything is compiled
@@ -108,7 +116,7 @@ def _drift(options: argparse.Namespace) -> int:
         trees.of_working_tree(ROOT, sides["here"])
         same = not options.timing and not options.twice and trees.same_code(*sides.values())
         if same:
-            print("Both trees run the same code: it is counted once (--twice: once for each).")
+            print("Both trees run the same code, so it is counted only once (--twice counts it for each tree).")
             del sides["base"]
         if not options.interpreted:
             for name, tree in sides.items():

@@ -1,6 +1,6 @@
-"""The cores of two trees, alone: one trace through the router of each, counted segment by segment.
+"""Count the core of a tree without an endpoint: its router replays a trace, and each segment of the trace is counted.
 
-Owns: how `bench.micro.replay` is run under callgrind. Must never: compare trees that did not do the same work.
+Owns: running `bench.micro.replay` under callgrind. Must never: compare trees that did not do the same work.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from ingeborg.bench.starting import Child, awaited
 
 #: The file in a tree that replays a trace through its router.
 REPLAY = Path("bench", "micro", "replay.py")
-#: Our file, for a tree that has none; it has worked with all routers since the first compiled one.
+#: The working tree's replay file, for a tree that has none. It has worked with all routers since the first compiled
+#: one.
 OURS = Path(__file__).parents[1] / "micro" / "replay.py"
-#: A replay's exit code where it does not know the router.
+#: The exit code of a replay that does not know the router's interface.
 CANNOT = 3
-#: Time limit of a replay, in seconds; it takes a quarter of a minute on an idle machine.
+#: Time limit of a replay, in seconds. A replay takes 15 seconds on an idle machine.
 REPLAY_S = 900.0
 
-#: The doors of the core: the functions that uncompiled callers enter by. Callgrind counts while a door is open.
+#: The doors of the core: the functions through which uncompiled callers enter it. Callgrind counts only while one of
+#: them is running.
 DOOR = re.compile(rb"CPyPy_(?:\w+___)?(?:Router|Turns)___\w+")
-#: A replay calls this at the borders of segments.
+#: A replay calls this function between two segments.
 BORDER = "getpriority"
 
 
@@ -38,16 +40,16 @@ async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
     """Count the segments of the trace.
 
     Args:
-        name: the tree's, in errors.
+        name: the tree's name for error messages.
         tree: compiled sources.
-        folder: for files; it is made.
+        folder: a folder for files, which this function creates.
 
     Returns:
-        A figure for each segment that is measured; ``None`` if the tree has no replay, and ours does not know its
-        router.
+        A figure for each segment that is measured. ``None`` if the tree has no replay file, and the working tree's file
+        does not know the tree's router.
 
     Raises:
-        BenchError: valgrind is not installed, or the replay failed, or it did something other than what the trace says.
+        BenchError: valgrind is not installed, the replay failed, or it did not do what the trace says.
     """
     child, out, said = _started(name, tree, folder)
     try:
@@ -62,11 +64,11 @@ async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
 
 
 def doors(tree: Path) -> list[str]:
-    """Return the names of the functions that are the doors of a compiled tree. Callgrind knows only one of two patterns
-    that begin alike, so it gets full names.
+    """Return the names of the functions that are the doors of a compiled tree. The names are complete, because
+    callgrind ignores one of two patterns with a common beginning.
 
     Raises:
-        BenchError: there are none.
+        BenchError: the tree has no such function.
     """
     found: set[bytes] = set()
     for top in (tree / "ingeborg", tree / "broker"):
@@ -78,7 +80,7 @@ def doors(tree: Path) -> list[str]:
 
 
 def _started(name: str, tree: Path, folder: Path) -> tuple[Child, Path, Path]:
-    """Start a replay; return it, the file of callgrind, and the file of the replay's own report."""
+    """Start a replay. Return its process, the path of callgrind's files, and the file with the replay's own output."""
     folder.mkdir(parents=True)
     script, out, said = folder / "trace.json", folder / "callgrind", folder / "said"
     script.write_text(trace.text(), encoding="utf-8")
@@ -95,20 +97,21 @@ def _started(name: str, tree: Path, folder: Path) -> tuple[Child, Path, Path]:
 
 
 def counted(segments: Sequence[Segment], out: Path, said: Path, name: str) -> list[Figure]:
-    """Return the figures of the segments. Their files are numbered, and the first file covers the time before them.
+    """Return the figures of the segments. Callgrind wrote a numbered file for each segment, after a first file for the
+    time before the segments.
 
     Raises:
-        BenchError: a segment had other frames for clients than the trace says, or a file is missing.
+        BenchError: a file is missing, or the number of frames for clients in a segment is not the one in the trace.
     """
     frames = json.loads(said.read_text(encoding="utf-8").splitlines()[-1])
     expected = [segment.frames for segment in segments]
     if frames != expected:
-        raise BenchError(f"the core of {name} had {frames} frames for clients, segment by segment, and not {expected}")
+        raise BenchError(f"the core of {name} sent {frames} frames to clients, by segment, instead of {expected}")
     found = []
     for number, segment in enumerate(segments):
         profile = read(Path(f"{out}.{number + 2}"))
         if not profile.total:
-            raise BenchError(f"nothing of the core of {name} was counted: do its doors have other names?")
+            raise BenchError(f"no instructions of the core of {name} were counted: do its doors have other names?")
         if segment.name:
             own = {function: cost / segment.times for function, cost in profile.own.items()}
             found.append(Figure(segment.name, profile.total / segment.times, own))

@@ -1,8 +1,8 @@
-"""An endpoint under callgrind: its start, its clock, and the beginning and end of counting.
+"""Run an endpoint under callgrind: start it, set its clock, and begin and end the counting.
 
-Owns: valgrind's command lines. Must never: wait without a limit, or leave a program running.
+Owns: valgrind's command lines. Must never: wait without a time limit, or leave a program running.
 
-Valgrind counts nothing until ``begin``. Until then the program runs several times faster.
+Valgrind counts nothing before ``begin``, and the program runs several times faster until then.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.bench.starting import Child, awaited, environment, ready
 from ingeborg.form import VARIABLE
 
-#: How long a start may take, in seconds: one under valgrind on a busy machine takes half a minute.
+#: Time limit of a start, in seconds. Under valgrind and on a busy machine a start takes half a minute.
 READY_S = 300.0
-#: Valgrind carries out a command within this time, in seconds: it looks between two system calls, and may write
-#: some megabytes.
+#: Time limit for valgrind to carry out a command, in seconds. Valgrind checks for commands between two system calls,
+#: and may have to write some megabytes.
 CONTROL_S = 60.0
-#: After a signal, the clock has changed within this time, in seconds.
+#: Seconds within which the endpoint changes the speed of its clock after a signal.
 SIGNAL_S = 0.3
-#: LMDB's usual map of 64 GiB is more than valgrind lets a program have.
+#: The size of LMDB's map. Its usual map of 64 GiB is larger than valgrind allows.
 MAP_BYTES = 256 << 20
-#: Python itself runs this file, so that the same file starts the endpoints of both trees.
+#: Python runs this file as a script, so that the same file starts the endpoints of both trees.
 LAUNCHER = Path(__file__).with_name("fixed.py")
 
 
 def valgrind() -> list[str]:
-    """The beginning of a command line that counts instructions, at the same addresses every time.
+    """Return the beginning of a command line that counts instructions, with the same memory addresses every time.
 
     Raises:
-        BenchError: valgrind is not installed; the text says how to get it, and what to do without.
+        BenchError: valgrind is not installed. The text says how to install it, and what to do without it.
     """
     if shutil.which("valgrind") is None or shutil.which("vgdb") is None:
         raise BenchError(
             "valgrind is not installed, and counting instructions needs it: make test-tools installs it (Debian's "
-            "package valgrind). Without it, `bench drift --timing` takes times, on a quiet machine"
+            "package valgrind). Without it, `bench drift --timing` measures CPU times, on an idle machine"
         )
     return [*_fixed_addresses(), "valgrind", "--tool=callgrind"]
 
 
 @functools.cache
 def _fixed_addresses() -> tuple[str, ...]:
-    """Return the beginning of a command line that turns the kernel's random addresses off. It is empty if the kernel
-    refuses that, as in some containers; valgrind itself places most of a program at the same addresses."""
+    """Return the beginning of a command line that turns off the kernel's address randomization. It is empty if the
+    kernel refuses that, as in some containers. Even then, valgrind places most of a program at the same addresses."""
     command = ("setarch", platform.machine(), "-R")
     try:
         done = subprocess.run([*command, "true"], capture_output=True, timeout=CONTROL_S, check=False)
@@ -65,11 +65,12 @@ def _fixed_addresses() -> tuple[str, ...]:
 
 
 def variables(tree: Path) -> dict[str, str]:
-    """Return the environment of a program of this tree: compiled, and with one seed for all hashes."""
+    """Return the environment variables for a program of this tree. They select the compiled form and fix the seed of
+    all hashes."""
     return environment(
         {
             "PYTHONPATH": str(tree),
-            "PYTHONSAFEPATH": "1",  # else the store's writers would be those of the start folder
+            "PYTHONSAFEPATH": "1",  # else the store's writers would import from the start folder
             "PYTHONHASHSEED": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
             VARIABLE: "0",
@@ -79,13 +80,14 @@ def variables(tree: Path) -> dict[str, str]:
 
 
 class Counted:
-    """An endpoint under callgrind. ``start`` it first; ``end`` it in any case."""
+    """An endpoint under callgrind. Call ``start`` first, and ``end`` in any case."""
 
     def __init__(
         self, name: str, tree: Path, folder: Path, options: Sequence[str], settings: Mapping[str, str]
     ) -> None:
-        """``name``: for errors. ``tree``: compiled sources. ``folder``: for its files; the endpoint has the folder's
-        name. ``options``: of `ingeborg serve`. ``settings``: more options, as variables of the environment."""
+        """``name``: the name in error messages. ``tree``: compiled sources. ``folder``: a folder for the endpoint's
+        files; the endpoint is named after it. ``options``: options of `ingeborg serve`. ``settings``: more options, as
+        environment variables."""
         self.name = name
         self.url = ""
         self._folder = folder
@@ -95,10 +97,10 @@ class Counted:
         self._dumps = 0
 
     async def start(self) -> None:
-        """Start it, and wait until it is ready.
+        """Start the endpoint, and wait until it is ready.
 
         Raises:
-            ChildError: it is not ready within ``READY_S``, or has ended; with its last lines.
+            ChildError: the endpoint was not ready within ``READY_S``, or has ended. The text has its last lines.
             BenchError: valgrind is not installed, or the endpoint is not compiled.
         """
         self._folder.mkdir(parents=True)
@@ -122,18 +124,18 @@ class Counted:
         return self._folder / "callgrind"
 
     async def clock(self, *, slow: bool) -> None:
-        """Set the speed of its clock: slow while messages are counted (see ``fixed``)."""
+        """Set the speed of the endpoint's clock, which is slow while messages are counted (see ``fixed``)."""
         assert self._child is not None, f"{self.name} was not started"
         self._child.signal(signal.SIGUSR1 if slow else signal.SIGUSR2)
         await asyncio.sleep(SIGNAL_S)
 
     async def begin(self) -> None:
-        """Count from here on."""
+        """Start counting."""
         await self._control("instrumentation", "on")
         await self._control("zero")
 
     async def stop(self) -> Profile:
-        """End the counting. Returns the profile since ``begin``."""
+        """Stop counting, and return the profile since ``begin``."""
         self._dumps += 1
         await self._control("dump")
         await self._control("instrumentation", "off")
@@ -154,14 +156,14 @@ def _controlled(command: Sequence[str], child: Child) -> None:
     try:
         done = subprocess.run(command, capture_output=True, timeout=CONTROL_S, check=False, env=dict(os.environ))
     except subprocess.TimeoutExpired:
-        raise BenchError(f"valgrind did not take {command[-1]!r} within {CONTROL_S:g} s{child.tail()}") from None
+        raise BenchError(f"valgrind did not carry out {command[-1]!r} within {CONTROL_S:g} s{child.tail()}") from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()
-        raise BenchError(f"valgrind did not take {command[-1]!r}: {said}{child.tail()}")
+        raise BenchError(f"valgrind did not carry out {command[-1]!r}: {said}{child.tail()}")
 
 
 def read(path: Path) -> Profile:
-    """Read a profile and remove its file. ``BenchError``: the file is missing or incomplete."""
+    """Read a profile and delete its file. Raises ``BenchError`` if the file is missing or incomplete."""
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             return without_luck(profile.read(lines))

@@ -1,6 +1,6 @@
-"""Both trees counted: whole endpoints of each, and the core of each alone.
+"""Count both trees: whole endpoints of each tree, and the core of each tree alone.
 
-Owns: what runs at the same time. Must never: leave anything running.
+Owns: the choice of counts that run at the same time. Must never: leave anything running.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Sections = list[tuple[str, list[Pair]]]
 async def count(
     sides: Mapping[str, Path], folder: Path, say: Callable[[str], None], *, core_only: bool = False
 ) -> Sections:
-    """Return all figures. Counts do not depend on other load, so both sides run at the same time.
+    """Return all figures. Both trees run at the same time, because the counts do not depend on the load of the machine.
 
     Args:
-        sides: compiled trees: ``base`` and ``here``, or ``here`` alone, which is then both.
-        folder: for files.
+        sides: the compiled trees ``base`` and ``here``. If there is only ``here``, its figures stand for both trees.
+        folder: a folder for files.
         say: gets each line of progress.
-        core_only: start no endpoints.
+        core_only: count only the cores, and start no endpoints.
 
     Returns:
-        For each heading, the figures of both trees.
+        A list of headings, each with the figures of both trees.
 
     Raises:
         BenchError: a program did not start, did not do its task, or was not counted.
@@ -54,7 +54,7 @@ async def count(
 
 
 async def together(all_of: Sequence[Awaitable[T]]) -> list[T]:
-    """Run all at once; if one fails, end the others before raising its error."""
+    """Run all awaitables at the same time. If one fails, cancel the others before raising its error."""
     tasks = [asyncio.ensure_future(each) for each in all_of]
     try:
         return await asyncio.gather(*tasks)

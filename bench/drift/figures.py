@@ -1,6 +1,6 @@
-"""Figures: the cost of a message in instructions, in all and by function.
+"""Figures: the cost of a message in instructions, in total and by function.
 
-Owns: the records, and the figures derived from others. Must never: count.
+Owns: the records, and the figures derived from others. Must never: count instructions.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """``each``: instructions of one message or command. ``own``: each function's own part, without its callees.
-    ``judged``: the budget applies to it. It does not apply to a figure that is a part of others."""
+    """``each``: instructions of one message or command. ``own``: the instructions in each function, without its
+    callees. ``judged``: whether the budget applies. It does not apply to a figure that is included in others."""
 
     name: str
     each: float
@@ -20,7 +20,7 @@ class Figure(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """One figure of both trees. ``None``: it is not there."""
+    """One figure of both trees. ``base`` or ``here`` is ``None`` if that tree does not have the figure."""
 
     name: str
     base: Figure | None
@@ -28,23 +28,24 @@ class Pair(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """The working tree's figure divided by the base's; ``None``: a tree does not have it."""
+        """The working tree's figure divided by the base's, or ``None`` if a tree does not have the figure."""
         if self.base is None or self.here is None or self.base.each <= 0:
             return None
         return self.here.each / self.base.each
 
     @property
     def lost(self) -> bool:
-        """Return whether the base has it, but the working tree does not."""
+        """Return whether the base has the figure, but the working tree does not."""
         return self.base is not None and self.here is None
 
     def over(self, budget: float) -> bool:
-        """Return whether it exceeds the budget."""
+        """Return whether the growth of the figure exceeds the budget."""
         judged = self.here is not None and self.here.judged
         return judged and self.ratio is not None and self.ratio > 1 + budget
 
     def functions(self, most: int) -> list[tuple[str, float, float]]:
-        """The functions with the greatest difference, in order: name, and instructions in each tree."""
+        """Return the functions with the greatest differences, the greatest first. Each entry has the function's name
+        and its instructions in each tree."""
         base, here = self.base, self.here
         if base is None or here is None:
             return []
@@ -54,12 +55,13 @@ class Pair(NamedTuple):
 
 
 def pairs(base: Sequence[Figure | None], here: Sequence[Figure | None], names: Sequence[str]) -> list[Pair]:
-    """Pair the figures of both trees; all three arguments have the same order."""
+    """Pair the figures of both trees. All three arguments have the same order."""
     return [Pair(name, one, other) for name, one, other in zip(names, base, here, strict=True)]
 
 
 def difference(name: str, more: Figure | None, less: Figure | None, by: float = 1.0) -> Figure | None:
-    """Subtract ``less`` from ``more``, and divide by ``by``; ``None`` if one of the two is missing."""
+    """Subtract ``less`` from ``more``, and divide the result by ``by``. Returns ``None`` if one of the two figures is
+    missing."""
     if more is None or less is None:
         return None
     functions = {**more.own, **less.own}
@@ -68,5 +70,5 @@ def difference(name: str, more: Figure | None, less: Figure | None, by: float = 
 
 
 def plus(figure: Figure, each: float) -> Figure:
-    """Return the figure with more instructions."""
+    """Return the figure with ``each`` instructions added."""
     return figure._replace(each=figure.each + each)

@@ -2,14 +2,14 @@
 
     python fixed.py SEED MODULE [ARGUMENT …]
 
-Valgrind makes a program some fifty times as slow. An endpoint would spend far more of its time in ticks and other
-timers than it ever does without it. Slices of a millisecond would end after fewer messages. And the machine's speed
-would decide how much of either falls into a run. So this process has a slow clock, for `time.monotonic` and for
-uvloop's timers: one second takes ``AT_REST`` seconds, and ``AT_WORK`` between a SIGUSR1 and a SIGUSR2. The clock would
-also decide when the collector of cycles runs, so it never runs. An endpoint draws its name for this life at random;
-here it comes from SEED.
+Valgrind makes a program about fifty times slower. Under valgrind, an endpoint with a normal clock would spend far more
+of its time in ticks and other timers. Slices of a millisecond would end after fewer messages. Also, the number of ticks
+and slices in a run would depend on the machine's speed. So this process has a slow clock, for `time.monotonic` and for
+uvloop's timers. One second of that clock takes ``AT_REST`` real seconds, or ``AT_WORK`` real seconds between a SIGUSR1
+and a SIGUSR2. The cyclic garbage collector is off, because the clock would decide when it runs. An endpoint normally
+draws a random name for each of its lives; here the name comes from SEED.
 
-`bench drift` starts the endpoints of two trees by this one file, so it imports nothing of ours.
+`bench drift` starts the endpoints of both trees with this file. So the file imports nothing from the project.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from typing import Any
 
 import uvloop
 
-#: Ticks come when they are due, also on a busy machine.
+#: Slow enough that ticks run when they are due, even on a busy machine.
 AT_REST = 4.0
-#: A tick, due after a tenth of a second, hardly ever comes while messages are counted.
+#: So slow that a tick, which is due every tenth of a second, hardly ever runs while messages are counted.
 AT_WORK = 1_000.0
 
 
 class Clock:
-    """Monotonic seconds. ``read`` takes the place of `time.monotonic`. A change of speed sets all ``timers`` again."""
+    """A monotonic clock in seconds. ``read`` replaces `time.monotonic`. When the speed changes, the clock sets all
+    ``timers`` again."""
 
     def __init__(self) -> None:
         self.timers: dict[Timer, None] = {}
@@ -43,11 +44,11 @@ class Clock:
         self._began = self._since = self._real()
 
     def read(self) -> float:
-        """Now."""
+        """Return the time now."""
         return self._began + (self._real() - self._since) / self.slowness
 
     def turn(self, slowness: float) -> None:
-        """Slow the clock: from now on, one second of it takes ``slowness`` real seconds."""
+        """Change the clock's speed. From now on, one second on the clock takes ``slowness`` real seconds."""
         self._began, self._since = self.read(), self._real()
         self.slowness = slowness
         for timer in list(self.timers):
@@ -58,7 +59,7 @@ clock = Clock()
 
 
 class Timer:
-    """A timer by that clock, as ``asyncio.TimerHandle``."""
+    """A timer that follows ``clock``, with the interface of ``asyncio.TimerHandle``."""
 
     def __init__(
         self, loop: Loop, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
@@ -68,7 +69,7 @@ class Timer:
         self.set()
 
     def set(self) -> None:
-        """Set it, or set it again, by the present speed of the clock."""
+        """Set the timer, or set it again, according to the present speed of the clock."""
         if self._handle is not None:
             self._handle.cancel()
         clock.timers[self] = None
@@ -94,10 +95,10 @@ class Timer:
 
 
 class Loop(uvloop.Loop):
-    """A loop whose timers go by that clock. Its ``call_at`` uses these two."""
+    """An event loop whose timers follow ``clock``. The inherited ``call_at`` uses ``time`` and ``call_later``."""
 
     def time(self) -> float:
-        """Now."""
+        """Return the time now."""
         return clock.read()
 
     def call_later(  # type: ignore[override]
@@ -107,7 +108,7 @@ class Loop(uvloop.Loop):
         return Timer(self, clock.read() + delay, callback, args, context)
 
     def call_really_later(self, delay: float, callback: Callable[[], object], context: Context | None) -> Any:
-        """By the machine's own clock."""
+        """Call back after ``delay`` seconds of real time."""
         return super().call_later(delay, callback, context=context)
 
 
@@ -118,7 +119,7 @@ def _nothing(generation: int = 2) -> int:
 def main() -> None:
     """Remove all randomness, and run the module."""
     gc.disable()
-    gc.collect = _nothing  # an endpoint chooses its own times
+    gc.collect = _nothing  # an endpoint also calls it at times of its own choice
     draw = random.Random(sys.argv[1])
     secrets.token_hex = lambda nbytes=32: draw.randbytes(nbytes or 32).hex()
     time.monotonic = clock.read

@@ -1,6 +1,6 @@
-"""The costs of a publish, a delivery, a `listen` and a `subscribe` in an endpoint.
+"""Measure the costs of a publish, a delivery, a `listen` and a `subscribe` in an endpoint.
 
-Owns: the loads. Must never: load more than this machine carries with a core to spare, or count the start.
+Owns: the loads. Must never: load the machine so heavily that no core stays idle, or count the endpoint's start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ingeborg.bench.budgets.light import TIMEOUT_S, cpu_s, dial
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
-#: Commands of each kind, all sent at once, by one client each.
+#: Number of `listen` commands, each from a client of its own, and of `subscribe` commands from one client. All commands
+#: of a kind are sent at once.
 LISTENS, SUBSCRIBES = 10_000, 10_000
 
 FIGURES = {
@@ -25,11 +26,12 @@ FIGURES = {
     "listen": "listen",
     "subscribe": "subscribe to a topic",
 }
-"""The measured figures, in words."""
+"""The measured figures, and their labels in the report."""
 
 
 async def measure(url: str, process: psutil.Process, seconds: float) -> Mapping[str, float]:
-    """Return CPU microseconds of each of ``FIGURES``. ``seconds``: of load for each number of subscribers."""
+    """Return the CPU time in microseconds of each of ``FIGURES``. ``seconds``: duration of the load for each number of
+    subscribers."""
     listen = await _commands(url, process, [_listen(number) for number in range(LISTENS)])
     subscribe = await _commands(url, process, [_subscribe(number) for number in range(SUBSCRIBES)])
     costs = {}
@@ -49,7 +51,7 @@ def _subscribe(number: int) -> bytes:
 
 
 async def _commands(url: str, process: psutil.Process, frames: list[bytes]) -> float:
-    """Return CPU microseconds of one frame; all go over one connection, and all have to succeed."""
+    """Return the CPU time of one frame in microseconds. All frames go over one connection, and all have to succeed."""
     answered = 0
     over = asyncio.get_running_loop().create_future()
 

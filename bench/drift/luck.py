@@ -1,11 +1,11 @@
-"""Fixed prices for work whose cost depends on where memory happens to lie.
+"""Fixed prices for work whose cost depends on the memory addresses of objects.
 
-Owns: the list of these functions, and their prices. Must never: give a price to anything else.
+Owns: the list of functions that do such work, and their prices. Must never: give a price to any other function.
 
-The same build, started from another folder, has its objects at other addresses. An allocation then searches longer or
-shorter for room. In Python's cache of attributes, which is indexed by addresses, other names collide. That changes a
-message's figure by up to one per cent, without any change to our code. The *number* of allocations is no luck. So each
-call has a fixed price, about its average cost.
+If the same build is started from another folder, its objects have other addresses. An allocation may then search longer
+or shorter for free memory. In Python's attribute cache, which is indexed by addresses, other names collide. These
+effects change a message's figure by up to one per cent, although our code is the same. The *number* of allocations does
+not depend on addresses. So each call has a fixed price, which is about its average cost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Final
 from ingeborg.bench.drift.profile import Profile
 
 #: Instructions of a call without its callees, for the allocators of Python and of the C library. Functions that only
-#: some calls reach, as when a pool is full, are included in the prices of the others.
+#: some calls reach, for example when a pool is full, have the price 0, because the prices of the other functions
+#: include them.
 PRICES: Final[Mapping[str, float]] = {
     "_PyObject_Malloc": 22,
     "_PyObject_Free": 40,
@@ -34,7 +35,8 @@ PRICES: Final[Mapping[str, float]] = {
     "sysmalloc": 0,
     "systrim": 0,
 }
-#: Called when the cache of attributes does not have a name. The profile leaves it out, with all that it calls.
+#: Python calls this function if the attribute cache does not have a name. The profile leaves it out, with everything it
+#: calls.
 SEARCH: Final = "find_name_in_mro"
 
 

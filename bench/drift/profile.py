@@ -1,10 +1,10 @@
-"""Callgrind's files: instructions by function, and the number of calls of each function.
+"""Read callgrind's files: instructions by function, and the number of calls of each function.
 
-Owns: reading them, and readable names of functions. Must never: run anything.
+Owns: reading the files, and readable names of functions. Must never: run a program.
 
-A file of callgrind's consists of lines. ``fn=`` names the function that the next lines belong to. ``cfn=`` and
-``calls=`` announce a call, and the line behind them has all that the call cost. Any other line has a position and its
-own cost. A name appears once with a number, and from then on only as that number.
+A callgrind file consists of lines. ``fn=`` names the function to which the next lines belong. ``cfn=`` and ``calls=``
+announce a call, and the line after them has the total cost of the call. Any other line has a position in the source,
+and the cost at that position. A name appears once with a number, and afterwards only as that number.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from typing import NamedTuple
 
 from ingeborg.bench.errors import BenchError
 
-#: The levels of a recursion have names of their own, and so have the parts that the C compiler splits a function into.
+#: Suffixes to remove from names. Callgrind adds one for each level of a recursion, and the C compiler adds one to each
+#: part into which it splits a function.
 _SUFFIX = re.compile(r"('\d+|\.(?:constprop|isra|part|cold|lto_priv)(?:\.\d+)*|@@?[A-Z_]+[\d.]*)+$")
 _COMPRESSED = re.compile(r"\((\d+)\)(?: (.*))?")
-#: Mypyc's prefix of a function for compiled callers, and of its entrance for all others.
+#: Mypyc's prefix of a function for compiled callers, and of the wrapper function for all other callers.
 _COMPILED, _ENTRY = "CPyDef_", "CPyPy_"
 
 
 class Profile(NamedTuple):
-    """``total``: instructions. By function: ``own``, its own instructions; ``calls``; ``within``, the
-    instructions of these calls with all that they called."""
+    """``total``: all instructions. The others are by function. ``own``: the instructions of the function itself.
+    ``calls``: the number of calls. ``within``: the instructions of these calls, including everything that they
+    called."""
 
     total: float
     own: Mapping[str, float]
@@ -34,18 +36,18 @@ class Profile(NamedTuple):
     within: Mapping[str, float]
 
     def called(self, function: re.Pattern[str]) -> float:
-        """How often the functions whose whole names match were called."""
+        """Return the number of calls of the functions whose full names match."""
         return sum(count for name, count in self.calls.items() if function.fullmatch(name))
 
 
 def read(lines: Iterable[str]) -> Profile:
-    """Return the profile in a file of callgrind's.
+    """Return the profile in a callgrind file.
 
     Args:
-        lines: of the file, with one event that is counted (instructions) and positions by line.
+        lines: the lines of the file. It must count one event (instructions), and its positions must be line numbers.
 
     Returns:
-        The profile; the levels of a recursion, and the parts of a function that was split, are one.
+        The profile. It counts the levels of a recursion, and the parts of a split function, as one function.
 
     Raises:
         BenchError: the file is not from callgrind, or was cut short.
@@ -66,7 +68,7 @@ class _Reading:
         self.calls: Counter[str] = Counter()
         self.within: Counter[str] = Counter()
         self.whole = False
-        self._names: dict[str, str] = {}  # functions and source files, by their kind and number
+        self._names: dict[str, str] = {}  # functions and object files, by their kind and number
         self._object = self._of_callee = ""
         self._function = self._callee = ""
         self._is_call = False
@@ -103,7 +105,7 @@ class _Reading:
             self.own[self._function] += cost
 
     def _name(self, text: str, kind: str, where: str = "") -> str:
-        """``where``: the file of code that a function is in."""
+        """Return the name in a line. ``where``: the object file that contains a function."""
         found = _COMPRESSED.fullmatch(text.strip())
         number, name = found.groups() if found is not None else ("", text.strip())
         if name is None:
@@ -118,8 +120,8 @@ class _Reading:
 
 
 def readable(name: str) -> str:
-    """The name of a function as the sources have it: ``dedup.Dedup.add`` for ``CPyDef_dedup___Dedup___add``. "(entry)"
-    marks the entrance for callers that are not compiled. Other names stay."""
+    """Return the name of a function as in the sources: ``dedup.Dedup.add`` for ``CPyDef_dedup___Dedup___add``.
+    "(entry)" marks the wrapper function for callers that are not compiled. Other names are returned unchanged."""
     for prefix, suffix in ((_COMPILED, ""), (_ENTRY, " (entry)")):
         if name.startswith(prefix):
             return ".".join(name.removeprefix(prefix).split("___")) + suffix

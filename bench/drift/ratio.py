@@ -1,6 +1,6 @@
-"""A ratio of costs, and its bounds.
+"""The ratio of two costs, and its confidence bounds.
 
-Owns: the arithmetic of pairs. Must never: leave a pair out because it does not fit.
+Owns: the arithmetic of pairs of measurements. Must never: leave out a pair because it is an outlier.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 #: The probability that the ratio is within its bounds.
 CONFIDENCE = 0.95
-#: Fewer pairs say nothing about their spread.
+#: Minimum number of pairs. With fewer pairs their spread is unknown.
 PAIRS_MIN = 3
 
 
 class Ratio(NamedTuple):
-    """The ratio of the second to the first, from pairs of measurements; with probability ``CONFIDENCE`` it is between
-    ``low`` and ``high``."""
+    """The ratio of the second to the first value in pairs of measurements. With probability ``CONFIDENCE`` the ratio is
+    between ``low`` and ``high``."""
 
     mean: float
     low: float
@@ -29,11 +29,12 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
     """Return the geometric mean of the ratios of pairs (first, second), all above 0, and its bounds by Student's
     distribution.
 
-    A disturbance of the machine affects both values of a pair, so each pair gives its own ratio. It uses logarithms,
-    since half and double are equally far from 1. ``ValueError``: fewer than ``PAIRS_MIN``.
+    Each pair gives its own ratio, because a disturbance of the machine affects both values of a pair. The function
+    averages logarithms, for which one half and two are equally far from 1. Raises ``ValueError`` if there are fewer
+    than ``PAIRS_MIN`` pairs.
     """
     if len(pairs) < PAIRS_MIN:
-        raise ValueError(f"{len(pairs)} pairs are too few for a bound; {PAIRS_MIN} are the least")
+        raise ValueError(f"{len(pairs)} pairs are too few for a bound; {PAIRS_MIN} are the minimum")
     logarithms = [math.log(second / first) for first, second in pairs]
     mean = fmean(logarithms)
     reach = student(len(pairs) - 1) * stdev(logarithms) / math.sqrt(len(pairs))
@@ -41,8 +42,9 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
 
 
 def student(freedom: int) -> float:
-    """Return the two-sided ``CONFIDENCE`` quantile of Student's distribution: the normal one with three corrections
-    (Fisher and Cornish, 1960; Abramowitz and Stegun 26.7.5). Within 1 % from 3 degrees of freedom on."""
+    """Return the two-sided ``CONFIDENCE`` quantile of Student's distribution. It is the normal quantile with
+    corrections (Fisher and Cornish, 1960; Abramowitz and Stegun 26.7.5), and accurate to 1 % from 3 degrees of freedom
+    on."""
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     corrections = (
         (z**3 + z) / 4,

@@ -1,6 +1,6 @@
-"""The report of `bench drift`: each figure of both trees with its ratio, and the functions behind a difference.
+"""The report of `bench drift`: each figure of both trees with its ratio, and the functions that cause a difference.
 
-Owns: the lines, and the exit code. Must never: count, or leave a figure out.
+Owns: the lines, and the exit code. Must never: count instructions, or leave out a figure.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Callable, Sequence
 from ingeborg.bench.drift.figures import Pair
 from ingeborg.bench.drift.profile import readable
 
-#: The report shows functions of a figure that has changed by at least this part,
+#: The report shows functions for figures that have changed by at least this share.
 SHOWN_FROM = 0.002
-#: and of these the ones that have changed by at least this part of the figure.
+#: For these figures, it shows functions that have changed by at least this share of the figure.
 FUNCTION_FROM = 0.000_5
-#: Characters of a figure's name.
+#: Width of the column of names, in characters.
 WIDTH = 54
 
 Say = Callable[[str], None]
 
 
 def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functions: int, say: Say) -> int:
-    """Print a line for each figure, then the functions that make up most of a change.
+    """Print a line for each figure, then the functions that contribute most to each change.
 
     Args:
-        sections: a heading, and its figures.
-        budget: how much a figure may grow, as a share of the base's.
+        sections: pairs of a heading and its figures.
+        budget: how much a figure may grow, as a share of the base's figure.
         functions: the maximum number to show for a figure.
         say: gets each line.
 
     Returns:
-        The exit code: 1 if a figure grew by more than that, or is missing in the working tree.
+        The exit code, which is 1 if a figure grew by more than the budget, or is missing in the working tree.
     """
     say(f"{'instructions of one':{WIDTH}}{'base':>14}{'here':>14}{'ratio':>8}")
     for heading, pairs in sections:
@@ -40,13 +40,13 @@ def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functi
     changed = [(heading, pair) for heading, pairs in sections for pair in pairs if has_changed(pair)]
     if functions and changed:
         say("")
-        say("The difference by function: instructions of one message in the function alone")
+        say("The difference by function, as instructions of one message in the function itself")
         for heading, pair in changed:
             _functions(heading, pair, functions, say)
     over = [f"{pair.name} ({heading})" for heading, pairs in sections for pair in pairs if pair.over(budget)]
     if over:
         say("")
-        say(f"more expensive than {1 + budget:g} times: {'; '.join(over)}")
+        say(f"more than {1 + budget:g} times as expensive: {'; '.join(over)}")
     lost = [f"{pair.name} ({heading})" for heading, pairs in sections for pair in pairs if pair.lost]
     if lost:
         say("")

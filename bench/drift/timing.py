@@ -1,6 +1,6 @@
-"""`bench drift --timing`: alternates the endpoints of two trees, and prints the ratio of the CPU time that they take.
+"""`bench drift --timing` runs the endpoints of two trees alternately, and prints the ratio of their CPU times.
 
-Owns: the order of the turns. Must never: compare runs that were not in parallel.
+Owns: the order of the turns. Must never: compare two runs unless one directly followed the other.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def by_turns(
 
     Args:
         sides: the trees, ``base`` and ``here``.
-        pairs: turns of each.
-        seconds: of load for each number of subscribers in a turn.
-        compiled: whether they run compiled.
-        folder: for files.
+        pairs: number of turns of each tree.
+        seconds: duration of the load in a turn, for each number of subscribers.
+        compiled: whether the endpoints run in the compiled form.
+        folder: a folder for files.
 
     Raises:
         BenchError: an endpoint did not start, or did not do its task.
@@ -42,7 +42,7 @@ def by_turns(
     found = []
     for number in range(pairs):
         pair: dict[str, Costs] = {}
-        # The trees take turns at going first, so that a change of the machine's speed favours neither.
+        # The two trees alternate in going first, so that a change of the machine's speed favours neither of them.
         for name in sorted(sides, reverse=bool(number % 2)):
             pair[name] = _turn(sides[name], seconds, compiled, folder / f"{name}-{number}")
         found.append((pair["base"], pair["here"]))
@@ -51,7 +51,8 @@ def by_turns(
 
 
 def _turn(tree: Path, seconds: float, compiled: bool, folder: Path) -> Costs:
-    """Measure a new process on an empty store: a single process may be lucky with its memory's addresses."""
+    """Measure a tree in a new process on an empty store. Each turn has a new process, because the memory addresses of a
+    single process may happen to be favourable."""
     folder.mkdir()
     command = starting.serve("--port", "0", "--store", f"lmdb:{folder / 'store'}")
     # -P: Python does not look for modules in its start folder, which may belong to another tree.
@@ -69,19 +70,19 @@ def _turn(tree: Path, seconds: float, compiled: bool, folder: Path) -> Costs:
 
 
 def report(found: list[tuple[Costs, Costs]], budget: float, say: Callable[[str], None]) -> int:
-    """Print a line for each figure. Return 1 if one exceeds the budget even at its lower bound."""
+    """Print a line for each figure. Return 1 if the lower bound of a figure's ratio exceeds the budget."""
     dearer = []
     say(f"{'':22}{'base':>9}{'here':>9}{'ratio':>8}   {CONFIDENCE:.0%} bounds")
     for figure, words in loads.FIGURES.items():
         pairs = [(base[figure], here[figure]) for base, here in found]
         firsts, seconds = zip(*pairs, strict=True)
         if min(*firsts, *seconds) <= 0:
-            raise BenchError(f"the cost of a {words} is not over 0 in every pair: was the machine idle?")
+            raise BenchError(f"the cost of a {words} is 0 or negative in at least one pair: was the machine idle?")
         value = ratio(pairs)
         middles = f"{median(firsts):9.2f}{median(seconds):9.2f}"
         say(f"{words:22}{middles}{value.mean:8.3f}   {value.low:.3f} to {value.high:.3f}")
         if value.low > 1 + budget:
             dearer.append(words)
     if dearer:
-        say(f"more expensive than {1 + budget:g} times: {', '.join(dearer)}")
+        say(f"more than {1 + budget:g} times as expensive: {', '.join(dearer)}")
     return 1 if dearer else 0

@@ -1,6 +1,6 @@
-"""The trace of clients' frames that the cores of two trees replay.
+"""The trace: frames from clients, which the cores of both trees replay.
 
-Owns: the trace. Must never: depend on anything outside this file, or the two cores would not do the same.
+Owns: the trace. Must never: depend on anything outside this file, because both cores have to do the same work.
 """
 
 from __future__ import annotations
@@ -8,18 +8,19 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-#: Topics for publishes in turn, and subscribers of a topic with many.
+#: Number of topics to which the publisher publishes in rotation, and number of subscribers of the topic with many.
 TOPICS, MANY = 50, 20
 PAYLOAD_BYTES = 200
 
-#: Connections: the publisher's, the listener's, and those of the many subscribers of one topic.
+#: Numbers of the connections of the publisher, of the listener, and of the first of the many subscribers of one topic.
 PUBLISHER, LISTENER, FIRST_OF_MANY = 0, 1, 2
 CONNECTIONS = FIRST_OF_MANY + MANY
 
 
 class Segment(NamedTuple):
-    """``name``: the figure's; empty for a segment that only prepares. ``times``: messages or commands. ``frames``: the
-    number that the core writes to clients. ``chunks``: a connection, and the frames that it brings in one turn."""
+    """``name``: the figure's name, or empty if the segment only prepares others. ``times``: number of messages or
+    commands. ``frames``: number of frames that the core writes to clients. ``chunks``: each has the number of a
+    connection, and the frames that arrive on it in one turn."""
 
     name: str
     times: int
@@ -37,7 +38,7 @@ def _publish(topic: str, number: int, **fields: Any) -> str:
 
 
 def _ready() -> Segment:
-    """Let every client listen and subscribe."""
+    """Return the segment in which every client listens and subscribes."""
     fresh = [f"fresh {number}" for number in range(MISSES)]
     names = [f"station/{number}" for number in range(TOPICS)]
     chunks = [(LISTENER, [_command("listen", "listener")])]
@@ -56,12 +57,13 @@ def _publishes(name: str, numbers: range, chunk: int, *, ack: bool, topic: str =
     return Segment(name, len(numbers), len(numbers) * (to + ack), chunks)
 
 
-#: Messages to topics without earlier messages; listens, and subscribes, of new clients to new topics.
+#: Number of messages to topics that had no message before, of `listen` commands from new clients, and of `subscribe`
+#: commands to new topics.
 MISSES, LISTENS, SUBSCRIBES = 500, 500, 500
 
 
 def segments() -> list[Segment]:
-    """Return the trace, in order."""
+    """Return the segments of the trace, in order."""
     again = _publish("station/0", 0, ack=True)
     return [
         _ready(),
@@ -90,6 +92,6 @@ def segments() -> list[Segment]:
 
 
 def text() -> str:
-    """Return the trace as ``bench.micro.replay`` reads it."""
+    """Return the trace in the JSON form that ``bench.micro.replay`` reads."""
     chunks = [{"chunks": segment.chunks} for segment in segments()]
     return json.dumps({"connections": CONNECTIONS, "segments": chunks})

@@ -1,4 +1,4 @@
-"""The sources of a commit, and of the working tree, each in its own folder and in the form to be measured.
+"""Copy the sources of a commit and of the working tree, each to its own folder, and compile the copies if needed.
 
 Owns: the copies, and the builds in them. Must never: change the repository, or fetch a missing commit.
 """
@@ -17,17 +17,17 @@ from ingeborg import form
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.starting import environment
 
-#: Compiling a copy takes less time than this, in seconds: some minutes of one core, more on a busy machine.
+#: Time limit for compiling a copy, in seconds. Compiling takes some minutes of one core, and longer on a busy machine.
 COMPILE_S_MAX = 3_600.0
 
-#: Builds to keep, the latest ones: 5 to 10 MB each.
+#: Number of latest builds to keep. Each has 5 to 10 MB.
 KEPT_MAX = 12
 GIT_S_MAX = 60.0
 
-#: Of our code an endpoint runs only the first three; the last two compile it.
+#: An endpoint runs code from the first three folders only. The last two files decide how it is compiled.
 RUN = ("broker", "protocol", "ingeborg", "setup.py", "pyproject.toml")
 
-#: Libraries that an endpoint needs to run, and those that compile it.
+#: The folders and files that are needed to compile and run an endpoint.
 NEEDED = (
     *("broker", "protocol", "ingeborg", "autoscaler", "loadgen", "bench"),
     *("setup.py", "pyproject.toml", "README.md", "LICENSE"),
@@ -47,7 +47,7 @@ def _git(root: Path, *arguments: str) -> bytes:
 
 
 def commit(root: Path, name: str) -> str:
-    """Return the hash of the commit of this name. ``BenchError``: it is not in this clone."""
+    """Return the hash of the commit with this name. Raises ``BenchError`` if the commit is not in this clone."""
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").decode().strip()
     except BenchError:
@@ -64,7 +64,7 @@ def of_commit(root: Path, name: str, out: Path) -> None:
 
 
 def of_working_tree(root: Path, out: Path) -> None:
-    """Copy the sources as they are, committed or not, into an empty folder."""
+    """Copy the present sources, whether committed or not, into an empty folder."""
     leave = shutil.ignore_patterns("__pycache__", "results", "*.so", form.RECORD)
     for name in NEEDED:
         source = root / name
@@ -75,10 +75,12 @@ def of_working_tree(root: Path, out: Path) -> None:
 
 
 def compiled(tree: Path, kept: Path) -> None:
-    """Compile a tree in place and keep the build in the folder ``kept``, or use an existing build of the same sources
-    there."""
+    """Compile a tree in place and keep the build in the folder ``kept``. If that folder already has a build of the same
+    sources, use it instead."""
     if not (tree / "ingeborg" / "form.py").is_file():
-        raise BenchError(f"{tree.name} is older than the compiled form: compare the interpreted ones (--interpreted)")
+        raise BenchError(
+            f"{tree.name} is older than the compiled form: compare the interpreted forms (--timing --interpreted)"
+        )
     package = tree / "ingeborg"
     store = kept / f"{_digest(tree)}-{sys.implementation.cache_tag}"
     if not store.is_dir():
@@ -108,7 +110,8 @@ def compiled(tree: Path, kept: Path) -> None:
 
 
 def same_code(one: Path, other: Path) -> bool:
-    """Return whether an endpoint runs the same code in both trees. Documents, tests and measurements do not count."""
+    """Return whether an endpoint runs the same code in both trees. Differences in documents, tests and benchmarks are
+    ignored."""
     return _code(one) == _code(other)
 
 
@@ -125,7 +128,7 @@ def _code(tree: Path) -> bytes:
 
 
 def _digest(tree: Path) -> str:
-    """Return a hash of a build's inputs: the compiled sources, and the settings of the compiler."""
+    """Return a hash of a build's inputs, which are the compiled sources and the compiler's settings."""
     digest = hashlib.blake2b(form.fingerprint(tree / "ingeborg").encode(), digest_size=16)
     for name in ("setup.py", "pyproject.toml", "ingeborg/form.py"):
         digest.update((tree / name).read_bytes())

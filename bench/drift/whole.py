@@ -1,10 +1,10 @@
-"""Whole endpoints of a tree, counted case by case.
+"""Count whole endpoints of a tree, case by case.
 
 Owns: the order in which an endpoint is started, left idle, warmed up and counted. Must never: leave an endpoint
 running.
 
-The figures cover the endpoint's own process. It reads the embedded store itself; the store's writers are processes of
-their own, and are not counted.
+The figures cover the endpoint's own process, which also reads the embedded store. The store's writers are separate
+processes, and are not counted.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from ingeborg.bench.drift.figures import Figure, difference, plus
 from ingeborg.bench.drift.profile import Profile
 from ingeborg.bench.drift.rhythm import Rhythm, rhythm
 
-#: Stretches of idleness, in seconds: of several lengths, or ticks and signs of life could not be told apart.
+#: Stretches of idle time, in seconds. They have different lengths, because otherwise the costs of ticks and of signs of
+#: life could not be separated.
 IDLE_S = (2.8, 4.4, 3.6, 5.2)
-#: Windows of a case. The most and the least expensive window are left out: sometimes an answer of the store's writer is
-#: late, and the loop runs one more pass. A window of an idle endpoint takes long and varies little.
+#: Number of windows of a case, and of a case with ``rests``. The most and the least expensive window are left out,
+#: because sometimes an answer of the store's writer is late, and the loop runs one more pass. There are fewer windows
+#: of idle endpoints, which take long and vary little.
 WINDOWS, WINDOWS_AT_REST = 5, 3
 
-#: Figures in the order in which they are printed.
+#: The figures in printed order.
 NAMES = (
     *(cases.ALONE, cases.CHUNK, cases.CHUNK_ACK, cases.MANY, cases.FURTHER, cases.HOP, cases.HOP_CHUNK),
     *(cases.DUPLICATE, cases.MISS, cases.LISTEN, cases.SUBSCRIBE, cases.RECOVERY, cases.LATER, cases.IDLE),
@@ -42,23 +44,23 @@ Found = dict[str, Figure | None]
 
 
 class Window(NamedTuple):
-    """``times``: actions while the endpoints were counted. ``profiles``: one for each endpoint."""
+    """``times``: number of actions while the endpoints were counted. ``profiles``: one profile for each endpoint."""
 
     times: int
     profiles: list[Profile]
 
 
 async def figures(name: str, tree: Path, folder: Path, say: Callable[[str], None]) -> list[Figure | None]:
-    """All figures of a tree, in the order of ``NAMES``.
+    """Count all figures of a tree, and return them in the order of ``NAMES``.
 
     Args:
-        name: what errors and progress call the tree.
+        name: the tree's name in errors and progress messages.
         tree: compiled sources.
-        folder: for files; it is made.
+        folder: a folder for files, which this function creates.
         say: gets each line of progress.
 
     Returns:
-        One figure for each name; ``None`` if the endpoint does not know the action.
+        One figure for each name. It is ``None`` if the endpoint does not know the action.
 
     Raises:
         BenchError: an endpoint did not start, did not do its task, or was not counted.
@@ -76,7 +78,8 @@ async def figures(name: str, tree: Path, folder: Path, say: Callable[[str], None
 
 
 def together(found: Found) -> list[Figure | None]:
-    """Add to the figures of publishes the work that they leave for later, and derive figures from others."""
+    """Add the work that publishes leave for later to their figures, and compute the figures that are derived from
+    others."""
     found = dict(found)
     later = found.get(cases.LATER)
     for name in PUBLISHES:
@@ -92,7 +95,7 @@ def together(found: Found) -> list[Figure | None]:
 
 @asynccontextmanager
 async def started(name: str, tree: Path, folder: Path, setting: Setting) -> AsyncIterator[list[Counted]]:
-    """Start the endpoints of a setting, ready, until the block ends."""
+    """Start the endpoints of a setting, wait until they are ready, and end them when the block ends."""
     secret = _secret(folder)
     options = ("--host", "127.0.0.1", "--store", f"lmdb:{folder / 'store'}", "--peer-secret-file", str(secret))
     endpoints = [
@@ -111,7 +114,7 @@ async def started(name: str, tree: Path, folder: Path, setting: Setting) -> Asyn
 
 
 def _secret(folder: Path) -> Path:
-    """Write a secret into a new folder, for endpoints that must trust each other."""
+    """Write a secret to a file in a new folder. Endpoints need it to trust each other."""
     folder.mkdir(parents=True)
     secret = folder / "secret"
     secret.touch(mode=0o600)
@@ -120,7 +123,7 @@ def _secret(folder: Path) -> Path:
 
 
 async def idle(endpoint: Counted) -> Rhythm:
-    """Count it while no client sends."""
+    """Count an endpoint while no client sends, and return its rhythm."""
     stretches = []
     for seconds in IDLE_S:
         await endpoint.begin()
@@ -165,13 +168,13 @@ async def _clocks(endpoints: Sequence[Counted], *, slow: bool) -> None:
 
 
 def middle(case: Case, windows: Sequence[Window], rhythms: Sequence[Rhythm]) -> Figure:
-    """Return the mean over all windows without the most and the least expensive one. It subtracts the ticks, and adds
-    each message's share of the ticks of all endpoints.
+    """Return the mean of all windows except the most and the least expensive one. The function subtracts the ticks, and
+    adds a message's share of the ticks of all endpoints.
 
     Args:
         case: the case that was counted.
-        windows: three or more.
-        rhythms: one for each endpoint.
+        windows: three or more windows.
+        rhythms: the rhythm of each endpoint.
     """
     costs = []
     for window in windows:

@@ -38,7 +38,7 @@ def test_each_segment_is_a_figure_but_those_that_make_ready(tmp_path: Path) -> N
 
 
 def test_a_core_that_did_something_else_is_not_compared(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=r"had \[2, 9, 5\] frames for clients"):
+    with pytest.raises(BenchError, match=r"sent \[2, 9, 5\] frames to clients"):
         core.counted(SEGMENTS, files(tmp_path, 70, 1_000, 200), said(tmp_path, 2, 9, 5), "here")
 
 

@@ -73,7 +73,7 @@ def test_a_commit_before_the_compiled_form_is_said_to_be_one(repository: Path, t
         (["--pairs", "2"], "--pairs has to be from 3 to 1000"),
         (["--seconds", "0"], "--seconds has to be above 0"),
         (["--seconds", "61"], "and at most 60"),
-        (["--interpreted"], "--interpreted goes with --timing"),
+        (["--interpreted"], "--interpreted needs --timing"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

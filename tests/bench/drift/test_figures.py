@@ -43,7 +43,7 @@ def test_what_is_over_the_budget_is_named_and_is_exit_code_1() -> None:
     code, lines = say(pair(figure(100_000), figure(101_100)))
     assert code == 1
     assert lines[2].split()[-2:] == ["1.011", "over"]
-    assert lines[-1] == "more expensive than 1.01 times: publish (whole endpoints)"
+    assert lines[-1] == "more than 1.01 times as expensive: publish (whole endpoints)"
 
 
 def test_what_is_cheaper_is_never_over() -> None:

@@ -25,7 +25,7 @@ def test_what_costs_the_same_is_within_the_budget() -> None:
 def test_what_is_dearer_for_certain_is_named() -> None:
     code, lines = say([(COSTS, {**COSTS, "listen": 52.0}), (COSTS, {**COSTS, "listen": 52.5})] * 5)
     assert code == 1
-    assert lines[-1] == "more expensive than 1.02 times: listen"
+    assert lines[-1] == "more than 1.02 times as expensive: listen"
 
 
 def test_what_may_be_noise_is_not_held_against_it() -> None:
