@@ -1,9 +1,11 @@
-"""The cost of accepting clients at one port of several processes: ``python -m ingeborg.bench.micro.accepting``.
+"""The cost of accepting clients if several processes share a port: ``python -m ingeborg.bench.micro.accepting``.
 
-Connects, does the opening handshake of WebSocket and leaves, at a rate: first to an endpoint with its own port, then to
-1, 2 and 4 that share one. Measures the CPU of all endpoints per connect, and the time from a connect to its answer.
-With little load every waiting process wakes up for every connection, so this is where sharing costs most. Then it stops
-one of four (SIGSTOP) in the middle: how long do later clients wait? At last many stay connected: how are they spread?
+Clients connect at a constant rate, do the opening handshake of WebSocket, and disconnect. They connect first to an
+endpoint with its own port, then to 1, 2 and 4 endpoints that share a port. The program measures the CPU time of all
+endpoints per connect, and the time from a connect to the endpoint's answer. With little load, every waiting process
+wakes up for every connection, so sharing is most expensive then. Afterwards the program stops one of four endpoints
+(SIGSTOP) for a while, and measures how long clients wait. Finally, many clients stay connected, and the program prints
+how they are distributed over the endpoints.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ from ingeborg.bench.budgets.model import measured
 from ingeborg.bench.starting import Started, serve, started
 from ingeborg.protocol.pages import fetch, samples
 
-#: How long a client waits at most, in seconds.
+#: The longest time that a client waits, in seconds.
 TIMEOUT_S = 10.0
-#: How long one of four is stopped, in seconds: longer than the others take to notice.
+#: Seconds for which one of four endpoints is stopped. This is longer than the others take to notice.
 STOPPED_S = 3.0
 
 _REQUEST = (
@@ -38,14 +40,15 @@ _REQUEST = (
 
 
 class Connect(NamedTuple):
-    """``began``: when it was due, on the monotonic clock; ``took_s``: until the answer; infinite: late or refused."""
+    """One client's connect. ``began``: when the connect was due, on the monotonic clock. ``took_s``: seconds until the
+    answer, which is infinite if the answer was too late or the endpoint refused the client."""
 
     began: float
     took_s: float
 
 
 async def connect(port: int, began: float, kept: list[asyncio.StreamWriter] | None) -> Connect:
-    """Run one client. ``kept``: it stays connected and is added there."""
+    """Run one client. If ``kept`` is given, the client stays connected and its writer is added to ``kept``."""
     writer = None
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -66,7 +69,7 @@ async def connect(port: int, began: float, kept: list[asyncio.StreamWriter] | No
 async def stream(
     port: int, rate: float, seconds: float, kept: list[asyncio.StreamWriter] | None = None
 ) -> list[Connect]:
-    """Run clients at a rate, whether or not the earlier ones have their answers."""
+    """Start clients at a constant rate, without waiting for the answers to earlier clients."""
     began = time.monotonic()
     async with asyncio.TaskGroup() as group:
         tasks = []
@@ -79,7 +82,7 @@ async def stream(
 
 @contextlib.contextmanager
 def endpoints(count: int, *, shared: bool) -> Iterator[tuple[Started, list[psutil.Process]]]:
-    """Start this number of endpoints; yield them and their processes."""
+    """Start this number of endpoints, and yield them with their processes."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--port", "0", "--name", "e", "--store", f"lmdb:{folder}/store", "--endpoints", str(count)]
         options += ["--share-port"] if shared else []
@@ -97,7 +100,7 @@ def port_of(broker: Started) -> int:
 
 
 def row(name: str, connects: Sequence[Connect]) -> str:
-    """Return the times as text."""
+    """Return the times of the connects as a row of text."""
     took = sorted(each.took_s for each in connects)
     answered = [each for each in took if each != float("inf")]
     if not answered:
@@ -117,12 +120,12 @@ async def cost(rate: float, seconds: float, count: int, shared: bool) -> str:
         before = cpu_s(processes)
         connects = await stream(port_of(broker), rate, seconds)
         each_us = 1e6 * (cpu_s(processes) - before - idle_s) / len(connects)
-    name = f"{count} on one port" if shared else "1 on its own port"
+    name = f"{count} sharing a port" if shared else "1 with its own port"
     return row(f"{name}: {each_us:.0f} µs of CPU", connects)
 
 
 async def stopped(rate: float) -> list[str]:
-    """Stop one of four for a while in the middle of a stream."""
+    """Stop one of four endpoints for a while, in the middle of a stream of connects."""
     with endpoints(4, shared=True) as (broker, processes):
         streaming = asyncio.create_task(stream(port_of(broker), rate, STOPPED_S + 3.0))
         await asyncio.sleep(1.0)
@@ -135,15 +138,15 @@ async def stopped(rate: float) -> list[str]:
     held = [each for each in before if each.began + each.took_s >= at + 1.0]
     during = [each for each in connects if at <= each.began < at + STOPPED_S]
     return [
-        row("one of four: before it stops", before),
+        row("before one of four stops", before),
         row("  connects while it is stopped", during),
         row("  after it continues", [each for each in connects if each.began >= at + STOPPED_S]),
-        f"  handshakes that it had under way: {len(held)}",
+        f"  connects before it stops that had to wait for it: {len(held)}",
     ]
 
 
 async def spread(clients: int, rate: float) -> str:
-    """Return how many connections each of four has."""
+    """Return, as text, how many connections each of four endpoints has."""
     with endpoints(4, shared=True) as (broker, _):
         kept: list[asyncio.StreamWriter] = []
         await stream(port_of(broker), rate, clients / rate, kept)
@@ -153,7 +156,7 @@ async def spread(clients: int, rate: float) -> str:
             counts.append(next(int(s.value) for s in samples(page.text) if s.name == "ingeborg_connections"))
         for writer in kept:
             writer.transport.abort()
-    return f"{clients:,} that stay, at {rate:,.0f}/s: {', '.join(map(str, sorted(counts)))}"
+    return f"{clients:,} clients that stay, at {rate:,.0f}/s, by endpoint: {', '.join(map(str, sorted(counts)))}"
 
 
 async def measure(rate: float, seconds: float, rounds: int, clients: int) -> None:
@@ -169,8 +172,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=float, default=1_000, help="connects per second (%(default)s)")
     parser.add_argument("--seconds", type=float, default=5, help="length of each measurement (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="alternating rounds of the costs (%(default)s)")
-    parser.add_argument("--clients", type=int, default=4_000, help="clients that stay connected (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds of the cost measurements (%(default)s)")
+    parser.add_argument(
+        "--clients", type=int, default=4_000, help="number of clients that stay connected (%(default)s)"
+    )
     options = parser.parse_args()
     print(measured(), flush=True)
     uvloop.run(measure(options.rate, options.seconds, options.rounds, options.clients))

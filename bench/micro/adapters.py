@@ -1,10 +1,10 @@
-"""The cost of each system's client in the generator: CPU time per publish, and per delivered message.
+"""The cost of each system's client library in the generator: CPU time per publish and per delivered message.
 
     python -m ingeborg.bench.micro.adapters [SYSTEM…]
 
-Starts each system's server (`bench rivals`); one process publishes 5,000 messages of 200 bytes each per second in
-batches of 100 to one topic, and this one receives them. Prints microseconds of each process's CPU, and the names of
-systems that are not installed. Some seconds per system, on an idle machine.
+Starts the server of each system (as `bench rivals` does). A second process publishes 5,000 messages of 200 bytes per
+second, in batches of 100, to one topic, and this process receives them. Prints the CPU microseconds of both processes,
+and the names of systems that are not installed. It takes some seconds per system, on an idle machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ TOPIC = "topic"
 
 
 async def publish(system: str, urls: Sequence[str]) -> None:
-    """Run the publisher; print its microseconds per message. The first batch, which creates a topic, does not count."""
+    """Run the publisher, and print its CPU microseconds per message. The first batch is not measured, because it
+    creates the topic."""
     backend = open_backend(system, urls, "measure")
     async with asyncio.timeout(TIMEOUT_S):
         connection = await backend.connect(0, lambda topic, text: None, print)

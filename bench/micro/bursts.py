@@ -1,9 +1,9 @@
-"""How long a run's messages took, by the number of recipients of each piece of news.
+"""Print the latencies of a run's messages, grouped by the number of recipients of each new message.
 
     python -m ingeborg.bench.micro.bursts RUN
 
-Owns: the figures by burst in docs/workloads/radio.md. Reads the log of one run, a folder that ``loadgen radio --out``
-made, and keeps its latencies in memory: 40 bytes a delivery. Must never: be collected as a test.
+Owns: the figures by burst in docs/workloads/radio.md. Reads the log of one run, which is a folder that ``loadgen radio
+--out`` made, and keeps all latencies in memory (40 bytes for each delivery). Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-#: Maximum number of deliveries of one piece of news in each class; the last class has the rest.
+#: Maximum number of deliveries of a new message in each class. The last class has all messages with more.
 UP_TO = (10, 30, 100, 300, 1_000, 3_000, 10_000, 10**9)
 
 News = tuple[str, str]
-"""Topic and number, as in the log."""
+"""A new message's topic and number, as in the log."""
 
 
 def events(run: Path) -> Iterator[dict[str, str]]:
-    """Yield every event of the run; ``SystemExit`` if there are none."""
+    """Yield every event of the run. Raises ``SystemExit`` if the run has no file of events."""
     files = sorted(run.glob("events-*.csv"))
     if not files:
-        raise SystemExit(f"{run} has no events-*.csv: give the folder of one run")
+        raise SystemExit(f"{run} has no events-*.csv: RUN must be the folder of one run")
     for path in files:
         with path.open(newline="") as lines:
             yield from csv.DictReader(lines)
 
 
 def latencies(run: Path) -> tuple[dict[int, list[float]], Counter[int]]:
-    """Return milliseconds of the deliveries, and the number of news, both by the class of ``UP_TO``."""
+    """Return the latencies of deliveries in milliseconds, and the number of new messages, both by the classes of
+    ``UP_TO``."""
     wanted: dict[News, int] = {}
     took: dict[News, list[float]] = defaultdict(list)
     for event in events(run):
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", type=Path, metavar="RUN")
     by_class, count = latencies(parser.parse_args(arguments).run)
-    print("  news to at most       news  deliveries    p50 ms    p90 ms    p99 ms")
+    print(" recipients up to   messages  deliveries    p50 ms    p90 ms    p99 ms")
     rows = [(f"{up_to:,}" if up_to < UP_TO[-1] else "more", by_class[up_to], count[up_to]) for up_to in sorted(count)]
     rows.append(("all", [took for times in by_class.values() for took in times], count.total()))
     for name, times, news in rows:

@@ -1,13 +1,15 @@
-"""The memory of an entry in an endpoint's caches, and the time of a payload in the table of duplicates.
+"""Measure the memory that an entry takes in an endpoint's caches, and the time that the table of duplicates takes for a
+new payload.
 
     python -m ingeborg.bench.micro.caches [--entries 100000]
 
 Owns: the bytes in docs/limits.md and in the comments at the caches (`broker/core/topics/routes.py`), and the times in
-docs/adr/0009. Each row is a separate process that fills a cache to its limit and then once more, so that every first
-entry has gone, as in an endpoint that has run for a while; it divides the growth of its resident memory by the entries.
-Names and ids are separate objects, as from a store or a frame: topics of 30 to 35 bytes, client ids of 14, incarnations
-of 16. The time of a new payload is that to hash it, look it up and add it, timing included.
-Fifteen seconds; at most 700 MB. Must never: be collected as a test.
+docs/adr/0009. Each row comes from a separate process. The process fills a cache to its limit, and then adds the same
+number of entries again. So the cache has evicted all entries of the first round, as in an endpoint that has run for a
+while. The process then divides the growth of its resident memory by the number of entries. Names and ids are separate
+objects, as if they came from a store or a frame: topics have 30 to 35 bytes, client ids 14, and incarnations 16. The
+time for a new payload is the time to hash it, look it up and add it, including reading the clock. The program takes
+fifteen seconds and at most 700 MB. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ from ingeborg.broker.core.topics.locations import Locations
 from ingeborg.broker.core.topics.routes import READING, Routes
 
 ENTRIES = 100_000
-#: Subscribers of a topic. With 40 the routing cache is at both of its limits, 50,000 topics and 2,000,000 ids.
+#: Numbers of subscribers of a topic. With 40, the routing cache reaches both of its limits: 50,000 topics and 2,000,000
+#: ids.
 FANOUTS = (0, 1, 5, 20, 40)
 TIMEOUT_S = 120.0
 
 Fill = Callable[[int], object]
-"""Makes a cache with this number of entries, and fills it twice."""
+"""Makes a cache for this number of entries, and adds twice that number."""
 
 
 def _routes(fanout: int, entries: int) -> Routes:
@@ -57,7 +60,7 @@ def _locations(entries: int) -> Locations:
 def _duplicates(entries: int) -> Dedup[None]:
     table: Dedup[None] = Dedup(60.0, entries)
     for number in range(2 * entries):
-        # The time is the same for all messages of a turn, some ten, and none has expired.
+        # All messages of a turn (here ten) have the same time, and no entry expires.
         table.add(key_of(number % 4096, "topic", b"%d" % number), number // 10 / 1_000_000)
     return table
 
@@ -75,7 +78,7 @@ def _route(fanout: int) -> str:
     return f"route, {fanout:>2} subscribers"
 
 
-#: By the row's name.
+#: The caches, by the names of their rows.
 CACHES: dict[str, Fill] = {
     **{_route(fanout): functools.partial(_routes, fanout) for fanout in FANOUTS},
     "location": _locations,
@@ -85,8 +88,8 @@ CACHES: dict[str, Fill] = {
 
 
 def _new_payload_us(entries: int) -> tuple[float, float]:
-    """Return the microseconds to hash, look up and add a new payload, and the longest of these calls, in a table of
-    three times ``entries`` that is filled twice."""
+    """Return the mean and the longest time to hash, look up and add a new payload, in microseconds. The table has room
+    for three times ``entries``, and gets twice that number."""
     table: Dedup[None] = Dedup(60.0, 3 * entries)
     longest = 0
     begun = time.perf_counter_ns()
@@ -101,7 +104,7 @@ def _new_payload_us(entries: int) -> tuple[float, float]:
 
 
 def bytes_per_entry(fill: Fill, entries: int) -> float:
-    """Measure in this process, once."""
+    """Measure a cache once, in this process, and return the bytes per entry."""
     process = psutil.Process()
     gc.collect()
     before = process.memory_info().rss
@@ -115,7 +118,9 @@ def bytes_per_entry(fill: Fill, entries: int) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--entries", type=int, default=ENTRIES)
-    parser.add_argument("--only", choices=CACHES, help="run only this row, in this process; prints the bytes")
+    parser.add_argument(
+        "--only", choices=CACHES, help="measure only this row, in this process, and print only the bytes"
+    )
     options = parser.parse_args(arguments)
     if options.only is not None:
         print(bytes_per_entry(CACHES[options.only], options.entries))
@@ -132,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.collect()
     gc.freeze()
     mean, longest = _new_payload_us(options.entries)
-    print(f"a new payload: {mean:.1f} us; the longest of {6 * options.entries:,} {longest / 1000:.1f} ms")
+    print(f"a new payload: mean {mean:.1f} us; longest of {6 * options.entries:,} payloads {longest / 1000:.1f} ms")
 
 
 if __name__ == "__main__":

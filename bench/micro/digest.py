@@ -1,13 +1,13 @@
 """Time and memory of the digest of 1, 10 and 30 million events: `python -m ingeborg.bench.micro.digest`.
 
-With `--causal` it measures the causal check; `--heard LATENCY_MS …` gives the check, one after another, logs of a
-million messages of 10,000 publishers. Each hears ten others, 1 ms to LATENCY_MS later: the longer, the more messages
-overtake others.
+With `--causal` it measures the causal check instead. With `--heard LATENCY_MS …` it measures the causal check of other
+logs, one for each LATENCY_MS. Each has a million messages of 10,000 publishers, and each publisher receives the
+messages of ten others 1 ms to LATENCY_MS later. With a longer latency, more messages overtake others.
 
-Owns the synthetic log of a traffic run at scale (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), that of
-the publishers, and the measurement of the whole command, Java's start included, as its user waits for it. It is no
-test: a test that depends on the clock of a shared machine proves nothing. Logs and digests go to a temporary directory
-and are removed.
+Owns the synthetic log of a large traffic run (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), the log of
+the publishers, and the measurement of the whole command. Because a user waits for it too, the start of Java is
+included. This program is not a test, because a test that depends on the clock of a shared machine proves nothing. Logs
+and digests are in a temporary directory, which is deleted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOPICS = 1_000
 FANOUT = 5
 SECONDS = 200
 DUPLICATES = 0.23
-"""Share of the publishes that repeat another connection's payload (the thesis's 300 of 1,300)."""
+"""Share of the publishes that repeat another connection's payload (300 of 1,300 in the thesis)."""
 
 START_NS = 5_000 * NS_PER_S
 """The start of the run, on the machine's clock."""
@@ -42,29 +42,31 @@ START_NS = 5_000 * NS_PER_S
 MS = NS_PER_S // 1_000
 
 PART_LINES = 500_000
-"""As the generator does it: a torn part or a lost one costs little, and Spark reads parts in parallel."""
+"""Maximum number of lines of a part, as in the generator. Losing or damaging a part of this size costs little, and
+Spark reads parts in parallel."""
 
 SAMPLE_S = 0.2
 """Seconds between two measurements of the command's memory."""
 
 PUBLISHERS, MESSAGES = 10_000, 1_000_000
 HEARD = 10
-"""The number of others that each publisher hears."""
+"""The number of other publishers whose messages each publisher receives."""
 
 TIMEOUT_S = 3_600
-"""No digest worth measuring takes longer."""
+"""The time limit of a command. No digest that is worth measuring takes longer."""
 
 
 def traffic_log(directory: Path, events: int, seed: int = 1) -> None:
-    """Write a run of about `events` events into `directory`: two generator processes, each in the order of time."""
-    # A news is one row and one delivery per listener, and is published 1 / (1 - DUPLICATES) times.
+    """Write a run of about `events` events into `directory`, as two generator processes would. Each process's events
+    are in order of time."""
+    # A new message has one row of its own and one for each delivery, and is published 1 / (1 - DUPLICATES) times.
     number = round(events / (1 + FANOUT + 1 / (1 - DUPLICATES)))
     _log(directory, "traffic", _chunks(random.Random(seed), number, 2 * NS_PER_S, (2 + SECONDS) * NS_PER_S), seed)
 
 
 def heard_log(directory: Path, messages: int, latency_ms: int, seed: int = 1) -> None:
-    """Write a run with this number of messages of `PUBLISHERS`: each sends a message every two seconds, on its own
-    topic, and others get it 1 ms to `latency_ms` later."""
+    """Write a run with this number of messages from `PUBLISHERS` publishers. Each publisher sends a message to its own
+    topic every two seconds, and other publishers receive it 1 ms to `latency_ms` later."""
     _log(directory, "heard", _hearing(random.Random(seed), messages, latency_ms), seed)
 
 
@@ -136,7 +138,7 @@ def _log(directory: Path, workload: str, chunks: Iterator[list[list[tuple[int, s
 
 
 def _chunks(rng: random.Random, number: int, begin: int, end: int) -> Iterator[list[list[tuple[int, str]]]]:
-    """Yield the events of both processes, some thousand news at a time: (time, line)."""
+    """Yield the events of both processes as pairs of time and line, for up to 5,000 new messages at a time."""
     listeners = [rng.sample(range(CONNECTIONS), FANOUT) for _ in range(TOPICS)]
     sequence = [0] * TOPICS
     step = (end - begin) / number
@@ -168,7 +170,7 @@ def _chunks(rng: random.Random, number: int, begin: int, end: int) -> Iterator[l
 
 
 def _parts(directory: Path, process: int) -> Generator[None, list[str], None]:
-    """Receive lists of lines, and write them in parts."""
+    """Receive lists of lines, and write them to the files of parts."""
     for number in itertools.count():
         with (directory / f"events-{process:03d}-{number:04d}.csv").open("w", encoding="utf-8") as file:
             file.write(EVENTS.header + "\n")
@@ -185,8 +187,8 @@ def _table(path: Path, header: str, lines: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """The cost of one `bench digest`: seconds of the clock and of processors, and the largest resident memory of all
-    its processes together, in bytes."""
+    """The cost of one command: elapsed seconds, CPU seconds, and the largest resident memory of all its processes
+    together in bytes."""
 
     elapsed_s: float
     cpu_s: float
@@ -194,8 +196,8 @@ class Measured:
 
 
 def measure(command: list[str], driver_memory: str, said: Path) -> Measured:
-    """Run `bench` with these arguments as a user does; `said` gets its output. Raises CalledProcessError, or
-    TimeoutExpired."""
+    """Run `bench` with these arguments as a user does, and write its output to the file `said`. Raises
+    CalledProcessError or TimeoutExpired."""
     command = [sys.executable, "-m", "ingeborg.bench.cli", *command, "--master", "local[2]"]
     began = time.monotonic()
     with said.open("w") as file:
@@ -208,7 +210,7 @@ def measure(command: list[str], driver_memory: str, said: Path) -> Measured:
                 raise subprocess.TimeoutExpired(command, TIMEOUT_S)
             rss = 0
             for each in _tree(process):
-                # The process ended between two reads; the last measurement, from a moment ago, counts.
+                # If the process ended between the two calls, its last measurement from a moment ago counts.
                 with contextlib.suppress(psutil.NoSuchProcess):
                     rss += each.memory_info().rss
                     cpu[each.pid] = sum(each.cpu_times()[:2])
@@ -218,7 +220,7 @@ def measure(command: list[str], driver_memory: str, said: Path) -> Measured:
         for each in _tree(process):
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
-    # A check with findings ends with 1, and prints them.
+    # A check with findings prints them, and exits with code 1.
     if process.returncode and not (process.returncode == 1 and "check" in command and said.stat().st_size):
         raise subprocess.CalledProcessError(process.returncode, command)
     return Measured(time.monotonic() - began, sum(cpu.values()), rss_max)
@@ -235,18 +237,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description="Measure the digest, or the causal check, of synthetic logs on two cores."
     )
-    parser.add_argument("--millions", type=int, nargs="+", default=[1, 10, 30], help="events (default: 1 10 30)")
-    parser.add_argument("--causal", action="store_true", help="measure `bench check causal`")
-    parser.add_argument("--heard", type=int, nargs="+", metavar="LATENCY_MS", help="with logs of 10,000 publishers")
+    parser.add_argument(
+        "--millions", type=int, nargs="+", default=[1, 10, 30], help="millions of events in each log (default: 1 10 30)"
+    )
+    parser.add_argument("--causal", action="store_true", help="measure `bench check causal` instead of the digest")
+    parser.add_argument(
+        "--heard",
+        type=int,
+        nargs="+",
+        metavar="LATENCY_MS",
+        help="measure the causal check of logs of 10,000 publishers",
+    )
     parser.add_argument("--driver-memory", default="4g", help="memory of Spark (default: %(default)s)")
     options = parser.parse_args()
-    print("| log | bytes | elapsed | processor time | memory at most | µs of a core per event |")
+    print("| log | bytes | elapsed | processor time | peak memory | µs of a core per event |")
     print("|--:|--:|--:|--:|--:|--:|")
     for size in options.heard or options.millions:
         with tempfile.TemporaryDirectory(prefix="measure-digest-") as directory:
             log, said = Path(directory) / "log", Path(directory) / "said"
             if options.heard:
-                name, events = f"heard in {size:,} ms", (2 + HEARD) * MESSAGES
+                name, events = f"received within {size:,} ms", (2 + HEARD) * MESSAGES
                 heard_log(log, MESSAGES, size)
             else:
                 name, events = f"{size} M", size * 1_000_000

@@ -1,8 +1,9 @@
 """The costs of the embedded store on this machine: ``python -m ingeborg.bench.micro.embedded [--directory DIR]``.
 
-Owns: the figures of docs/adr/0002, those of the embedded store in 0032, and those of filters. Prints one table; runs
-for about a minute, in a temporary directory (under DIR if given: the disk matters), and removes it at the end.
-``--filters`` prints the last part alone. Must never: be collected as a test.
+Owns: the figures of docs/adr/0002, the figures of the embedded store in docs/adr/0032, and the figures of filters.
+Prints one table. It runs for about a minute in a temporary directory, which it removes at the end. The directory is
+under DIR if given, because the figures depend on the disk. With ``--filters`` it prints only the figures of filters.
+Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ AWAY = Term(True, 0.0)
 
 
 async def _longest_gap(work: Awaitable[object]) -> tuple[float, float]:
-    """Return the seconds of the work, and the most CPU seconds between two runs of a coroutine that is due every 1 ms.
+    """Return the duration of the work, and the largest CPU time between two runs of a coroutine that is due every 1 ms,
+    both in seconds.
 
-    CPU seconds of this thread are the time for which this program held the loop; the wall clock includes others.
+    The CPU time of this thread is the time for which this program occupied the loop. Elapsed time would include other
+    programs.
     """
     gap_s = 0.0
-    gc.freeze()  # the memory of this measurement's own texts does not count as the store's cost
+    gc.freeze()  # the garbage collector's scans of this program's own texts are not the store's cost
 
     async def tick() -> None:
         nonlocal gap_s
@@ -57,7 +60,7 @@ async def _longest_gap(work: Awaitable[object]) -> tuple[float, float]:
 
 
 async def _each_ms(operation: Callable[[int], Awaitable[object]], count: int) -> str:
-    """Return the median and worst of ``count`` operations, one after the other."""
+    """Run ``count`` operations one after the other, and return the median and the maximum of their times as text."""
     times_ms = []
     for index in range(count):
         started = time.perf_counter()
@@ -68,7 +71,7 @@ async def _each_ms(operation: Callable[[int], Awaitable[object]], count: int) ->
 
 
 def _now_us(store: EmbeddedStore, topic: str) -> float:
-    """Return the microseconds of CPU for the store's immediate answer about one topic."""
+    """Return the CPU time of a synchronous read of one topic's subscribers, in microseconds."""
     names = [[f"{topic}{index}"] for index in range(CONCURRENT_WRITES)]
     began = time.thread_time()
     for name in names:
@@ -105,13 +108,16 @@ async def _measure(directory: Path, loop_name: str) -> None:
     took_s, _ = await _longest_gap(many)
     _row(f"subscribe 1 topic, {CONCURRENT_WRITES:,} callers at once", f"{CONCURRENT_WRITES / took_s:,.0f} per second")
     _row("subscribers of 1 topic", await _each_ms(lambda i: store.subscribers([f"t{i}"]), 5_000))
-    _row("subscribers of 1 topic, at once", f"{_now_us(store, 't'):.1f} us")
+    _row("subscribers of 1 topic, synchronous read", f"{_now_us(store, 't'):.1f} us")
     many = asyncio.gather(
         *(store.subscribe([Subscribe(f"c{i}", [f"e{i}"], None, AWAY)]) for i in range(CONCURRENT_WRITES))
     )
     took_s, _ = await _longest_gap(many)
-    _row("subscribe 1 topic with a term, as many callers at once", f"{CONCURRENT_WRITES / took_s:,.0f} per second")
-    _row("subscribers of 1 topic with a term, at once", f"{_now_us(store, 'e'):.1f} us")
+    _row(
+        "subscribe 1 topic with a term, the same number of callers at once",
+        f"{CONCURRENT_WRITES / took_s:,.0f} per second",
+    )
+    _row("subscribers of 1 topic with a term, synchronous read", f"{_now_us(store, 'e'):.1f} us")
     me = Endpoint("e", "i", "ws://127.0.0.1:1", 1)
     _row("heartbeat", await _each_ms(lambda i: store.heartbeat(me), SINGLE_WRITES))
     took_s, gap_s = await _longest_gap(store.listen([f"c{i}" for i in range(BULK_TOPICS)], "i"))
@@ -121,16 +127,17 @@ async def _measure(directory: Path, loop_name: str) -> None:
     took_s, gap_s = await _longest_gap(store.subscribe([Subscribe("preload", preload)]))
     _row(f"subscribe {PRELOADED_TOPICS:,} topics in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     size = os.stat(directory / "durable" / "data.mdb").st_size
-    _row("  the file then", f"{size / 1e6:.0f} MB")
+    _row("  size of the file afterwards", f"{size / 1e6:.0f} MB")
     began = time.thread_time()
     expiring = [
         one for slot in await store.expiring_slots() or [] for one in (await store.expiring(slot, None, BULK_TOPICS))[0]
     ]
     _row(
-        f"read {len(expiring):,} with a term, of all slots, among these", f"{(time.thread_time() - began) * 1e3:.0f} ms"
+        f"read {len(expiring):,} with a term among these, from all slots",
+        f"{(time.thread_time() - began) * 1e3:.0f} ms",
     )
     took_s, gap_s = await _longest_gap(store.end([([one], None, True) for one in expiring]))
-    _row("  end them in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row("  end those with a term in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.subscribe([Subscribe("bulk", bulk, None, AWAY)]))
     _row(f"subscribe {BULK_TOPICS:,} topics with a term in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     await store.unsubscribe([("bulk", bulk, None)])
@@ -139,9 +146,14 @@ async def _measure(directory: Path, loop_name: str) -> None:
     beats = await _each_ms(lambda i: other.heartbeat(me), SINGLE_WRITES)
     ours = await _each_ms(lambda i: store.subscribe([Subscribe(f"c{i}", ["y"])]), 20)
     theirs = await _each_ms(lambda i: other.subscribe([Subscribe(f"c{i}", ["z"])]), 20)
-    assert not writing.done(), "the bulk was over before the small ones; its neighbours were not measured"
+    assert not writing.done(), (
+        "the large subscribe ended before the small operations, which were not measured under its load"
+    )
     await writing
-    _row(f"subscribe {BULK_TOPICS:,} topics, store of {PRELOADED_TOPICS:,}", f"{time.perf_counter() - started:.2f} s")
+    _row(
+        f"subscribe {BULK_TOPICS:,} topics, {PRELOADED_TOPICS:,} in the store before",
+        f"{time.perf_counter() - started:.2f} s",
+    )
     _row("  meanwhile, heartbeat of another endpoint", beats)
     _row("  meanwhile, subscribe 1 topic at the same endpoint", ours)
     _row("  meanwhile, subscribe 1 topic at another endpoint", theirs)
@@ -149,7 +161,7 @@ async def _measure(directory: Path, loop_name: str) -> None:
 
 
 def _filter(number: int) -> str:
-    """Return a filter that no other client has, as long as most are."""
+    """Return a filter of typical length that no other client has."""
     return f'{{"discount":[{{"numeric":[">=",{number % 100}]}}],"restaurant":["restaurant {number}"]}}'
 
 
@@ -165,7 +177,7 @@ async def _measure_filters(directory: Path) -> None:
         await _each_ms(lambda i: store.subscribe([Subscribe(f"c{i}", ["x"], _filter(i))]), SINGLE_WRITES),
     )
     _row(
-        "  with a filter that replaces all",
+        "  with a filter that replaces all earlier ones",
         await _each_ms(
             lambda i: store.subscribe([Subscribe(f"c{i}", ["x"], _filter(i + 1), replace=True)]), SINGLE_WRITES
         ),
@@ -178,15 +190,15 @@ async def _measure_filters(directory: Path) -> None:
     )
     took_s, _ = await _longest_gap(many)
     _row("  with a filter", f"{CONCURRENT_WRITES / took_s:,.0f} per second")
-    _row("subscribers of 1 topic without a filter, at once", f"{_now_us(store, 't'):.1f} us")
-    _row("  the same with a filter", f"{_now_us(store, 'f'):.1f} us")
+    _row("subscribers of 1 topic without a filter, synchronous read", f"{_now_us(store, 't'):.1f} us")
+    _row("  subscribers of 1 topic with a filter, synchronous read", f"{_now_us(store, 'f'):.1f} us")
 
     before = os.stat(directory / "durable" / "data.mdb").st_size
     offers = [Subscribe(f"client {i}", ["offers"], _filter(i)) for i in range(FILTERS)]
     took_s, gap_s = await _longest_gap(store.subscribe(offers))
     _row(f"{FILTERS:,} filters of one topic in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     size = os.stat(directory / "durable" / "data.mdb").st_size - before
-    _row("  in the file", f"{size / FILTERS:.0f} bytes each")
+    _row("  size in the file", f"{size / FILTERS:.0f} bytes each")
 
     async def read() -> None:
         page, cursor = (await store.subscribers(["offers"]))[1]["offers"]
@@ -198,19 +210,19 @@ async def _measure_filters(directory: Path) -> None:
         assert count == FILTERS
 
     took_s, gap_s = await _longest_gap(read())
-    _row(f"  read in pages of {PAGE_FILTERS:,}", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row(f"  read all filters in pages of {PAGE_FILTERS:,}", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.unsubscribe([(row.client, ["offers"], None) for row in offers]))
-    _row("  unsubscribed from", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row("  unsubscribe all in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
     await store.close()
 
 
 def main() -> None:
-    """Measure on uvloop, as the endpoint runs."""
+    """Measure on uvloop, on which endpoints run too."""
     import uvloop
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
-    parser.add_argument("--filters", action="store_true", help="only the figures of filters")
+    parser.add_argument("--filters", action="store_true", help="measure only the figures of filters")
     options = parser.parse_args()
     if not options.filters:
         with tempfile.TemporaryDirectory(dir=options.directory) as directory:

@@ -1,7 +1,8 @@
 """Time and memory of `ingeborg export` with a large LMDB store: ``python -m ingeborg.bench.micro.export``.
 
-Makes stores of 20,000 and of 2,000,000 subscriptions (a tenth of all clients subscribe to one topic, the rest have ten
-topics each), exports each to /dev/null by a real process, and reads that process's ``RssAnon`` every 20 ms.
+Makes stores of 20,000 and of 2,000,000 subscriptions. A tenth of the subscriptions are to one topic, from clients with
+no other topic. All other clients have ten topics each. A real process then exports each store to /dev/null, and this
+program reads that process's ``RssAnon`` every 20 ms.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def export(directory: Path) -> None:
             time.sleep(0.02)
         assert process.stderr is not None
         said = process.stderr.read().strip()
-    print(f"{said}\n  exit code {process.returncode}, {time.monotonic() - began_s:.1f} s with its start; ", end="")
+    print(f"{said}\n  exit code {process.returncode}, {time.monotonic() - began_s:.1f} s including its start; ", end="")
     print(f"RssAnon at most {most / 1024:.1f} MiB", flush=True)
 
 

@@ -1,9 +1,10 @@
 """The cost of a topic's index of filters: ``python -m ingeborg.bench.micro.filters [--counts 100000 1000000]``.
 
-Owns: the index's figures: microseconds of a match without its output, of an add, bytes of a filter, and the naive scan
-for comparison. Each kind of filters has its own process; a few minutes in all. Must never: be collected as a test.
+Owns: the figures of the index, namely the times to find the matching filters without listing their clients and to add a
+filter, the bytes of a filter, and, for comparison, the time of a naive scan. Each kind of filters has its own process.
+It takes a few minutes in total. Must never: be collected as a test.
 
-Filters are all different, and each belongs to another client. The times are CPU time of the thread.
+All filters are different, and each belongs to a different client. Times are CPU times of the thread.
 """
 
 from __future__ import annotations
@@ -27,21 +28,23 @@ from ingeborg.protocol.filters import canonical_filter
 MATCHES = 2_000
 PLACES = 1_000
 SCANNED = 10_000
-#: Filters of one slice: slices timed together take turns with slices timed one by one; a count is a multiple of two.
+#: Number of filters in a slice. The adds of every second slice are timed one by one, and those of the others are timed
+#: together, so a count should have an even number of slices.
 SLICE = 500
 
 Draw = Callable[[random.Random, int], object]
 
 
 class Kind(NamedTuple):
-    """``pattern``: the filter with this number; ``payload``: a published payload."""
+    """``pattern``: makes the filter with a given number. ``payload``: makes a payload to publish."""
 
     pattern: Draw
     payload: Draw
 
 
 class Row(NamedTuple):
-    """One kind's figures. ``matched``: mean number of matching filters; ``said_bytes``: the index's own estimate."""
+    """The figures of one kind of filters. ``matched``: mean number of matching filters. ``said_bytes``: the index's own
+    estimate of its bytes per filter."""
 
     kind: str
     filters: int
@@ -83,7 +86,7 @@ KINDS = {
         },
         lambda drawn, count: {"place": f"place {drawn.randrange(PLACES)}", "price": drawn.uniform(0, count)},
     ),
-    "the same, 10 a bucket": Kind(
+    "a value and a range, 10 per value": Kind(
         lambda drawn, number: {
             "place": [f"place {number // 10}"],
             "price": [{"numeric": [">=", number + drawn.random()]}],
@@ -112,7 +115,7 @@ def measure(kind: str, count: int) -> Row:
     index = Index()
     gc.collect()
     gc.freeze()
-    gc.disable()  # an endpoint's own pauses are measured elsewhere
+    gc.disable()  # another benchmark measures the collector's pauses in an endpoint
     process = psutil.Process()
     before_bytes = process.memory_info().rss
     add_s, add_max_s = 0.0, 0.0
@@ -121,7 +124,7 @@ def measure(kind: str, count: int) -> Row:
         new = [(f"client{n}", canonical_filter(pattern(drawn, n))) for n in range(start, min(count, start + SLICE))]
         if len(texts) < SCANNED:
             texts.extend([text for _, text in new])
-        if start // SLICE % 2:  # reading the clock takes a considerable part of an add's time
+        if start // SLICE % 2:  # reading the clock takes a considerable share of the time of an add
             for client, text in new:
                 began = time.thread_time()
                 index.add(client, text)
@@ -180,8 +183,8 @@ def main() -> None:
     options = parser.parse_args()
     print(measured())
     print(
-        "kind | filters | match us p50 | p99 | matched | with output p50 us | naive scan us | times the match | "
-        "add us | longest add ms | remove us | load s | bytes a filter (RSS) | bytes (estimated)",
+        "kind | filters | match us p50 | p99 | matched | with clients p50 us | naive scan us | scan / match | "
+        "add us | longest add ms | remove us | load s | bytes per filter (RSS) | bytes (estimated)",
         flush=True,
     )
     for count in options.counts:

@@ -1,12 +1,13 @@
-"""How fast the store writes one client's subscriptions, by the number under way.
+"""Measure how fast the store writes one client's subscriptions, for several numbers of subscriptions under way.
 
     python -m ingeborg.bench.micro.large_subscribes [--subscriptions 2097152] [--under-way 60000 150000 250000]
                                                    [--directory DIR]
 
-Owns: the table of docs/adr/0008. For each number under way it makes a new embedded store in a temporary directory
-(under DIR if given: the disk matters; removed at the end), and writes to it in calls of 1,000 topics, without an
-endpoint in between. Prints the rate, that of the slowest half million in a row, and the longest call. It takes a minute
-on an idle machine, and some 500 MB of disk. Must never: be collected as a test.
+Owns: the table of docs/adr/0008. For each number under way, it makes a new embedded store in a temporary directory,
+which it removes at the end. The directory is under DIR if given, because the figures depend on the disk. It writes to
+the store directly, without an endpoint, in calls of 1,000 topics. It prints the rate, the rate of the slowest half
+million consecutive subscriptions, and the longest call. It takes a minute on an idle machine, and some 500 MB of disk.
+Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PART = 500_000
 
 
 class Measured(NamedTuple):
-    """``ends_s``: when each call was confirmed, in their order, since the first began."""
+    """``ends_s``: the times at which calls were confirmed, in order, in seconds since the first call began."""
 
     ends_s: list[float]
     longest_call_s: float
@@ -44,8 +45,9 @@ class Measured(NamedTuple):
 
     @property
     def slowest_rate(self) -> float | None:
-        """Return the subscriptions per second of the slowest half million in a row. The first half million begins at
-        the start; the last may be incomplete. ``None``: there were fewer."""
+        """Return the subscriptions per second of the slowest half million, or ``None`` if there are fewer
+        subscriptions. The subscriptions are divided into half millions from the start, and an incomplete last part is
+        ignored."""
         calls = PART // TOPICS_PER_SLICE
         marks_s = [0.0, *self.ends_s[calls - 1 :: calls]]
         took_s = [after - before for before, after in itertools.pairwise(marks_s)]
@@ -53,7 +55,7 @@ class Measured(NamedTuple):
 
 
 async def measure(directory: Path, subscriptions: int, under_way: int) -> Measured:
-    """Measure with complete calls only, for both numbers."""
+    """Measure one number under way. Both numbers are rounded down to complete calls."""
     store = EmbeddedStore(directory)
     await store.open()
     room = asyncio.Semaphore(under_way // TOPICS_PER_SLICE)
@@ -84,7 +86,7 @@ async def measure(directory: Path, subscriptions: int, under_way: int) -> Measur
 def _count(text: str) -> int:
     number = int(text)
     if number < TOPICS_PER_SLICE:
-        raise argparse.ArgumentTypeError(f"{text} is less than a call's {TOPICS_PER_SLICE} topics")
+        raise argparse.ArgumentTypeError(f"{text} is less than the {TOPICS_PER_SLICE} topics of a call")
     return number
 
 

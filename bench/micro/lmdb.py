@@ -1,7 +1,9 @@
-"""Three facts of LMDB that shape the embedded store: ``python -m ingeborg.bench.micro.lmdb [--directory DIR]``.
+"""Measure three properties of LMDB that shape the embedded store: ``python -m ingeborg.bench.micro.lmdb [--directory
+DIR]``.
 
-Owns: the figures of docs/adr/0002 on threads, on the write lock and on scattered writes, each against its alternative.
-Runs for half a minute in a temporary directory and removes its files. Must never: be collected as a test.
+Owns: the figures of docs/adr/0002 on threads, on the write lock and on scattered writes, each compared with its
+alternative. It runs for half a minute in a temporary directory, and removes its files. Must never: be collected as a
+test.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def _frames(kind: str) -> list[list[tuple[bytes, bytes]]]:
 
 
 def _write(env: lmdb.Environment, frames: list[list[tuple[bytes, bytes]]]) -> float:
-    """Write each frame in its own transaction; return microseconds a row."""
+    """Write each frame in its own transaction, and return the microseconds per row."""
     database = env.open_db(b"rows", dupsort=True)
     started = time.perf_counter()
     for frame in frames:
@@ -54,7 +56,7 @@ def _measure_threads(directory: Path) -> None:
         lmdb.open(str(directory / "one"), map_size=MAP_BYTES, max_dbs=1) as one,
         lmdb.open(str(directory / "two"), map_size=MAP_BYTES, max_dbs=1, sync=False) as two,
     ):
-        print(f"a writing thread alone:                         {_write(one, _frames('alone')):6.1f} us a row")
+        print(f"a writing thread alone:                         {_write(one, _frames('alone')):6.1f} us per row")
         stop = threading.Event()
 
         def write_on() -> None:
@@ -65,13 +67,13 @@ def _measure_threads(directory: Path) -> None:
 
         beside = threading.Thread(target=write_on)
         beside.start()
-        print(f"a writing thread with another of its process: {_write(one, _frames('beside')):6.1f} us a row")
+        print(f"while another thread of the process writes:     {_write(one, _frames('beside')):6.1f} us per row")
         stop.set()
         beside.join()
 
 
 def _hog(directory: Path, with_gate: bool) -> None:
-    """Take the write lock for 5 ms again and again, as a process of ``_measure_lock``."""
+    """Repeatedly take the write lock for 5 ms. ``_measure_lock`` starts processes that do this."""
     gate = Gate(directory, Lane.DURABLE)
     with lmdb.open(str(directory / Lane.DURABLE), map_size=MAP_BYTES, sync=False) as env:
         until = time.monotonic() + HOG_S
@@ -86,7 +88,7 @@ def _hog(directory: Path, with_gate: bool) -> None:
 
 
 def _measure_lock(directory: Path, with_gate: bool) -> None:
-    """Measure how long a third process waits for the lock that two others request all the time."""
+    """Measure how long this process waits for the write lock while two others request it continuously."""
     (directory / Lane.DURABLE).mkdir(parents=True)
     gate = Gate(directory, Lane.DURABLE)
     hog = [
@@ -117,18 +119,19 @@ def _measure_lock(directory: Path, with_gate: bool) -> None:
 
 
 def _measure_scatter(directory: Path) -> None:
-    """Write frames into a large tree, as they come and sorted together; measure time and pages written."""
+    """Measure the time to write frames into a large tree, first with each frame sorted by itself, then with all rows
+    sorted together."""
     with lmdb.open(str(directory / "large"), map_size=MAP_BYTES, max_dbs=1) as env:
         _write(env, [sorted(_rows("preloaded", PRELOADED_ROWS))])
         scattered = _write(env, _frames("scattered"))
         rows = sorted(_rows("sorted", FRAMES * FRAME_ROWS))
         together = _write(env, [rows[start : start + FRAME_ROWS] for start in range(0, len(rows), FRAME_ROWS)])
-        print(f"{FRAMES} synced frames into {PRELOADED_ROWS:,} rows, as they come:    {scattered:6.1f} us a row")
-        print(f"{FRAMES} synced frames into {PRELOADED_ROWS:,} rows, sorted as one:   {together:6.1f} us a row")
+        print(f"{FRAMES} synced frames into {PRELOADED_ROWS:,} rows, each sorted alone:  {scattered:6.1f} us per row")
+        print(f"{FRAMES} synced frames into {PRELOADED_ROWS:,} rows, sorted together:    {together:6.1f} us per row")
 
 
 def main() -> None:
-    """Run all three, one after the other."""
+    """Run the three measurements one after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
     parser.add_argument("--hog", type=Path, default=None, help=argparse.SUPPRESS)

@@ -1,10 +1,11 @@
-"""The cost of the log in the generator: CPU time per event, from the call to the bytes in the file.
+"""Measure the cost of the generator's log: CPU time per event, from the call until its bytes are in the file.
 
     python -m ingeborg.bench.micro.log [EVENTS]
 
-Prints microseconds of CPU per event of each kind, and for the mix of the traffic workload (77 of 100 publishes are
-news, and each news goes out five times), without the cost of the loop that makes them. For comparison: the cost of
-packing the same fields into bytes, and of drawing a message of the plan (docs/adr/0006).
+Prints the CPU microseconds per event for each kind, and for the mix of the traffic workload, without the cost of the
+loop that makes the events. In that mix, 77 of 100 publishes are new messages, and each new message is delivered five
+times. For comparison, it also prints the cost of packing the same fields into bytes, and of drawing a message of the
+plan (docs/adr/0006).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NOW_NS = 1_234_567_890_123_456
 
 
 def cost_us(events: int, record: Callable[[Recorder, int], None] | None) -> float:
-    """Return CPU microseconds per call of ``record``, files included."""
+    """Return the CPU microseconds per call of ``record``, including the writes to files."""
     with tempfile.TemporaryDirectory() as directory:
         recorder, files = Recorder(), EventFiles(Path(directory), 0)
         began_s = time.process_time()
@@ -58,7 +59,8 @@ def _received(recorder: Recorder, number: int) -> None:
 
 
 def packed_us(events: int) -> float:
-    """Measure packing and collecting the fields of a delivery, instead of writing them as text."""
+    """Return the CPU microseconds to pack the fields of a delivery into bytes and collect them, instead of writing
+    text."""
     parts: list[bytes] = []
     pack = struct.Struct("<BHIIQQQ").pack
     before_s = time.process_time()
@@ -72,7 +74,7 @@ def packed_us(events: int) -> float:
 
 
 def planned_us(messages: int) -> float:
-    """Measure drawing one message of the traffic workload's plan."""
+    """Return the CPU microseconds to draw one message of the traffic workload's plan."""
     plan = TrafficPlan(Traffic(), duplicates=Traffic().duplicates)
     before_s = time.process_time()
     sends = sum(1 for _ in plan.sends(10_000.0, messages / 10_000))

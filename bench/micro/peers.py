@@ -1,9 +1,9 @@
-"""The cost of each peer in an endpoint's one event loop, with or without messages.
+"""Measure the cost of each peer in an endpoint's event loop, which arises even without messages.
 
     python -m ingeborg.bench.micro.peers [--peers 1,3,9,99,999]
 
-Owns: the lines of docs/scaling.md on costs that grow with the number of endpoints. One router, linked to simulated
-peers; each figure is the least of five. Half a minute. Must never: be collected as a test.
+Owns: the lines of docs/scaling.md on costs that grow with the number of endpoints. It links one router to simulated
+peers. Each figure is the minimum of five measurements. It takes half a minute. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPEATS = 5
 
 
 def least_us(do: Callable[[], object], times: int = 1) -> float:
-    """Return microseconds of one call: the least mean of five series of ``times`` calls."""
+    """Return the microseconds of one call: the smallest of the means of five series, each with ``times`` calls."""
     found = []
     for _ in range(REPEATS):
         begun = time.perf_counter()
@@ -35,7 +35,7 @@ def least_us(do: Callable[[], object], times: int = 1) -> float:
 
 
 def linked(peers: int) -> tuple[Router, list[Endpoint]]:
-    """Return an endpoint that knows every peer, with an open link to each."""
+    """Return the router of an endpoint with an open link to each peer, and the peers."""
     me = Endpoint("endpoint 0", f"{0:016x}", "ws://127.0.0.1:1", 0)
     others = [Endpoint(f"endpoint {number}", f"{number:016x}", me.url, 1) for number in range(1, peers + 1)]
     router = Router(me, 0.0)
@@ -48,12 +48,12 @@ def linked(peers: int) -> tuple[Router, list[Endpoint]]:
 
 
 def measure(peers: int) -> tuple[float, float, float, float, float]:
-    """Measure a turn with nothing to do, one that pings every peer, a registry read, the table of homes (us); slots of
-    the fullest home, times the mean."""
+    """Return the times of an idle turn, of a turn that pings every peer, of a registry read, and of computing the table
+    of homes, all in microseconds. The last value is the number of slots of the fullest home, divided by the mean."""
     router, others = linked(peers)
 
     def ping() -> None:
-        router.mesh.ping()  # as its tick does every half second
+        router.mesh.ping()  # as a tick does every half second
         router.flush(0.0)
 
     beat = iter(range(2, 2 + REPEATS))

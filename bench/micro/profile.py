@@ -1,11 +1,12 @@
-"""The CPU of a compiled endpoint, by our functions that were running: Linux, with `perf`.
+"""Print how a compiled endpoint's CPU time is distributed over our functions. Needs Linux and `perf`.
 
     perf record -F 700 --call-graph dwarf,8192 -o perf.data --pid PID -- sleep 5
     perf script -i perf.data --no-inline | python -m ingeborg.bench.micro.profile
 
-PID is an endpoint's, under load, in its compiled form (`make compiled`). Each sample is a stack. A function's first
-share counts the samples in which it or a function that it called was running; the second those in which it called
-nothing further of ours, with Python's own work for it. *(not compiled)* is the rest: the shell, the loop, the kernel.
+PID is the process of an endpoint under load, in its compiled form (`make compiled`). Each sample is a stack. The first
+share of a function counts the samples in which it or one of its callees was running. The second share counts only the
+samples in which no other function of ours ran inside it, and includes Python's own work for the function. *(not
+compiled)* is the rest: the shell, the event loop, and the kernel.
 
 Owns: the shares in ADR 28. Must never: be collected as a test.
 """
@@ -17,17 +18,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-#: A frame of a stack: address, symbol and offset, and its file.
+#: A line for one frame of a stack: its address, symbol and offset, and its file.
 _FRAME = re.compile(r"\s+[0-9a-f]+ (?P<symbol>.*?)(?:\+0x[0-9a-f]+)? \(")
-#: The prefix of mypyc's name for a function: then the module, and, for a method, the class and its name.
+#: The prefix of mypyc's name for a function. The module follows, then the function's name, or the class and the
+#: method's name.
 _COMPILED = "CPyDef_"
 ELSEWHERE = "(not compiled)"
-#: The number of functions printed.
+#: Maximum number of functions to print.
 SHOWN = 40
 
 
 def stacks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the symbols of each sample, the innermost first."""
+    """Yield the symbols of each sample's stack, the innermost first."""
     stack: list[str] = []
     for line in lines:
         if found := _FRAME.match(line):
@@ -40,7 +42,7 @@ def stacks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def shares(samples: Iterable[list[str]]) -> tuple[int, Counter[str], Counter[str]]:
-    """Return the number of samples; for each function, those in which it ran with its callees; and alone."""
+    """Return the number of samples, and two counts of samples for each function: with its callees, and alone."""
     total, all_of, own = 0, Counter[str](), Counter[str]()
     for stack in samples:
         total += 1
@@ -54,7 +56,7 @@ def main() -> None:
     """Run the command."""
     total, all_of, own = shares(stacks(sys.stdin))
     if not total:
-        sys.exit("no samples: give what `perf script` prints on standard input")
+        sys.exit("there are no samples: standard input must be the output of `perf script`")
     print(f"{total:,} samples\n with its callees        alone")
     print(f"{'':18}  {own[ELSEWHERE] / total:9.1%}  {ELSEWHERE}")
     for name, count in all_of.most_common(SHOWN):

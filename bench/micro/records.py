@@ -1,10 +1,11 @@
-"""The cost of subscriptions in a store (docs/adr/0043): ``python -m ingeborg.bench.micro.records [--large]``.
+"""Measure the cost of subscriptions in a store (docs/adr/0043).
 
     python -m ingeborg.bench.micro.records [--directory DIR] [--large] [--riak HOST:PORT,HOST:PORT,...]
 
-Without ``--riak`` it measures LMDB in a temporary directory (under DIR if given: the disk matters), and removes the
-directory: half a minute, with ``--large`` five minutes and 3 GB. With ``--riak`` it counts requests to those nodes, in
-new namespaces that stay there. Must never: be collected as a test.
+Without ``--riak`` it measures LMDB in a temporary directory, which it removes. The directory is under DIR if given,
+because the figures depend on the disk. This takes half a minute, or five minutes and 3 GB with ``--large``. With
+``--riak`` it counts requests to the given nodes, in new namespaces that it leaves there. Must never: be collected as a
+test.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CLIENTS = 100
 KINDS = ("neither filter nor term", "until disconnect", "a filter")
 AWAY = Term(True, 0.0)
 TAKEN = 2_000
-"""Topics of one call to Riak, as many as an endpoint gives it at a time."""
+"""Number of topics in one call to Riak. An endpoint passes at most this number at a time."""
 
 
 def _row(what: str, figure: str) -> None:
@@ -64,7 +65,7 @@ async def _all_topics(store: Store, client: str) -> None:
 
 
 async def _walk(store: Store) -> int:
-    """Read everything that expiry reads; return how many subscriptions have a term."""
+    """Read everything that expiry reads, and return the number of subscriptions with a term."""
     count = 0
     for slot in await store.expiring_slots() or ():
         page, cursor = await store.expiring(slot, None, 500)
@@ -79,7 +80,7 @@ async def _walk(store: Store) -> int:
 
 
 def _written(store: EmbeddedStore) -> int:
-    """Return the bytes that the writers have written so far."""
+    """Return the number of bytes that the store's writer processes have written so far."""
     found = 0
     for pid in store.writer_pids.values():
         said = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
@@ -88,7 +89,8 @@ def _written(store: EmbeddedStore) -> int:
 
 
 def _looked_at(directory: Path) -> tuple[int, int]:
-    """Return the transactions of the durable environment, and the bytes of its databases' pages."""
+    """Return the number of transactions of the durable environment, and the total size of its databases' pages in
+    bytes."""
     environment = open_for_reading(directory, Lane.DURABLE, DEFAULT_MAP_SIZE_BYTES)
     with environment.begin() as txn:
         stats = [txn.stat(database) for database in environment.db.values()]
@@ -111,7 +113,10 @@ async def _one_by_one(directory: Path, kind: str) -> None:
     written = _written(store) - before
     await store.close()
     _row(f"{SINGLE:,} subscribes one after the other, {kind}", f"{took_s:.2f} s")
-    _row("  flushed transactions since the store was made, bytes written", f"{_looked_at(directory)[0]:,}, {written:,}")
+    _row(
+        "  flushed transactions since the store's creation, and bytes written",
+        f"{_looked_at(directory)[0]:,}, {written:,}",
+    )
 
 
 async def _bulk(directory: Path, count: int) -> None:
@@ -122,18 +127,18 @@ async def _bulk(directory: Path, count: int) -> None:
         f"one client subscribes to {count:,} topics",
         f"{await _seconds(store.subscribe([Subscribe('a', topics)])):.3f} s",
     )
-    _row("  lists them, in pages of 10,000", f"{await _seconds(_all_topics(store, 'a')):.3f} s")
+    _row("  lists its topics, in pages of 10,000", f"{await _seconds(_all_topics(store, 'a')):.3f} s")
     _row("  subscribers of 2^15 topics, one call", f"{await _seconds(store.subscribers(topics[: 1 << 15])):.3f} s")
     began = time.thread_time()
     for topic in topics[:20_000]:
         store.subscribers_now([topic])
-    _row("  subscribers of one, at once", f"{(time.thread_time() - began) / 20_000 * 1e6:.2f} us")
+    _row("  subscribers of one topic, synchronous read", f"{(time.thread_time() - began) / 20_000 * 1e6:.2f} us")
     await store.subscribe([Subscribe("visitor", _songs(1_000)[500:], None, AWAY)])
     began = time.thread_time()
     for topic in topics[:20_000]:
         store.subscribers_now([topic])
     _row(
-        "  the same while another client has some until disconnect",
+        "  synchronous read, another client has some topics until disconnect",
         f"{(time.thread_time() - began) / 20_000 * 1e6:.2f} us",
     )
     await store.close()
@@ -147,7 +152,7 @@ async def _disk(directory: Path) -> None:
         first = number * 7919 % len(songs)
         await store.subscribe([Subscribe(f"client-{number:03d}", [*songs[first:], *songs[:first]][:10_000])])
     await store.close()
-    _row("1,000,000 subscriptions of 100 clients at 200,000 topics, pages", f"{_looked_at(directory)[1] / 1e6:.1f} MB")
+    _row("size of 1,000,000 subscriptions of 100 clients to 200,000 topics", f"{_looked_at(directory)[1] / 1e6:.1f} MB")
 
 
 async def _filters(directory: Path) -> None:
@@ -161,7 +166,7 @@ async def _filters(directory: Path) -> None:
         while cursor is not None:
             _, cursor = await store.filtered("offers", cursor, 1_000)
 
-    _row("  read all", f"{await _seconds(read()):.2f} s")
+    _row("  read all filters", f"{await _seconds(read()):.2f} s")
     await store.close()
 
 
@@ -169,12 +174,15 @@ async def _expiry(directory: Path) -> None:
     store = EmbeddedStore(directory)
     await store.open()
     await store.subscribe([Subscribe(f"visitor {number}", [f"room/{number}"], None, AWAY) for number in range(100_000)])
-    _row("expiry's reads of 100,000 subscriptions with a term, alone", f"{await _seconds(_walk(store)) * 1e3:.0f} ms")
+    _row(
+        "expiry reads 100,000 subscriptions with a term, no others in the store",
+        f"{await _seconds(_walk(store)) * 1e3:.0f} ms",
+    )
     songs = _songs(1 << 21)
     for number in range(5):
         await store.subscribe([Subscribe(f"client {number}", songs)])
     took_s = await _seconds(_walk(store))
-    _row(f"  among {5 * len(songs):,} without one", f"{took_s * 1e3:.0f} ms")
+    _row(f"  with {5 * len(songs):,} others without a term in the store", f"{took_s * 1e3:.0f} ms")
     await store.close()
 
 
@@ -220,11 +228,15 @@ async def _riak(nodes: list[tuple[str, int]]) -> None:
 
 
 def main() -> None:
-    """Measure on uvloop, as the endpoint runs."""
+    """Measure on uvloop, on which endpoints run too."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
-    parser.add_argument("--large", action="store_true", help="2^21 topics, 10^6 filters, 10^7 in addition to 10^5")
-    parser.add_argument("--riak", default="", help="count on these nodes instead")
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help="also measure 2^21 topics, 10^6 filters, and 10^5 subscriptions with a term among 10^7 without",
+    )
+    parser.add_argument("--riak", default="", help="count requests to these nodes instead")
     options = parser.parse_args()
     if options.riak:
         nodes = [(host, int(port)) for host, _, port in (node.rpartition(":") for node in options.riak.split(","))]

@@ -1,17 +1,18 @@
-"""The core of an endpoint alone: a router takes a trace of clients' frames, with a store in memory.
+"""Replay a trace of clients' frames through the core of an endpoint alone: a router with a store in memory.
 
     python replay.py TRACE.json
 
 There is no socket, no clock and no randomness, so two runs of one build execute the same instructions. `bench drift`
-runs this file under callgrind, in each tree its own copy, since only that knows the interface of the tree's router. A
-tree without one uses the working tree's file. Both get the same trace (``bench.drift.trace``). At the borders of
-segments this file asks the system for the process's priority, as nothing else does, and callgrind begins a new file
-there.
+runs this file under callgrind. It runs each tree's own copy, because only that copy knows the interface of the tree's
+router. For a tree without a copy, it runs the working tree's file. All trees get the same trace
+(``bench.drift.trace``). Between two segments, this file calls ``os.getpriority``. No other code does, so that callgrind
+begins a new output file at these calls.
 
-Exit code 3: this file does not know the router, or the router asks the store for something unknown.
+Exit code 3 means that this file does not fit the router's interface, or that the router requested an unknown operation
+of the store.
 
-Owns: the turns, as ``broker.shell.driver`` has them, and the store's answers. Must never: import anything that some
-tree lacks, or leave work for a message to trigger that it could do before the first message.
+Owns: turns like those of ``broker.shell.driver``, and the store's answers. Must never: import anything that some tree
+lacks, or leave work to the first message that could be done before it.
 """
 
 from __future__ import annotations
@@ -31,27 +32,28 @@ from ingeborg.broker.core.router import Router
 
 #: Time between two chunks, and between two ticks, in seconds of the trace.
 CHUNK_S, TICK_S = 0.001, 0.1
-#: A router that is alone joins within this time, in seconds of the trace.
+#: A router without peers joins within this time, in seconds of the trace.
 JOIN_S = 30.0
-#: After its start a router looks through all its slots once, which is no part of a message's cost.
+#: Time to wait after joining, in seconds of the trace. A router then examines all its slots once, which is not part of
+#: a message's cost.
 SETTLE_S = 10.0
-#: Maximum number of rounds of a turn: no turn of a trace needs more than a few.
+#: Maximum number of rounds of a turn. A turn of a trace needs only a few.
 ROUNDS_MAX = 1_000
 
 CANNOT = 3
 
 
 class CannotReplay(Exception):
-    """This file does not know the core of this tree."""
+    """This file does not fit the core of this tree."""
 
 
 class Store:
-    """A store that answers the router at once."""
+    """A store in memory that answers the router immediately."""
 
     def __init__(self, me: Endpoint) -> None:
         self._me = me
-        self._sets: defaultdict[str, list[str]] = defaultdict(list)  # subscribers, by topic
-        self._places: dict[str, Location] = {}  # locations, by client
+        self._sets: defaultdict[str, list[str]] = defaultdict(list)  # subscribers by topic
+        self._places: dict[str, Location] = {}  # locations by client
         self._operations: dict[str, Callable[..., Any]] = {
             "endpoints": lambda: [self._me],
             "register": self._register,
@@ -67,7 +69,7 @@ class Store:
         }
 
     def answer(self, operation: str, arguments: tuple[Any, ...]) -> Any:
-        """Answer an operation. ``CannotReplay``: it has no such operation."""
+        """Answer an operation. Raises ``CannotReplay`` if this store does not have the operation."""
         do = self._operations.get(operation)
         if do is None:
             raise CannotReplay(f"the core asks the store for {operation}")
@@ -89,10 +91,10 @@ class Store:
 
 
 class Replay:
-    """One router, with its connections, in its own time."""
+    """One router with its connections, and virtual time."""
 
     def __init__(self, connections: int) -> None:
-        """Start and join. ``CannotReplay``: it does not join."""
+        """Start the router, and let it join. Raises ``CannotReplay`` if it does not join."""
         me = Endpoint("a", "0" * 16, "ws://127.0.0.1:9000", 0)
         self._now = 1_000.0
         self._tick_at = 0.0
@@ -111,7 +113,7 @@ class Replay:
         self._connections = [self._router.connected(number, self._now) for number in range(connections)]
 
     def chunk(self, connection: int, frames: list[bytes]) -> None:
-        """Give the router these frames and end the turn; the next tick follows when due."""
+        """Give the router these frames, end the turn, and advance the time. A tick follows if it is due."""
         self._router.frames(self._connections[connection], frames, self._now, True)
         self._turn()
         self._pass(CHUNK_S)
@@ -147,12 +149,12 @@ class Replay:
 
 
 def border() -> None:
-    """Let callgrind begin a new file."""
+    """Call the function at which callgrind begins a new file."""
     os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def main() -> int:
-    """Replay the trace; print how many frames each segment wrote to clients. Return the exit code."""
+    """Replay the trace, and print the number of frames that each segment wrote to clients. Return the exit code."""
     trace = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     segments = [
         [(connection, [frame.encode() for frame in frames]) for connection, frames in segment["chunks"]]

@@ -1,13 +1,17 @@
-"""The traces of clients with fresh ids that come, subscribe until they disconnect, and go: the goal is none.
+"""Measure what remains of clients with new ids that connect, subscribe until they disconnect, and leave. The goal is
+that nothing remains.
 
     python -m ingeborg.bench.micro.visitors [--clients 10000] [--over-s 600] [--topics 20] [--stay-s 5] [--grace-s 20]
 
-Two endpoints on one LMDB store. Visitors come one after the other, evenly over the time: each listens, subscribes to
-some topics of 5,000, stays and goes, and never comes back. Meanwhile a publisher sends to their topics. Before the
-first measurement one visitor in ten has come and gone, so that an endpoint's first allocations do not count. The
-program compares the records of the store's databases, topics in the routing caches and the endpoints' own memory when
-all is over: after the grace time, a few walks, and the ten minutes for which the endpoints remember locations and what
-has ended. With the defaults some 35 minutes, nearly idle. Must never: be collected as a test.
+Two endpoints share an LMDB store. Visitors arrive at a constant rate over `--over-s` seconds. Each visitor listens,
+subscribes to some of 5,000 topics, stays for a while, and leaves for good. Meanwhile, a publisher publishes to these
+topics. Before the first measurement, a tenth of the number of visitors come and leave as a warm-up, so that an
+endpoint's first allocations do not count.
+
+The program compares the numbers of records in the store's databases, the numbers of topics in the routing caches, and
+the endpoints' own memory, before and after the visitors. It measures when everything has expired: after the grace time,
+a few walks of expiry, and the ten minutes for which the endpoints remember locations and ended subscriptions. With the
+defaults it takes some 35 minutes, in which the machine is nearly idle. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -34,17 +38,17 @@ from ingeborg.protocol.client import Client
 
 TOPICS = 5_000
 PUBLISHES_PER_S = 20
-#: The permitted growth of memory, in bytes of two processes: what the allocator keeps.
+#: The permitted growth of the memory of both endpoints, in bytes. It allows for memory that the allocator keeps.
 GROWTH_BYTES = 8 << 20
-#: Databases that hold a record for each endpoint, or none of clients.
+#: Databases without records of clients.
 _NOT_OF_CLIENTS = frozenset({"registry", "seen"})
 
 
 class Look(NamedTuple):
-    """``records``: in the store, by database; ``topics``: in routing caches; ``own_bytes``: memory of both endpoints
-    without mapped files; ``mapped_bytes``: with mapped files: pages of the store that they have read, and of programs,
-    which the kernel takes back when it needs them; ``ended``: subscriptions that have ended since the endpoints
-    started."""
+    """``records``: number of records in the store, by database. ``topics``: number of topics in routing caches.
+    ``own_bytes``: memory of both endpoints without mapped files. ``mapped_bytes``: their memory for mapped files,
+    namely pages of programs and pages of the store that they have read. The kernel reclaims such pages when it needs
+    memory. ``ended``: number of subscriptions that have ended since the endpoints started."""
 
     records: dict[str, int]
     topics: int
@@ -115,7 +119,8 @@ async def _visitors(urls: Sequence[str], numbers: range, each_s: float, topics: 
 
 
 async def measure(clients: int, over_s: float, topics: int, stay_s: float, grace_s: float) -> tuple[Look, Look, int]:
-    """Measure before and after; return both results, and how many messages visitors received."""
+    """Measure before and after the visitors. Return both results, and the number of messages that the visitors
+    received."""
     expired_s = grace_s + 3 * WALK_S_MAX + KEPT_S + 60.0
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -129,7 +134,10 @@ async def measure(clients: int, over_s: float, topics: int, stay_s: float, grace
         before = await asyncio.to_thread(_look, Path(folder, "store"), servers)
         print(f"after {warm_up:,} visitors: {before}", flush=True)
         heard = await _visitors(urls, range(warm_up, warm_up + clients), over_s / clients, topics, stay_s)
-        print(f"when all have gone: {await asyncio.to_thread(_look, Path(folder, 'store'), servers)}", flush=True)
+        print(
+            f"after the last visitor has left: {await asyncio.to_thread(_look, Path(folder, 'store'), servers)}",
+            flush=True,
+        )
         await asyncio.sleep(expired_s)
         after = await asyncio.to_thread(_look, Path(folder, "store"), servers)
         publisher.cancel()
@@ -139,20 +147,20 @@ async def measure(clients: int, over_s: float, topics: int, stay_s: float, grace
 
 
 def checks(before: Look, after: Look, clients: int, topics: int) -> list[Check]:
-    """Return the figures with their goals."""
+    """Return the figures, each with its goal."""
     more = {name: count - before.records[name] for name, count in after.records.items()}
     ended, grown = after.ended - before.ended, after.own_bytes - before.own_bytes
     return [
         Check(
-            "records of the store, after and before",
-            "no more",
+            "change in the store's number of records",
+            "no increase",
             ", ".join(f"{name} {count:+,}" for name, count in more.items()),
             all(count <= 0 for count in more.values()),
         ),
         Check("subscriptions that have ended", f"{clients * topics:,} minus repeats", f"{ended:,}", ended > 0),
         Check(
             "topics in routing caches",
-            f"at most the {TOPICS:,} there are",
+            f"at most {TOPICS:,}, the number of topics",
             f"{before.topics:,}, then {after.topics:,}",
             after.topics <= TOPICS,
         ),
@@ -179,7 +187,7 @@ def main() -> None:
         measure(options.clients, options.over_s, options.topics, options.stay_s, options.grace_s)
     )
     show(checks(before, after, options.clients, options.topics))
-    print(f"(messages that visitors heard: {heard:,})")
+    print(f"(messages that visitors received: {heard:,})")
 
 
 if __name__ == "__main__":

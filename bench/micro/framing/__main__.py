@@ -1,11 +1,12 @@
-"""This project's framing against that of picows and of bare `websockets`, with alternating echo servers.
+"""Compare this project's framing with that of picows and of plain `websockets`, with alternating echo servers.
 
     python3 -m venv build/picows && build/picows/bin/pip install picows==2.3.1 uvloop==0.23.0
     python -m ingeborg.bench.micro.framing --picows build/picows/bin/python
 
-It measures first one busy connection with 64 messages of 230 bytes under way, of which half are written at once
-(`bench.budgets.echo`), then one message at a time. The comparison is of the server's CPU for each message, in and out.
-Compile the core first (`make compiled`): endpoints run that form. It takes a minute, on an idle machine.
+The client first keeps 64 messages of 230 bytes under way on one connection, and writes half of them at once
+(`bench.budgets.echo`). Then it sends one message at a time. The program compares the CPU time that each server takes to
+receive and return a message. Compile the core first (`make compiled`), because endpoints run in the compiled form. It
+takes a minute, on an idle machine.
 
 Owns: the figures of ADR 28. Must never: be collected as a test.
 """
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ):
                 found[name].append(uvloop.run(echo.turns_at(server.url, server.child.process)))
     print(f"{measured()}; medians of {ROUNDS} rounds")
-    print("server          messages/s  CPU us a message  one alone, us")
+    print("server          messages/s  CPU us a message  round trip us")
     for name, rounds in found.items():
         per_s, cpu_us, trip_us = map(median, zip(*rounds, strict=True))
         print(f"{name:15} {per_s:10,.0f}  {cpu_us:16.2f}  {trip_us:13.0f}")

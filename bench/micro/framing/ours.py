@@ -1,7 +1,7 @@
-"""An echo over this project's own socket layer. Prints where it is ready; SIGTERM ends it.
+"""An echo server on this project's own socket layer. It prints its URL when it is ready. SIGTERM ends it.
 
-Owns: the endpoint's way of framing (`protocol/sockets.py`, `protocol/frames.py`), without the endpoint. Must never:
-do more with a message than send it back.
+Owns: an echo with the endpoint's framing (`protocol/sockets.py`, `protocol/frames.py`), but without the rest of the
+endpoint. Must never: do more with a message than send it back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ingeborg.protocol.sockets import Socket
 
 
 class Echo(Socket):
-    """One connection. The output of a turn of the loop leaves in one write, as an endpoint's does."""
+    """One connection. Like an endpoint, it sends the output of a turn of the loop in a single write."""
 
     def __init__(self) -> None:
         self.ws: ServerProtocol = ServerProtocol()
@@ -32,11 +32,11 @@ class Echo(Socket):
         self.settled()
 
     def messages_come(self, messages: list[bytes]) -> None:
-        """Send them back."""
+        """Collect the messages to send back at the end of the turn."""
         self._due += [text_frame(message) for message in messages]
 
     def chunk_ends(self) -> None:
-        """End the turn."""
+        """End the turn, and send the collected messages in one write."""
         if self._due:
             self.transport.write(b"".join(self._due))
             self._due.clear()

@@ -1,12 +1,14 @@
-"""An echo over picows, by an interpreter that has it and uvloop. Prints where it is ready; SIGTERM ends it.
+"""An echo server on picows. Its interpreter must have picows and uvloop. It prints its URL when it is ready. SIGTERM
+ends it.
 
     PYTHON picows_echo.py [each | joined]
 
-`each`: it sends every message back separately, as picows' documentation has it. `joined`: it sends the messages from
-one read of the socket back in one write, with the frame headers of RFC 6455, as an endpoint does: picows has no call
-for that.
+With `each` it sends every message back separately, as in the documentation of picows. With `joined` it sends all
+messages from one read of the socket back in one write, as an endpoint does. It then makes the frame headers of RFC 6455
+itself, because picows has no function for that.
 
-Owns: picows at its best. Must never: import anything of this project; the interpreter need not have it.
+Owns: the fastest echo that picows allows. Must never: import anything from this project, which the interpreter need not
+have.
 """
 
 from __future__ import annotations
@@ -19,21 +21,21 @@ import uvloop
 
 
 class Each(picows.WSListener):  # type: ignore[misc]
-    """A write for each message."""
+    """One write for each message."""
 
     def on_ws_frame(self, transport: Any, frame: Any) -> None:
-        """Send it back."""
+        """Send the message back."""
         transport.send(frame.msg_type, frame.get_payload_as_memoryview())
 
 
 class Joined(picows.WSListener):  # type: ignore[misc]
-    """A write for all messages from one read."""
+    """One write for all messages from one read."""
 
     def __init__(self) -> None:
         self._due: list[bytes] = []
 
     def on_ws_frame(self, transport: Any, frame: Any) -> None:
-        """Collect the message; with the last one, send all back."""
+        """Collect the message. After the last message of a read, send all of them back."""
         payload = frame.get_payload_as_bytes()
         size = len(payload)
         head = bytes((0x81, size)) if size < 126 else b"\x81\x7e" + size.to_bytes(2)

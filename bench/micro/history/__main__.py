@@ -1,6 +1,6 @@
 """The command: ``python -m ingeborg.bench.micro.history``.
 
-Owns: the list of figures, and their table. Must never: measure.
+Owns: the list of figures, and their table. Must never: measure a figure itself.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m ingeborg.bench.micro.history", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--only", nargs="+", metavar="FIGURE", choices=list(FIGURES), default=list(FIGURES))
-    parser.add_argument("--share", type=float, default=1.0, help="share of each size; goals apply to 1.0")
+    parser.add_argument("--share", type=float, default=1.0, help="scale all sizes by this factor; goals apply to 1.0")
     options = parser.parse_args(arguments)
     if not 0 < options.share <= 1:
-        parser.error("--share is above 0, and 1 at the most")
+        parser.error("--share has to be above 0, and at most 1")
     print(measured(), flush=True)
     rows: list[Check] = []
     for name in options.only:

@@ -1,10 +1,12 @@
-"""The extra cost of a kept message in an endpoint; and the cost of history for a message that is not kept.
+"""Measure the extra cost of a kept message in an endpoint, and the cost of history for a message that is not kept.
 
-Owns: the figures `keep` and `unused`. Must never: compare endpoints, or kinds of messages, of different minutes.
+Owns: the figures `keep` and `unused`. Must never: compare endpoints or kinds of messages that were measured minutes
+apart.
 
-Both take turns of half a second at the same rate, on one topic with one subscriber, and the order changes. A figure is
-the median of the turns' differences: other load of the machine affects both. The topic always has its maximum of
-retained messages, so that each new one evicts an old one.
+The two loads of a comparison alternate in turns of half a second, at the same rate, on one topic with one subscriber,
+and every pair of turns reverses the order. A figure is the median of the differences between the turns of a pair,
+because other load on the machine affects both turns. The topic always has its maximum number of retained messages, so
+that each new message evicts an old one.
 """
 
 from __future__ import annotations
@@ -23,25 +25,26 @@ from ingeborg.bench.budgets.model import Check
 from ingeborg.bench.budgets.recoverers import KEEP_S
 
 MEMORY_US, STORE_US = 5.0, 30.0
-#: Maximum cost in microseconds that history may add to a message that is not retained: that of a test or two.
+#: Maximum cost in microseconds that history may add to a message that is not retained. It allows for one or two tests
+#: of a condition.
 UNUSED_US = 1.0
-#: Publishes per second, and seconds of a turn: an endpoint carries this at a quarter of a core.
+#: Publishes per second, and duration of a turn in seconds. An endpoint needs a quarter of a core for this rate.
 RATE, TURN_S = 2_000, 0.5
-#: Pairs of turns.
+#: Number of pairs of turns.
 PAIRS = 24
 BYTES = ("--history-bytes", str(64 << 20))
 MEMORY = ("--history", "memory", *BYTES)
 
 
 class Turn(NamedTuple):
-    """CPU microseconds per publish: the endpoint's own, and of the processes that write its store."""
+    """CPU microseconds per publish, of the endpoint itself and of the processes that write its store."""
 
     endpoint_us: float
     writers_us: float
 
 
 class Publishing(Load):
-    """A topic with one subscriber. ``keeps``: retain its messages."""
+    """A load of messages to a topic with one subscriber. ``keeps``: whether the publisher has the messages retained."""
 
     keeps = False
 
@@ -57,7 +60,7 @@ class Publishing(Load):
         return self
 
     async def turn(self, seconds: float, *, keeps: bool) -> Turn:
-        """Run one turn."""
+        """Run one turn, and return its cost."""
         self.keeps = keeps
         count = int(RATE * seconds)
         alone_s = own_cpu_s(self._process)
@@ -67,14 +70,14 @@ class Publishing(Load):
 
 
 def own_cpu_s(process: psutil.Process) -> float:
-    """Return CPU seconds so far, without those of its child processes."""
+    """Return the CPU seconds that the process has used so far, without its child processes."""
     children = sum(cpu_s(child) for child in process.children())
     return cpu_s(process) - children
 
 
 @contextlib.asynccontextmanager
 async def _publishing(*options: str) -> AsyncIterator[Publishing]:
-    """Start a load at an endpoint with these options."""
+    """Start an endpoint with these options, and yield a load for it."""
     with tempfile.TemporaryDirectory() as folder:
         serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store", *options)
         with started("ingeborg.broker.command.cli", *serve) as (url, process):
@@ -83,19 +86,20 @@ async def _publishing(*options: str) -> AsyncIterator[Publishing]:
 
 
 class Pair(NamedTuple):
-    """Medians: the cost without, the difference, and the writers' part of the difference."""
+    """Medians over all pairs of turns: the cost of a plain turn, the difference, and the difference in the writers'
+    cost."""
 
     plain_us: float
     more_us: float
     writers_us: float
 
     def __str__(self) -> str:
-        return f"{self.more_us:+.1f} us, after {self.plain_us:.1f} us; its store's writers {self.writers_us:+.1f} us"
+        return f"{self.more_us:+.1f} us, from {self.plain_us:.1f} us; the store's writers {self.writers_us:+.1f} us"
 
 
 async def _by_turns(plain: Publishing, other: Publishing, keeps: bool, pairs: int, seconds: float) -> Pair:
     """Compare turns of ``other`` with turns of ``plain``, whose messages are not retained."""
-    for _ in range(2):  # warm up: routes, a topic that is not full yet
+    for _ in range(2):  # warm up: fill the routing cache and the topic
         await plain.turn(seconds, keeps=False)
         await other.turn(seconds, keeps=keeps)
     without: list[Turn] = []
@@ -118,7 +122,8 @@ def _sizes(share: float) -> tuple[int, float]:
 
 
 async def keep(share: float) -> list[Check]:
-    """Compare kept messages with others, at the same endpoint: in memory, and also in the store."""
+    """Compare kept messages with other messages at the same endpoint, which keeps them in memory or also in the
+    store."""
     rows: list[Check] = []
     for words, most, options in (
         ("in memory", MEMORY_US, MEMORY),
@@ -132,8 +137,8 @@ async def keep(share: float) -> list[Check]:
 
 
 async def unused(share: float) -> list[Check]:
-    """Measure a message that is not retained, at an endpoint with history and at one without."""
+    """Compare messages that are not retained, at an endpoint with history and at one without."""
     async with _publishing() as plain, _publishing(*MEMORY) as other:
         pair = await _by_turns(plain, other, False, *_sizes(share))
-    figure = "CPU of a message that is not retained, at an endpoint with history, against one without"
+    figure = "CPU of a message that is not retained, with history compared with no history"
     return [Check(figure, f"at most {UNUSED_US:g} us more", str(pair), pair.more_us <= UNUSED_US)]

@@ -1,11 +1,11 @@
-"""One of two endpoints is killed, and all its clients recover at the other.
+"""Kill one of two endpoints, and measure how long its clients take to recover at the other one.
 
-Owns: the figure `many`. Must never: count a client as recovered that lacks a message.
+Owns: the figure `many`. Must never: count a client as recovered if it lacks a message.
 
-The clients note their positions, then a publisher sends every client the messages that it is to miss, then one
-endpoint is killed. Its clients connect to the other one with these positions: so each has missed the same number of
-messages. The dead endpoint had kept half of the messages; the other endpoint has a replica of these. The time runs from
-the first lost connection until the last `recovered`.
+First, the clients note their positions. Then a publisher publishes, to every client's topics, the messages that the
+client will have missed. Then one endpoint is killed. Its clients connect to the other endpoint with the noted
+positions, so that each has missed the same number of messages. The killed endpoint kept half of the messages, and the
+other endpoint has a replica of that half. The time runs from the first lost connection until the last `recovered`.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.hashes import SLOTS
 
 MANY_S = 5.0
-#: Clients that connect at once: as many as the endpoint's queue of connections takes easily.
+#: Number of clients that connect at the same time. It fits easily into the endpoint's queue of new connections.
 AT_ONCE = 200
 TOPICS, MISSED = 10, 10
-#: Seconds between two requests for the endpoint's metrics page, which it must produce in addition to its other work.
+#: Seconds between two requests for the endpoint's metrics page. Producing the page adds to the endpoint's load.
 LOOK_S = 0.25
-#: A process that uses this share of a core bounds a figure.
+#: A process that uses at least this share of a core limits a figure.
 BUSY = 0.9
 
 
 class Storm(NamedTuple):
-    """``ends_s``: when each client had recovered, since the first lost its connection, sorted; ``connected_s``: when
-    the last one had sent its `listen`; ``homes_s``: until the other endpoint acted for all slots; ``endpoint_s``,
-    ``clients_s``: CPU seconds in this time, of the remaining endpoint, and of this process, which holds the clients."""
+    """Times in seconds since the first client lost its connection. ``ends_s``: when each client had recovered, sorted.
+    ``connected_s``: when the last client sent its `listen`. ``homes_s``: when the remaining endpoint acted for all
+    slots. ``endpoint_s``, ``clients_s``: CPU seconds that the remaining endpoint, and this process with the clients,
+    used until all had recovered."""
 
     ends_s: list[float]
     connected_s: float
@@ -60,7 +61,7 @@ class Storm(NamedTuple):
 
 
 class Crowd:
-    """The clients, and those that have lost their connections."""
+    """All clients, and a queue of the clients that have lost their connections."""
 
     def __init__(self, clients: int) -> None:
         self.clients = [Recoverer(f"client {number:06}", self._lost) for number in range(clients)]
@@ -73,11 +74,11 @@ class Crowd:
         self.lost.put_nowait(client)
 
     def topics(self, number: int) -> list[str]:
-        """Return a client's own topics."""
+        """Return the topics of a client. No other client subscribes to them."""
         return [f"topic {number:06}-{topic}" for topic in range(TOPICS)]
 
     def missed(self, number: int) -> list[Message]:
-        """Return the messages that a client missed."""
+        """Return the messages that a client misses."""
         topics = self.topics(number)
         return [message(topics[each % TOPICS], each) for each in range(MISSED)]
 
@@ -94,8 +95,8 @@ class Crowd:
                 group.create_task(one(number))
 
     async def recover(self, url: str, count: int) -> list[tuple[Recoverer, Recovery]]:
-        """Cut the connections of this number of clients: each recovers as soon as its turn comes. They connect
-        ``AT_ONCE`` at a time, and wait together for their missed messages."""
+        """Let this number of clients recover, each after it has lost its connection. At most ``AT_ONCE`` of them
+        connect at the same time, but all of them may wait for their missed messages at the same time."""
         room = asyncio.Semaphore(AT_ONCE)
         found: list[tuple[Recoverer, Recovery]] = []
 
@@ -109,19 +110,20 @@ class Crowd:
 
 
 async def _ready(urls: Sequence[str]) -> None:
-    """Wait until all slots have replicas. ``BenchError``."""
+    """Wait until all slots have replicas. Raises ``BenchError`` if that takes too long."""
     deadline = time.monotonic() + PATIENCE_S
     for url in urls:
         while True:
             if not (await metrics(url))["ingeborg_slots_without_replica"]:
                 break
             if time.monotonic() > deadline:
-                raise BenchError(f"{url}: no replicas for all slots within {PATIENCE_S:g} s")
+                raise BenchError(f"{url}: some slots still have no replica after {PATIENCE_S:g} s")
             await asyncio.sleep(LOOK_S)
 
 
 async def storm(clients: int) -> Storm:
-    """Run one storm. ``BenchError``: a client did not recover, or not everything it had missed."""
+    """Run one storm: kill an endpoint, and let its clients recover at the other one. Raises ``BenchError`` if a client
+    did not recover, or recovered without all messages that it had missed."""
     allow_files(clients + OTHER_FILES)
     crowd = Crowd(clients)
     with contextlib.ExitStack() as stack:
@@ -149,15 +151,15 @@ async def storm(clients: int) -> Storm:
         victims = len(range(0, clients, 2))
         gc.collect()
         stack.callback(gc.unfreeze)
-        gc.freeze()  # these objects live to the end: keep the collector from scanning them
+        gc.freeze()  # these objects live until the end, so the collector need not scan them
         endpoint_s, clients_s = cpu_s(process), time.process_time()
         slots = asyncio.create_task(_all_slots(url))
         killed.kill()
         try:
             recovered = await crowd.recover(url, victims)
         except TimeoutError:
-            raise BenchError(f"not all of {victims:,} clients recovered within {PATIENCE_S:g} s") from None
-        except ExceptionGroup as errors:  # if many failed alike, the first reason is enough
+            raise BenchError(f"some of {victims:,} clients did not recover within {PATIENCE_S:g} s") from None
+        except ExceptionGroup as errors:  # many clients may fail in the same way, so report only the first reason
             raise errors.exceptions[0] from None
         endpoint_s, clients_s = cpu_s(process) - endpoint_s, time.process_time() - clients_s
         homes = await slots
@@ -179,8 +181,8 @@ async def storm(clients: int) -> Storm:
 
 
 async def _all_slots(url: str) -> float:
-    """Return the time at which the endpoint was home of all slots: from then on no other endpoint can have a
-    replica."""
+    """Return the time at which the endpoint became home of all slots. From then on no slot has a replica, because there
+    is no other endpoint."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if (await metrics(url))["ingeborg_slots_without_replica"] == SLOTS:
@@ -190,7 +192,7 @@ async def _all_slots(url: str) -> float:
 
 
 async def many(share: float) -> list[Check]:
-    """Measure 10,000 clients of two endpoints, 10 topics and 10 missed messages each."""
+    """Measure 10,000 clients of two endpoints. Each client has 10 topics, and misses 10 messages."""
     clients = max(10, round(10_000 * share))
     found = await storm(clients)
     ends_s = found.ends_s
@@ -200,7 +202,7 @@ async def many(share: float) -> list[Check]:
     bound = ", ".join(name for name, busy in shares.items() if busy >= BUSY)
     used = ", ".join(f"{name} {busy:.0%} of a core" for name, busy in shares.items())
     text = (
-        f"{last_s:.2f} s; half of the clients {ends_s[len(ends_s) // 2]:.2f} s, the first {ends_s[0]:.2f} s; the last "
-        f"connected after {found.connected_s:.2f} s, all slots were its own after {found.homes_s:.2f} s; {used}"
+        f"{last_s:.2f} s; half of the clients after {ends_s[len(ends_s) // 2]:.2f} s, first after {ends_s[0]:.2f} s; "
+        f"last client connected after {found.connected_s:.2f} s; all slots moved after {found.homes_s:.2f} s; {used}"
     )
-    return [Check(figure, f"at most {MANY_S:g} s", text + (f"; bound by {bound}" if bound else ""), last_s <= MANY_S)]
+    return [Check(figure, f"at most {MANY_S:g} s", text + (f"; limited by {bound}" if bound else ""), last_s <= MANY_S)]

@@ -1,10 +1,11 @@
-"""The bytes of a retained message in addition to its payload, as measured and as the log reports.
+"""Measure the bytes that a retained message takes in addition to its payload, and compare them with the log's own
+estimate.
 
-Owns: the figure `bytes`. Must never: measure two numbers of messages in one process.
+Owns: the figure `bytes`. Must never: use one process for two measurements.
 
-Messages as an endpoint has them: each with its own topic, payload and number, as read from a frame or a link. The
-growth of the process (RSS) is theirs, without the payloads. A topic's part is the rest if each topic has one message.
-One process for each row.
+The messages are like those in an endpoint: each has its own topic, payload and number, as if read from a frame or a
+link. The bytes of messages are the growth of the process (RSS) minus the payloads. The bytes of a topic are the
+difference between one message per topic and many messages per topic. Each row comes from a separate process.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from ingeborg.broker.core.retained.log import Log
 from ingeborg.protocol.hashes import slot_of
 
 COUNTS = (100_000, 1_000_000)
-#: Messages at one topic.
+#: Numbers of messages per topic.
 PER_TOPIC = (100, 1)
 PAYLOAD_BYTES = 100
 ORIGIN = "0123456789abcdef"
-#: The reported size may be lower by this share: `history-bytes` is an approximate limit.
+#: The reported size may be lower than the measured one by this share, because `history-bytes` is an approximate limit.
 LESS = 0.1
 
 
 class Found(NamedTuple):
-    """Bytes per message, with its payload and its part of the topic: by the growth of the process, and as reported."""
+    """Bytes per message, including its payload and its share of the topic. ``rss``: from the growth of the process.
+    ``said``: as reported by the log."""
 
     rss: float
     said: float
@@ -46,7 +48,7 @@ def grown(count: int, per_topic: int) -> Found:
     gc.disable()
     before = process.memory_info().rss
     for number in range(count):
-        # Decoded from bytes: one string for each message, as with frames.
+        # Decode each topic from bytes, so that each message has its own string, as with frames.
         topic = f"Some Artist - Some Song {number // per_topic:07}".encode().decode()
         payload = b"%09d " % number + b"x" * (PAYLOAD_BYTES - 10)
         origin = ORIGIN.encode().decode()
@@ -56,7 +58,7 @@ def grown(count: int, per_topic: int) -> Found:
 
 
 async def retained_bytes(share: float) -> list[Check]:
-    """Measure each number of messages in all and at a topic."""
+    """Measure each combination of total messages and messages per topic."""
     rows: list[Check] = []
     topic_bytes = len(f"Some Artist - Some Song {0:07}")
     for count in (max(1_000, round(count * share)) for count in COUNTS):
@@ -66,14 +68,16 @@ async def retained_bytes(share: float) -> list[Check]:
                 found = pool.apply(grown, (count, per_topic))
             entry = found.rss - PAYLOAD_BYTES
             if per_topic == 1:
-                text = f"{entry - with_100:.0f} for the topic, its name of {topic_bytes} among them"
+                text = f"{entry - with_100:.0f} for the topic, including its name of {topic_bytes}"
                 said = f"{TOPIC_BYTES} and the name"
             else:
                 with_100 = entry
-                text, said = f"{entry:.0f} for the message, with a hundredth of its topic", f"{ENTRY_BYTES}"
-            figure = f"bytes of {count:,} messages, {per_topic} at a topic, plus {PAYLOAD_BYTES} of payload"
-            text = f"{text}; {found.rss:.0f} in all, {found.said:.0f} reported"
+                text, said = f"{entry:.0f} for the message, including 1/100 of its topic", f"{ENTRY_BYTES}"
+            figure = f"bytes of {count:,} messages, {per_topic} per topic, without {PAYLOAD_BYTES} of payload"
+            text = f"{text}; with payload {found.rss:.0f} measured, {found.said:.0f} reported"
             rows.append(
-                Check(figure, f"said: {said}; {LESS:.0%} less at most", text, found.said >= (1 - LESS) * found.rss)
+                Check(
+                    figure, f"estimate: {said}; at most {LESS:.0%} too low", text, found.said >= (1 - LESS) * found.rss
+                )
             )
     return rows

@@ -1,7 +1,7 @@
-"""Recoveries of one client in two cases: some topics with one missed message each, and a great many topics with few
-missed messages.
+"""Measure recoveries of one client in two cases: many topics with one missed message each, and very many topics with
+few missed messages in total.
 
-Owns: the figures `missed` and `few`. Must never: time a recovery that was incomplete.
+Owns: the figures `missed` and `few`. Must never: report the time of an incomplete recovery.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ingeborg.bench.errors import BenchError
 
 MISSED_S = 1.0
 COLD_S, WARM_S = 3.0, 0.2
-#: Recoveries after the first; the figure is their median.
+#: Number of recoveries after the first one. A warm figure is their median.
 WARM = 5
 
-#: An endpoint's default.
+#: An endpoint's default for `max-routes`.
 MAX_ROUTES = 50_000
 
 CLIENT = "traveller"
 
 
 class Took(NamedTuple):
-    """Seconds of a recovery, and the endpoint's CPU in that time."""
+    """The duration of a recovery, and the endpoint's CPU time during it, in seconds."""
 
     took_s: float
     cpu_s: float
@@ -54,30 +54,32 @@ async def _endpoint(topics: list[str], max_routes: int) -> AsyncIterator[tuple[s
 
 
 def _config(folder: Path, max_routes: int) -> str:
-    """Return the path of a file with the option."""
+    """Write a configuration file with the option `max-routes`, and return its path."""
     path = folder / "ingeborg.toml"
     path.write_text(f"max-routes = {max_routes}\n", encoding="utf-8")
     return str(path)
 
 
 async def _recovered(client: Recoverer, url: str, process: psutil.Process, wanted: set[Message]) -> Took:
-    """Measure one recovery. ``BenchError``: it did not deliver the missed messages."""
+    """Measure one recovery. Raises ``BenchError`` if it did not deliver exactly the missed messages."""
     before_s = cpu_s(process)
     recovery = await client.recover(url)
     used_s = cpu_s(process) - before_s
     client.go()
     found = recovery.messages()
     if found != wanted:
-        raise BenchError(f"{len(wanted):,} were missed, {len(found & wanted):,} came, and {len(found - wanted):,} more")
+        raise BenchError(
+            f"{len(found & wanted):,} of {len(wanted):,} missed messages arrived, and {len(found - wanted):,} others"
+        )
     return Took(recovery.took_s, used_s)
 
 
 async def recoveries(
     topics: int, missed: int, others: int, other_topics: int, warm: int, max_routes: int = MAX_ROUTES
 ) -> list[Took]:
-    """Recover a client with this number of ``topics``, away while the endpoint kept one message at ``missed`` topics,
-    and ``others`` at ``other_topics`` without its subscription; and ``warm`` times more from the same position.
-    ``max_routes``: limit of the routing cache."""
+    """Recover a client with this number of ``topics``, and then ``warm`` times more from the same position. While the
+    client was away, the endpoint kept one message at each of ``missed`` of its topics, and ``others`` messages at
+    ``other_topics`` topics without its subscription. ``max_routes``: limit of the routing cache."""
     names = [f"topic {number:07}" for number in range(topics)]
     async with _endpoint(names, max_routes) as (url, process):
         client = Recoverer(CLIENT)
@@ -85,7 +87,7 @@ async def recoveries(
         client.go()
         of_client = [message(names[number * topics // missed], number) for number in range(missed)]
         of_others = [message(f"another's {number % other_topics:07}", number) for number in range(others)]
-        # Its messages are among the others, not behind them.
+        # Mix the client's messages evenly with the others, so that they do not all follow the others.
         step = max(1, len(of_others) // max(1, len(of_client)))
         mixed: list[Message] = []
         for number, own in enumerate(of_client):
@@ -96,24 +98,25 @@ async def recoveries(
 
 
 async def missed(share: float) -> list[Check]:
-    """Measure 10,000 topics with a missed message in each."""
+    """Measure a client with 10,000 topics that missed one message in each topic."""
     topics = max(10, round(10_000 * share))
     took, *more = await recoveries(topics, topics, 0, 1, WARM)
-    figure = f"a client with {topics:,} topics, 1 message missed in each"
+    figure = f"a client with {topics:,} topics that missed 1 message in each"
     middle = _middle(more)
     return [
         Check(figure, f"at most {MISSED_S:g} s", str(took), took.took_s <= MISSED_S),
-        Check(f"{figure}, once more", "reported", str(middle), True),
+        Check(f"{figure}, repeated", "reported", str(middle), True),
     ]
 
 
 async def few(share: float) -> list[Check]:
-    """Measure 1,000,000 topics, 10 missed messages, and 100,000 kept messages of other topics: each at its own topic,
-    which is worst; then 100 at each. *Cold*: the home's routing cache has hardly any of these topics; *warm*: all."""
+    """Measure a client with 1,000,000 topics and 10 missed messages, while 100,000 messages of other topics are kept.
+    First each of these messages has its own topic, which is the worst case; then each topic has 100 of them. *Cold*:
+    the home's routing cache has hardly any of the other topics. *Warm*: it has all of them."""
     topics, others = max(100, round(1_000_000 * share)), max(100, round(100_000 * share))
     rows: list[Check] = []
     for other_topics, is_met in ((others, False), (max(1, others // 100), True)):
-        figure = f"{topics:,} subscriptions, 10 missed, {others:,} kept of {other_topics:,} other topics"
+        figure = f"{topics:,} subscriptions, 10 messages missed, {others:,} kept at {other_topics:,} other topics"
         for words, routes, most in (("cold", 1, COLD_S), ("warm", 2 * others, WARM_S)):
             took, *more = await recoveries(topics, 10, others, other_topics, WARM, routes)
             one = _middle(more) if words == "warm" else took

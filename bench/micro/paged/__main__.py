@@ -1,24 +1,24 @@
 """The process: ``python -m ingeborg.bench.micro.paged``.
 
-Owns: the side channel's commands, and a watch over the loop. Must never: do anything to the endpoint that the product's
-own parts could not do.
+Owns: the side channel's commands, and a watch over the event loop. Must never: do anything to the endpoint that the
+product's own parts could not do.
 
 =========== ============================ ==============================================================================
 command     fields                       action and answer
 =========== ============================ ==============================================================================
-``fill``    pages, size                  make this number of pages in each slot of this endpoint, version 0: ``pages``
-``write``   slot, number, version, size  one page; ``yes`` if this endpoint acts for the slot, else ``home``, a name
-``remove``  slot, number                 take a page out; answered as ``write``
-``pages``                                slot, number and version of each page in its slots, -1 if bytes are wrong
-``digests`` slots                        the digest of each slot's pages; empty if this endpoint does not act for it
-``seen``    keys                         put this number of payloads of its slots into the table of duplicates
-``homes``   names                        slot -> name of its home, if only these endpoints existed
+``fill``    pages, size                  make this number of pages (version 0) in each of its slots; answers ``pages``
+``write``   slot, number, version, size  write a page; ``yes`` if the endpoint acts for the slot, else ``home``, a name
+``remove``  slot, number                 remove a page; the answer is like that to ``write``
+``pages``                                slot, number and version of each page in its slots (-1: its bytes are wrong)
+``digests`` slots                        digest of each slot's pages; empty if the endpoint does not act for the slot
+``seen``    keys                         add this number of payloads of its slots to the table of duplicates
+``homes``   names                        the name of each slot's home if only these endpoints existed
 ``told``                                 the notes of the watch, and the endpoint's counters
 =========== ============================ ==============================================================================
 
-After an orderly end, a file next to the socket, with a name that ends in ``.last``, has the answer to ``told``. One
-that ends in ``.told`` has the notices that the pages got about their slots, a line of JSON each, over all lives: it
-survives a crash.
+The process writes two files next to the socket. The file whose name ends in ``.last`` has the answer to ``told`` at an
+orderly end. The file whose name ends in ``.told`` has the notices that the pages got about their slots, each as a line
+of JSON. It survives a crash, and has the notices of all lives of the endpoint.
 """
 
 from __future__ import annotations
@@ -47,16 +47,17 @@ from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.protocol.hashes import HASH_BYTES, SLOTS
 from ingeborg.protocol.options import add_options
 
-#: Time between two checks of the loop, in seconds: 1 % of a core.
+#: Time between two checks of the loop, in seconds. The checks take 1 % of a core.
 LOOK_S = 0.002
 
-#: The watch notes a turn that delayed it by this much, or used this much CPU. In microseconds.
+#: The watch notes a turn that delayed the watch by more than this, or used more CPU than this, in microseconds.
 NOTED_US = 3_000
 
-#: Maximum number of notes: at worst, a quarter of an hour that consists only of such turns.
+#: Maximum number of notes. It suffices for at least a quarter of an hour, even if every turn is noted.
 NOTED_MAX = 300_000
 
-#: Slots or keys that a long command processes before others have their turn: a millisecond or two.
+#: Number of pages or keys that a long command processes before it lets other work run. This takes one or two
+#: milliseconds.
 PAGES_AT_ONCE, KEYS_AT_ONCE = 50, 500
 
 _LINE_BYTES_MAX = 1 << 20
@@ -65,8 +66,8 @@ Json = dict[str, Any]
 
 
 class Watch:
-    """Notes events that are invisible from outside: long turns, slots that the endpoint released, copies, and
-    connections that it did not read for a while."""
+    """Notes events that are not visible from outside: long turns, slots that the endpoint released, copies of slots
+    under way, and connections that the endpoint did not read for a while."""
 
     def __init__(self, server: EndpointServer) -> None:
         self._router = server.router
@@ -77,10 +78,10 @@ class Watch:
         self._paused: dict[Any, int] = {}  # connection -> start of its pause
         self._looked_ns = time.monotonic_ns()
         self._busy_ns = time.thread_time_ns()
-        self.turns: list[tuple[int, int, int]] = []  # nanoseconds; microseconds late, and of the CPU
-        self.let_go: list[tuple[int, list[int]]] = []  # nanoseconds at which it still acted for them; slots
-        self.copies: list[tuple[int, int]] = []  # nanoseconds; copies under way from then on
-        self.paused: list[tuple[int, int]] = []  # nanoseconds; microseconds for which a connection had not been read
+        self.turns: list[tuple[int, int, int]] = []  # time in ns; delay and CPU time in us
+        self.let_go: list[tuple[int, list[int]]] = []  # time in ns at which it still acted for the slots; slots
+        self.copies: list[tuple[int, int]] = []  # time in ns; number of copies under way from then on
+        self.paused: list[tuple[int, int]] = []  # time in ns; us for which a connection was not read
         self._loop.call_later(LOOK_S, self._look)
 
     def _look(self) -> None:
@@ -118,7 +119,8 @@ class Process:
     """One endpoint and its side channel."""
 
     def __init__(self, side: Path, *, watched: bool, dials_from: str | None) -> None:
-        """``watched``: keep a watch over the loop. ``dials_from``: its own address for dialling."""
+        """``watched``: watch the event loop. ``dials_from``: the local address from which the endpoint connects to
+        peers."""
         self._side = side
         self._watched = watched
         self._dials_from = dials_from
@@ -128,16 +130,16 @@ class Process:
         self._opening: asyncio.Task[Any] | None = None
 
     def make(self, *arguments: Any, **options: Any) -> EndpointServer:
-        """Return the server, with pages; called on the loop."""
+        """Return the server, with pages as an additional state. The event loop must be running."""
         if self._dials_from is not None:
             loop: Any = asyncio.get_running_loop()
             loop.create_connection = partial(loop.create_connection, local_addr=(self._dials_from, 0))
         self._server = server = EndpointServer(*arguments, **options, states=[self._pages])
         if self._watched:
             self._watch = Watch(server)
-        self._side.unlink(missing_ok=True)  # left by an earlier life that was killed
+        self._side.unlink(missing_ok=True)  # a killed process may have left it
         opening = asyncio.start_unix_server(self._serve, self._side, limit=_LINE_BYTES_MAX)
-        self._opening = asyncio.get_running_loop().create_task(opening)  # it holds the channel's server
+        self._opening = asyncio.get_running_loop().create_task(opening)  # its result holds the channel's server
         return server
 
     def _note(self, told: Told) -> None:
@@ -145,12 +147,12 @@ class Process:
             file.write(orjson.dumps(told) + b"\n")
 
     def leave_word(self) -> None:
-        """Write, at the end, the answer to ``told``."""
+        """Write the answer to ``told`` to the file ``.last``, when the endpoint has ended."""
         if self._watch is not None:
             self._side.with_suffix(".last").write_bytes(orjson.dumps(self._told({})))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # At the end of the process this is cancelled. Python 3.11 would log that as an error of the connection.
+        # When the process ends, this task is cancelled. Python 3.11 would log the cancellation as a connection error.
         with contextlib.suppress(asyncio.CancelledError, OSError):
             while line := await reader.readline():
                 command = orjson.loads(line)
@@ -163,7 +165,7 @@ class Process:
                 writer.write(orjson.dumps(answer) + b"\n")
         writer.close()
 
-    # Its commands
+    # The side channel's commands
 
     @property
     def _on(self) -> EndpointServer:
@@ -171,9 +173,9 @@ class Process:
         return self._server
 
     def _acts(self, slot: int) -> bool:
-        """Say whether this endpoint may act for the slot now, as a client's message would find out."""
+        """Say whether this endpoint may act for the slot now, by the same check as for a client's message."""
         router = self._on.router
-        router._at(time.monotonic())  # a lapsed lease does not count, noticed or not
+        router._at(time.monotonic())  # without a valid lease it may not, even if it has not noticed the lapse yet
         return router.members.joined and router.members.table[slot] == router.me.incarnation
 
     def _write(self, command: Json) -> Json:
@@ -242,7 +244,7 @@ class Process:
     def _told(self, command: Json) -> Json:
         watch, router = self._watch, self._on.router
         if watch is None:
-            raise ValueError("without --watch nothing is noted")
+            raise ValueError("there are no notes without --watch")
         return {
             "told": self._pages.told,
             "let_go": watch.let_go,
@@ -271,8 +273,10 @@ def main() -> int:
     """Run the command. Return the exit code."""
     parser = argparse.ArgumentParser(description="an endpoint that keeps pages with its slots")
     parser.add_argument("--side", type=Path, required=True, metavar="SOCKET")
-    parser.add_argument("--watch", action="store_true", help="take the notes that `told` returns: 1 % of a core")
-    parser.add_argument("--dial-from", metavar="ADDRESS", help="the address that its peers see")
+    parser.add_argument(
+        "--watch", action="store_true", help="take the notes that `told` returns; this takes 1 %% of a core"
+    )
+    parser.add_argument("--dial-from", metavar="ADDRESS", help="the local address from which it connects to peers")
     add_options(parser, config.ServeOptions)
     given = vars(parser.parse_args())
     process = Process(given.pop("side"), watched=given.pop("watch"), dials_from=given.pop("dial_from"))

@@ -1,6 +1,6 @@
-"""Pages as a state of slots, and the log of notices that the endpoint got about its slots.
+"""Pages, which move with their slots, and the log of notices that the endpoint got about its slots.
 
-Owns: the pages, their packing, and the log. Must never: know where a slot goes.
+Owns: the pages, their packing, and the log. Must never: depend on where a slot moves.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from typing import Any, Final
 
 from ingeborg.broker.core.cluster.slots import SlotState
 
-#: Pages of one chunk: with pages of 4 KiB, 64 KiB.
+#: Number of pages in a chunk. With pages of 4 KiB, a chunk has 64 KiB.
 PAGES_PER_CHUNK: Final = 16
 
-#: Minimum number of keys in one slice: those of several slots together, so that chunks are full.
+#: Minimum number of keys in a slice. A slice can combine the keys of several slots, so that chunks are full.
 _KEYS_PER_SLICE: Final = 16 * PAGES_PER_CHUNK
 
-#: Slots that one slice examines: some may have no pages.
+#: Maximum number of slots that a slice examines, because many slots may have no pages.
 _SLOTS_PER_SLICE: Final = 1_000
 
-#: Precedes a page in a chunk: its slot, its number, its length. ``_NONE``: the page is gone.
+#: The header of a page in a chunk: its slot, its number and its length. The length ``_NONE`` means that the page was
+#: removed.
 _ROW: Final = struct.Struct("<HII")
 _NONE: Final = 0xFFFF_FFFF
 
 
 Told = tuple[int, str, list[int], bool]
-"""A notice to an endpoint: nanoseconds, "arrived" or "gone", slots, whole."""
+"""A notice to an endpoint: the time in nanoseconds, "arrived" or "gone", the slots, and whether they are whole."""
 
 
 class Pages(SlotState):
-    """The pages of one endpoint. ``of``: slot -> number -> page. ``note`` also gets every notice in ``told``."""
+    """The pages of one endpoint. ``of``: pages by slot and number. ``told``: all notices, which ``note`` gets too."""
 
     def __init__(self, note: Callable[[Told], None] = lambda told: None) -> None:
         super().__init__("bench pages", PAGES_PER_CHUNK)
@@ -40,7 +41,7 @@ class Pages(SlotState):
         self.told: list[Told] = []
 
     def put(self, slot: int, number: int, page: bytes | None) -> None:
-        """Set a page of the slot; ``None`` removes it."""
+        """Set a page of the slot, or remove it if ``page`` is ``None``."""
         if page is not None:
             self.of.setdefault(slot, {})[number] = page
         elif slot in self.of:
@@ -81,7 +82,7 @@ class Pages(SlotState):
                 continue
             page = data[start : start + size]
             if len(page) != size:
-                raise ValueError(f"a page of {size} bytes that ends after {len(page)}")
+                raise ValueError(f"a page of {size} bytes ends after {len(page)} bytes")
             rows.append((slot, number, page))
             start += size
         for row in rows:

@@ -107,7 +107,7 @@ def test_a_recovery_with_a_gap_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("endpoint_s", "clients_s", "bound"),
-    [(3.0, 3.0, ""), (3.9, 0.0, "; bound by the endpoint"), (0.0, 4.0, "; bound by the clients' process")],
+    [(3.0, 3.0, ""), (3.9, 0.0, "; limited by the endpoint"), (0.0, 4.0, "; limited by the clients' process")],
 )
 async def test_a_process_that_takes_a_core_is_named(
     endpoint_s: float, clients_s: float, bound: str, monkeypatch: pytest.MonkeyPatch
