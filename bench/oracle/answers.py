@@ -1,4 +1,4 @@
-"""Checks whether the answers to publishers are possible.
+"""Check whether the answers to publishers are possible.
 
 Owns: the comparison of the answers to one message's publishes (SPEC sections 1.3 and 7). Must never: consider
 deliveries to subscribers.
@@ -13,7 +13,7 @@ from .verdict import Broken, Violation
 
 
 def check(facts: Facts, message: Message) -> Iterator[Violation]:
-    """Check that each publish has an answer, that a duplicate had an earlier publish, and that repetitions were
+    """Check that each publish got an answer, that each duplicate followed an earlier publish, and that repetitions were
     dropped."""
     sends, payload = message.sends, message.payload
     about = {"topic": message.topic, "payload": payload}
@@ -25,7 +25,7 @@ def check(facts: Facts, message: Message) -> Iterator[Violation]:
         text = f"{payload} was called a duplicate, but nobody had published it"
         yield Violation(Broken.DUPLICATE_OF_NOTHING, "7", text, sends[0].at, **about)
     news = [send for send in sends if send.outcome is Outcome.NEW]
-    # After a crash, and after an error, a home can have forgotten the message; without `dedup` it drops nothing.
+    # After a crash or an error, the home may have forgotten the message. Without `dedup`, the home drops nothing.
     if (
         len(news) > 1
         and message.dedup

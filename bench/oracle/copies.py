@@ -1,6 +1,7 @@
-"""Decides how many copies of a message a client can get.
+"""Decide how many copies of a message a client can get.
 
-Owns: exactly once, and its exceptions (SPEC sections 7 and 8.3). Must never: judge whether the message had to arrive.
+Owns: the rule of exactly one copy, and its exceptions (SPEC sections 7 and 8.3). Must never: judge whether the message
+had to arrive.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from .verdict import Again
 
 
 class Allowance(NamedTuple):
-    """The limit. ``found``: the copies that count: all, or those on the connection with the most; ``most``: the most
-    allowed."""
+    """The limit for a client's copies. ``found``: the number of copies that count, which are all copies, or only those
+    on the connection with the most copies. ``most``: the largest allowed number. ``crashed``: whether there was a
+    crash. ``why``: the reason for more than one copy."""
 
     found: int
     most: int
@@ -37,8 +39,9 @@ def allowed(facts: Facts, message: Message, copies: Sequence[Copy]) -> Allowance
     forgotten = crashed and not facts.terms.survives
     again = forgotten or lookup or not message.dedup or any(send.may_have_come for send in message.sends)
     most = len(message.sends) if again else 1
-    # A client that moves in the seconds of a crash can get a message at both places, and also if an endpoint ends
-    # without reaching another. A broadcast goes to all listening clients, so any move can bring it at both places.
+    # A client that moves in the seconds of a crash, or while an endpoint ends without reaching another one, can get a
+    # message at both places. A broadcast goes to all listening clients, so a client can get it at both places in any
+    # move.
     slack = facts.terms.moves
     at_both = (
         (crashed or lookup or facts.disturbed(begin, end, Kind.CUT_OFF))

@@ -1,9 +1,9 @@
-"""Clients' observations, and the assurances of a recorder: all knowledge of the judge.
+"""The facts that the judge uses: clients' observations, and a recorder's own assurances.
 
-Owns: the kinds of fact, and their indexes. Must never: judge, or know one recorder's format.
+Owns: the kinds of facts, and their indexes. Must never: judge, or depend on the format of a recorder.
 
-Times are numbers of one clock and one unit, the recorder's. The recorder also chooses the names (of clients,
-connections, endpoints, topics).
+All times come from the recorder's clock and have its unit. The recorder also chooses the names of clients, connections,
+endpoints and topics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Name = Hashable
 
 
 class Filtered(NamedTuple):
-    """The name of a client's subscription with a filter; a subscription without one has its topic as name."""
+    """The name of a client's subscription with a filter. The name of a subscription without a filter is its topic."""
 
     topic: Name
     filter: Name
@@ -31,7 +31,7 @@ class Outcome(Enum):
 
     NEW = "success, and it was no duplicate"
     DUPLICATE = "success, and it was a duplicate"
-    ACCEPTED = "success, or no error if only errors get a reply; the answer does not tell duplicates apart"
+    ACCEPTED = "success, or no error if only errors get a reply; it does not say whether it was a duplicate"
     PARTIAL = "some endpoints got it, some did not"
     TOLD = "another error"
     CUT_OFF = "nothing: its connection ended"
@@ -47,12 +47,14 @@ class Outcome(Enum):
 class Send:
     """One publish or broadcast.
 
-    - ``over_at``: the time at which its outcome was known.
-    - ``row``, ``number``: the sequence that it belongs to, and its position there.
-    - ``done_at``: from then on it has no more effect, with any outcome. ``None``: this is certain only for a success.
-    - ``reached``: for PARTIAL, the endpoints that certainly got it.
-    - ``may_have_come``: it failed, but some clients could have got it; its retry comes to them again (section 7).
-    - ``acknowledged``: the publisher asked for a reply.
+    - ``over_at``: the time at which the outcome was known.
+    - ``row``, ``number``: the sequence to which the publish belongs, and its position in the sequence.
+    - ``done_at``: the time from which the publish has no further effect, whatever its outcome. ``None`` if this is
+      certain only for a success.
+    - ``reached``: for PARTIAL, the endpoints that certainly got the message.
+    - ``may_have_come``: the publish failed, but may have reached some clients, and its retry may reach them again
+      (section 7).
+    - ``acknowledged``: whether the publisher requested a reply.
     """
 
     at: float
@@ -68,7 +70,7 @@ class Send:
 
     @property
     def settled_at(self) -> float:
-        """The time from which it certainly has no more effect."""
+        """The time from which the publish certainly has no further effect."""
         if self.done_at is not None:
             return self.done_at
         return self.over_at if self.outcome.succeeded else FOREVER
@@ -84,12 +86,12 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True)
 class Message:
-    """All publishes of one payload to one topic (``None``: broadcasts), in the order sent.
+    """All publishes of one payload to one topic, or all its broadcasts if ``topic`` is ``None``, in the order sent.
 
-    - ``due_at``: the planned time of the first, if the publisher sent it later.
-    - ``explained_until``: no fault that begins later explains a second copy. None does that begins after the copy
-      arrived.
-    - ``met``: the filters at its topic that it meets, among all that any client had.
+    - ``due_at``: the planned time of the first publish, if the publisher sent it later.
+    - ``explained_until``: a fault that begins after this time does not explain a second copy. Nor does a fault that
+      begins after that copy arrived.
+    - ``met``: the filters that the message meets, among all filters that any client had at the topic.
     """
 
     topic: Name | None
@@ -102,27 +104,27 @@ class Message:
 
     @property
     def first_at(self) -> float:
-        """The time of its first publish."""
+        """The time of the first publish."""
         return self.sends[0].at
 
     @property
     def over_at(self) -> float:
-        """The time at which all outcomes were known."""
+        """The time at which the outcomes of all publishes were known."""
         return max(send.over_at for send in self.sends)
 
 
 @dataclass(slots=True)
 class Place:
-    """The place where a client listens, from one ``listen`` on.
+    """A place where a client listens, which begins with a ``listen``.
 
-    - ``begun_at``, ``answered_at``: the times of the command and of its reply, a success or not.
-    - ``until``: from then on the client did not listen there.
-    - ``ended_at``: the end of its connection; ``replaced``: it ended with 4001.
-    - ``read_at``: the time of the last frame.
-    - ``slow``: the client does not always read. ``read_before``: it has read the messages due before then; for a slow
-      client, if the recorder knows no more.
-    - ``settled_at``: messages published from then on do not go to another place first. ``None``: from the end of the
-      ``listen`` on.
+    - ``begun_at``, ``answered_at``: the times of the command and of its reply, which is a success or an error.
+    - ``until``: the time from which the client did not listen there.
+    - ``ended_at``: the time at which its connection ended. ``replaced``: whether it ended with 4001.
+    - ``read_at``: the time at which the client received its last frame there.
+    - ``slow``: whether the client sometimes does not read. ``read_before``: the client has read all messages that were
+      due before this time. A recorder sets it for a slow client if it knows no more than that.
+    - ``settled_at``: messages published from this time on do not go to another place first. ``None`` means the time at
+      which the ``listen`` was over.
     """
 
     client: Name
@@ -142,21 +144,24 @@ class Place:
 
     @property
     def over_at(self) -> float:
-        """The time from which the effect of the ``listen`` is certain: its reply, or its connection's end."""
+        """The time from which the effect of the ``listen`` is certain, because its reply arrived or its connection
+        ended."""
         return min(self.answered_at, self.ended_at)
 
     @property
     def confirmed_at(self) -> float:
-        """The time of its success."""
+        """The time of the success of the ``listen``, or ``FOREVER``."""
         return self.answered_at if self.succeeded else FOREVER
 
 
 @dataclass(slots=True)
 class Change:
-    """A change of one client's wish for one topic. A refusal that changes nothing (section 5, *fix*) is no change.
+    """A command that changes a client's subscriptions to one topic. A refused command that changes nothing (section 5,
+    *fix*) is not a change.
 
-    ``filter``: the command adds or ends the subscription with this filter; ``None``: it adds the one without, or ends
-    all. ``replace``: the added subscription replaces all others.
+    ``filter``: the command adds or ends the subscription with this filter. If it is ``None``, the command adds the
+    subscription without a filter, or ends all subscriptions to the topic. ``replace``: the added subscription replaces
+    all others.
     """
 
     client: Name
@@ -164,13 +169,14 @@ class Change:
     connection: Name
     added: bool
     at: float
-    over_at: float = FOREVER  # its reply
+    over_at: float = FOREVER  # the time of its reply
     succeeded: bool = True
     filter: Name | None = None
     replace: bool = False
 
     def of(self, name: Name) -> bool | None:
-        """Does the change add the subscription of this name (``True``), or end it? ``None``: neither."""
+        """Return ``True`` if the change adds the subscription with this name, ``False`` if it ends it, and ``None`` if
+        it does neither."""
         if name == (self.topic if self.filter is None else Filtered(self.topic, self.filter)):
             return self.added
         return False if (self.replace if self.added else self.filter is None) else None
@@ -178,7 +184,7 @@ class Change:
 
 @dataclass(slots=True)
 class Listed:
-    """A client's subscribed topics, as reported or observed, at some instant between the two times."""
+    """The topics to which a client was subscribed at some instant between the two times, as reported or observed."""
 
     client: Name
     at: float
@@ -187,7 +193,7 @@ class Listed:
 
 
 class Note(NamedTuple):
-    """A message on a connection."""
+    """A message that arrived on a connection."""
 
     at: float
     topic: Name | None
@@ -199,13 +205,13 @@ class By(Enum):
 
     NOBODY = "it is open, or was when the history ended"
     CLIENT = "its client"
-    OTHER = "its endpoint, or a fault"
+    OTHER = "its endpoint or a fault"
 
 
 @dataclass(slots=True)
 class Line:
-    """One connection of a client. ``code``: the endpoint's close code, ``None`` without one. ``slow``: its client reads
-    more slowly than its messages arrive."""
+    """One connection of a client. ``code``: the endpoint's close code, or ``None`` if there was none. ``slow``: whether
+    the client reads more slowly than its messages arrive."""
 
     connection: Name
     client: Name
@@ -218,20 +224,20 @@ class Line:
 
 
 class Kind(Enum):
-    """The reasons for weaker promises for a time."""
+    """The reasons why weaker promises apply for a while."""
 
-    CRASH = "an endpoint crashed, or may have been taken for dead (sections 7, 8.3)"
-    CUT_OFF = "an endpoint ended in order and did not reach another (8.3)"
-    CHANGE = "the endpoints did not stay the same (8.5)"
+    CRASH = "an endpoint crashed, or others may have considered it dead (sections 7, 8.3)"
+    CUT_OFF = "an endpoint shut down in order, but could not reach another one (8.3)"
+    CHANGE = "the set of endpoints changed (8.5)"
     MOVES = "endpoints come and go, so nobody knows whether a client's move went well (8.3)"
-    GONE = "this life of an endpoint may have been taken for dead (8.3: it is not a surviving one)"
-    UNION = "two writers may have missed each other, or a crashed one wrote late: the union stays (8.1)"
-    LOOKUP = "with `lookup` routing duplicates are best effort (7)"
+    GONE = "others may have considered this life of an endpoint dead (8.3: it is not a surviving one)"
+    UNION = "two writers may have missed each other, or a crashed one wrote late, and the union stays (8.1)"
+    LOOKUP = "with `lookup` routing, duplicates are dropped only as a best effort (7)"
     KILL = "connections of this endpoint end because it was killed"
 
 
 class Disturbance(NamedTuple):
-    """A fault, or its consequence. ``where``: for GONE the endpoint's life, for KILL the endpoint."""
+    """A fault, or its consequence. ``where``: the endpoint's life for GONE, and the endpoint for KILL."""
 
     begin: float
     end: float
@@ -239,17 +245,17 @@ class Disturbance(NamedTuple):
     where: Name = None
 
     def meets(self, begin: float, end: float) -> bool:
-        """Return whether the two periods overlap."""
+        """Return whether the disturbance overlaps this period."""
         return self.begin <= end and begin <= self.end
 
 
 class Terms(NamedTuple):
-    """Bounds; the recorder has the reason for each.
+    """Bounds on times. The recorder's code gives the reason for each.
 
-    - ``read``: this long after a publish's success a client that reads has read it.
-    - ``late``: this long after its command a change that failed, or got no answer, can still take effect.
-    - ``moves``: a client that gets a message at both its places moved within this time of the publish.
-    - ``survives``: a home's knowledge of payloads survives its crash (section 7, replica).
+    - ``read``: a client that reads has read a message within this time after the success of its publish.
+    - ``late``: a change that failed, or got no answer, can still take effect within this time after its command.
+    - ``moves``: if a client gets a message at both its places, it moved within this time before or after the publish.
+    - ``survives``: whether a home's knowledge of payloads survives its crash (section 7, replica).
     """
 
     read: float = 0.0
@@ -260,12 +266,13 @@ class Terms(NamedTuple):
 
 @dataclass
 class Facts:
-    """All facts except the messages, which can be too many to hold at once.
+    """All facts except the messages, of which there can be too many to hold in memory.
 
-    ``places``: the places of each client that was to listen, in the order begun; ``changes``: in the order sent.
-    ``always``: the time from which a client has listened without a break, at any place, disturbed only by its own
-    moves, if the recorder knows this. ``refused``: payloads that were published only in ways that change nothing.
-    ``skipped``: by client and topic, how many messages its notifications with `skipped` stood for (section 2.8).
+    ``places``: the places of each client that was meant to listen, in the order begun. ``changes``: all changes, in the
+    order sent. ``always``: the time from which a client has listened at some place without a break, apart from its own
+    moves. Only clients for which the recorder knows this time are included. ``refused``: payloads whose publishes were
+    all refused without any effect. ``skipped``: the number of messages, by client and topic, that other messages
+    replaced, as the client's notifications say in `skipped` (section 2.8).
     """
 
     places: Mapping[Name, Sequence[Place]]
@@ -298,16 +305,17 @@ class Facts:
             self._disturbances[one.kind, one.where].append(one)
 
     def audience(self, topic: Name | None) -> Collection[Name]:
-        """Return the clients that can have a wish for the topic: all that were to listen, for broadcasts."""
+        """Return the clients that may be subscribed to the topic. For broadcasts, return all clients that were meant to
+        listen."""
         return self.places if topic is None else self._audience.get(topic, ())
 
     def changes_of(self, client: Name, topic: Name) -> Sequence[Change]:
-        """Return the changes of the client's subscription to the topic, or of a name with a filter (``Filtered``), in
-        the order sent."""
+        """Return the changes of one subscription of the client, in the order sent. ``topic`` is the subscription's
+        name, which is a topic or a ``Filtered``."""
         return self._changes.get((client, topic), ())
 
     def filters_of(self, client: Name, topic: Name | None) -> Collection[Filtered]:
-        """Return the names of all subscriptions with a filter that the client ever had, or ended, at the topic."""
+        """Return the names of all subscriptions with a filter that the client ever added or ended at the topic."""
         return self._filters.get((client, topic), ())
 
     def sent(self, client: Name, topic: Name) -> Sequence[Change]:
@@ -315,9 +323,9 @@ class Facts:
         return self._sent.get((client, topic), ())
 
     def topics_of(self, client: Name) -> set[Name]:
-        """Return the topics of all wishes that the client ever had, or ended, and the names of wishes with a filter."""
+        """Return the names of all subscriptions that the client ever added or ended, with and without filters."""
         return {topic for other, topic in self._changes if other == client}
 
     def disturbed(self, begin: float, end: float, *kinds: Kind, where: Name = None) -> bool:
-        """Return whether such a disturbance overlapped this period."""
+        """Return whether a disturbance of one of these kinds overlapped this period."""
         return any(one.meets(begin, end) for kind in kinds for one in self._disturbances.get((kind, where), ()))

@@ -1,6 +1,6 @@
-"""Judges message by message: did it arrive once at every client that it was due to, and at no other?
+"""Judge each message: it must arrive once at every client to which it was due, and at no other client.
 
-Owns: the account of every pair of a message and a client. Must never: hold messages, which can be millions.
+Owns: the account of every pair of a message and a client. Must never: keep messages, of which there can be millions.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Report = Callable[[Violation], None]
 
 
 class Missed(NamedTuple):
-    """A message did not reach the client, and did not have to; the first excuse suffices."""
+    """A message that did not reach a client, and did not have to. The first excuse alone suffices."""
 
     client: Name
     excuses: Sequence[Excuse]
 
 
 class Repeated(NamedTuple):
-    """A message reached the client more than once, which was allowed."""
+    """A message that reached a client more than once, which was allowed."""
 
     client: Name
     number: int
@@ -37,9 +37,9 @@ class Repeated(NamedTuple):
 
 @dataclass
 class Judged:
-    """The account of one message. ``due``: by examined client; ``once``: the number of clients with one copy;
-    ``conflated``: the clients that it did not come to, since another message stood for it; ``undone``: copies after an
-    unsubscription that the union of a conflict reverted."""
+    """The account of one message. ``due``: the copies that were due, by examined client. ``once``: the number of
+    clients with one copy. ``conflated``: the clients that got another message in its place. ``undone``: the number of
+    copies that arrived after the client had unsubscribed, because the union of a conflict reverted that."""
 
     due: dict[Name, Owed] = field(default_factory=dict)
     missed: list[Missed] = field(default_factory=list)
@@ -50,18 +50,18 @@ class Judged:
 
 
 class Judge:
-    """The judge. ``report`` gets each violation. Without ``every_pair`` the judge accepts a single copy to a client
-    that ever had the wish: it would take too long to ask for tens of millions where they came, and whether they were
-    due."""
+    """The judge. ``report`` gets each violation. Without ``every_pair``, the judge accepts a single copy at any client
+    that ever subscribed to the topic, because it would take too long to check place and necessity of tens of millions
+    of copies."""
 
     def __init__(self, facts: Facts, report: Report, *, every_pair: bool = True) -> None:
         self._facts = facts
         self._report = report
         self._every_pair = every_pair
-        self._standing = Counter(facts.skipped)  # messages that others stand for, and that it has not found missing yet
+        self._standing = Counter(facts.skipped)  # messages replaced by others, without those already found missing
 
     def message(self, message: Message, copies: Mapping[Name, Sequence[Copy]]) -> Judged:
-        """Judge one message. ``copies``: all copies of each client that got it, at any time."""
+        """Judge one message. ``copies``: all copies that each client got, at any time."""
         facts, judged = self._facts, Judged()
         for violation in answers.check(facts, message):
             self._report(violation)
@@ -90,7 +90,7 @@ class Judge:
         judged.due[client] = found
         got = len(mine)
         if found.due and not found.anywhere:
-            # A copy at a wrong place is reported as such, so it is not lost in addition.
+            # A copy at a wrong place is reported as misplaced, so it must not be reported as lost too.
             got = sum(copy.connection in found.connections for copy in mine) + misplaced
         if got < found.due or not message.sends:
             if message.sends and self._conflated(message, client, found.due - got):
@@ -101,14 +101,15 @@ class Judge:
             judged.missed.append(Missed(client, found.excuses))
 
     def _conflated(self, message: Message, client: Name, missing: int) -> bool:
-        """Do others of the topic stand for the missing copies? Nobody sees which ones, so only their number counts."""
+        """Say whether other messages of the topic replaced the missing copies. No client sees which messages were
+        replaced, so only their number counts."""
         if message.topic is None or self._standing[client, message.topic] < missing:
             return False
         self._standing[client, message.topic] -= missing
         return True
 
     def _heard(self, message: Message, mine: Sequence[Copy], judged: Judged) -> int:
-        """Report wrong copies; return how many came to a wrong place."""
+        """Report wrong copies, and return the number of copies that arrived at a wrong place."""
         misplaced = 0
         for copy in mine:
             for found in rules.heard(self._facts, message, copy):

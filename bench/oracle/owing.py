@@ -1,7 +1,7 @@
-"""Decides which messages a client must have got, and on which connection; otherwise gives an excuse.
+"""Decide which messages a client must have got, and on which connection. For all other messages, give an excuse.
 
-Owns: the promise of a publish's success to each client (SPEC sections 8.2, 8.3, 8.6, and 7 for repetitions). Must
-never: consider deliveries.
+Owns: the promises that a successful publish makes to each client (SPEC sections 8.2, 8.3, 8.6, and 7 for repetitions).
+Must never: consider deliveries.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Owed:
     """The number of copies that must have arrived, and their connections.
 
     - ``due``: the number of copies.
-    - ``connections``: where the client listened all the time; ``anywhere``: it moved well, so any of its connections
-      counts.
-    - ``excuses``: those of the publishes that did not have to reach it, in order.
-    - ``roaming``: its recorder vouches that it listened all the time, at any place.
+    - ``connections``: the connections on which the client listened all the time. ``anywhere``: the client moved without
+      a problem, so a copy on any of its connections counts.
+    - ``excuses``: the excuses of the publishes that did not have to reach the client, in order.
+    - ``roaming``: whether the recorder guarantees that the client listened at some place all the time.
     """
 
     due: int = 0
@@ -42,14 +42,15 @@ class Owed:
 
 
 class _Due(NamedTuple):
-    """One publish is due. ``place``: where, if known."""
+    """A publish that must reach the client. ``place``: where it must arrive, if known."""
 
     place: Place | None
     roaming: bool = False
 
 
 def owed(facts: Facts, message: Message, client: Name) -> Owed:
-    """Sum up all publishes of the message: one copy in all if repetitions are dropped, otherwise one each."""
+    """Return the copies due for all publishes of the message: one copy in total if repetitions are dropped, otherwise
+    one copy for each publish."""
     found = Owed()
     for send in message.sends:
         verdict = _one(facts, message, send, client)
@@ -76,7 +77,7 @@ def _one(facts: Facts, message: Message, send: Send, client: Name) -> _Due | Exc
         return Excuse(Cause.CUT_OFF, send)
     begin, end = send.at, send.settled_at
     if message.dedup and len(message.sends) > 1 and send.outcome is not Outcome.NEW:
-        # It can be a repetition, which shares the outcome of the first, and goes to the recipients of that one.
+        # It may be a repetition, which shares the outcome and the recipients of the first publish.
         before = [other for other in message.sends if other is not send and other.at < send.over_at]
         if any(other.settled_at == FOREVER for other in before):
             return Excuse(Cause.DUPLICATE, send)
@@ -104,7 +105,8 @@ def _at_a_place(
 
 
 def _partial(facts: Facts, message: Message, send: Send, client: Name) -> _Due | Excuse:
-    """Judge a partial success: clients at the endpoints that it names as reached must get the message (section 5)."""
+    """Judge a partial success: clients at the endpoints that the reply names as reached must get the message (section
+    5)."""
     told = Excuse(Cause.TOLD, send)
     if len(message.sends) > 1:
         return told

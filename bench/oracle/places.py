@@ -1,7 +1,7 @@
-"""Finds where a client certainly listened; otherwise says why this is uncertain.
+"""Find where a client certainly listened, or say why this is uncertain.
 
-Owns: the certain facts despite overlapping `listen`s and connections that end (SPEC sections 2.2, 8.2 to 8.4, 8.8).
-Must never: consider the client's subscriptions.
+Owns: the conclusions that are certain even if `listen`s overlap and connections end (SPEC sections 2.2, 8.2 to 8.4,
+8.8). Must never: consider the client's subscriptions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .verdict import Cause
 def steady(facts: Facts, client: Name, message: Message, begin: float, end: float) -> tuple[Place | None, Cause | None]:
     """Return the place where the client certainly listened from ``begin`` to ``end``, and read its messages.
 
-    Otherwise return the cause, and the client's latest confirmed place, if any.
+    If there is no such place, return the cause, and the client's latest confirmed place, if any.
     """
     places = facts.places.get(client, ())
     good = [place for place in places if place.confirmed_at <= begin]
@@ -23,10 +23,10 @@ def steady(facts: Facts, client: Name, message: Message, begin: float, end: floa
         return None, Cause.NOT_LISTENING
     for place in reversed(good):
         if place.read_before is not None and place.until > begin:
-            # Its later messages show that it was there, and has read.
+            # The client's later messages show that it was there, and has read.
             due_at = begin if message.due_at is None else message.due_at
             return place, None if due_at < place.read_before else Cause.SLOW
-        # Places that ended before its begin are older; among all others the newest is unknown.
+        # Places that were over before this one began are older. Among all other places, the newest is unknown.
         elsewhere = [other for other in places if other.connection != place.connection and other.begun_at <= end]
         if any(other.over_at >= place.begun_at for other in elsewhere):
             continue
@@ -37,22 +37,23 @@ def steady(facts: Facts, client: Name, message: Message, begin: float, end: floa
 
 
 def read_past(facts: Facts, place: Place, at: float) -> bool:
-    """Return whether the client has read its messages up to that time. Later frames prove it, since frames arrive in
-    order; otherwise it needs ``Terms.read`` more seconds."""
+    """Return whether the client has read its messages up to that time. A later frame proves it, because frames arrive
+    in order. Without such a frame, the place must have lasted for ``Terms.read`` more."""
     return place.read_at > at or place.ended_at > at + facts.terms.read
 
 
 def moved_well(facts: Facts, client: Name, begin: float, end: float) -> bool:
-    """Return whether the client listened all the time, at any place, disturbed only by its own moves.
+    """Return whether the client listened at some place all the time, apart from its own moves.
 
-    It must have listened before. Each `listen` in the period succeeded, and endpoints closed its former connections. No
-    two overlapped, because then the newest would be unknown.
+    The client must have listened before the period. Each `listen` in the period must have succeeded, and endpoints must
+    have closed the client's former connections. No two `listen`s may overlap, because then the newest place would be
+    unknown.
     """
     ever = [place for place in facts.places.get(client, ()) if place.begun_at <= end]
     if any(earlier.over_at >= later.begun_at for earlier, later in pairwise(ever)):
         return False
-    # The commands arrived one after the other, so the newest earlier place is where it was. An older one can still be
-    # open: it is replaced, but does not know yet.
+    # The commands arrived one after the other, so the client was at the newest earlier place. The connection of an
+    # older place can still be open, because it is replaced but not closed yet.
     before = [place for place in ever if place.over_at < begin]
     if not before or before[-1].until <= begin:
         return False
@@ -67,5 +68,5 @@ def moved_well(facts: Facts, client: Name, begin: float, end: float) -> bool:
 
 
 def moved(facts: Facts, client: Name, begin: float, end: float) -> bool:
-    """Was a `listen` of the client under way in this period?"""
+    """Return whether a `listen` of the client was under way in this period."""
     return any(place.begun_at <= end and place.over_at >= begin for place in facts.places.get(client, ()))

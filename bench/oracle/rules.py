@@ -1,7 +1,8 @@
-"""The promises about a connection and about a client's list: each is a function from facts to violations.
+"""The promises about a connection and about a client's list of subscriptions. Each is a function from facts to
+violations.
 
 Owns: order, allowed deliveries, ends of connections, and existing subscriptions (SPEC sections 2.2, 3, 5, 6, 8.1, 8.5,
-8.8). Must never: ask whether a message had to come, or how often (``judge`` does).
+8.8). Must never: check whether a message had to arrive, or how often (``judge`` does).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ Key = tuple[Name | None, Any]
 
 
 def published(facts: Facts, line: Line, messages: Mapping[Key, Message]) -> Iterator[Violation]:
-    """Sections 3 and 5: a client hears nothing that was not published before, and nothing that was refused."""
+    """Check sections 3 and 5: a client gets no message that was not published before, and no message that was
+    refused."""
     for at, topic, payload in line.notes:
         about = {"clients": frozenset({line.client}), "topic": topic, "payload": payload}
         if (topic, payload) in facts.refused:
@@ -32,9 +34,10 @@ def published(facts: Facts, line: Line, messages: Mapping[Key, Message]) -> Iter
 
 
 def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Kind]:
-    """Sections 2.2 and 3: a client gets a message only if it has a wish for it, and only where it listens.
+    """Check sections 2.2 and 3: a client gets a message only if it is subscribed, and only where it listens.
 
-    ``Kind.UNION``: its wish had ended, but the union of a conflict may have reverted the end (section 8.1).
+    Yields ``Kind.UNION`` if the subscription had ended, but the union of a conflict may have reverted that (section
+    8.1).
     """
     client, topic, payload = copy.client, message.topic, message.payload
     about = {"clients": frozenset({client}), "topic": topic, "payload": payload}
@@ -42,7 +45,7 @@ def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Ki
         return  # ``published`` reports it
     mine = [place for place in facts.places.get(client, ()) if place.connection == copy.connection]
     if not any(place.begun_at <= copy.at for place in mine):
-        text = f"{client} got {payload} on a connection that it does not listen on"
+        text = f"{client} got {payload} on a connection on which it does not listen"
         yield Violation(Broken.ELSEWHERE, "3", text, copy.at, **about)
         return
     if wishes.wants(facts, client, message, message.first_at, copy.at) is Wish.NO:
@@ -58,16 +61,18 @@ def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Ki
             and all(place.over_at < newer.begun_at for place in mine)
             and not facts.disturbed(message.first_at, copy.at, Kind.CRASH, Kind.LOOKUP)
         ):
-            text = f"{client} listens at {newer.endpoint}, and got {payload} where it was before"
+            text = f"{client} listens at {newer.endpoint}, but got {payload} where it was before"
             yield Violation(Broken.FORMER_PLACE, "2.2", text, copy.at, **about)
             break
 
 
 def order(facts: Facts, line: Line, once: Mapping[Key, Send]) -> Iterator[Violation]:
-    """Section 8.5: messages of one publisher and one topic arrive in order, while endpoints and places stay.
+    """Check section 8.5: messages of one publisher and one topic arrive in order, as long as endpoints and places stay
+    the same.
 
-    ``once``: messages with a single publish; for a repeated one the delivered publish is unknown. Messages sent before
-    the client was certainly at its place can go to its former place first.
+    ``once``: messages with a single publish. Repeated messages are left out, because it is unknown which publish was
+    delivered. Messages sent before the client was certainly at its place are ignored, because they can go to its former
+    place first.
     """
     mine = [place for place in facts.places.get(line.client, ()) if place.connection == line.connection]
     settled = [place.over_at if place.settled_at is None else place.settled_at for place in mine]
@@ -91,7 +96,7 @@ def order(facts: Facts, line: Line, once: Mapping[Key, Send]) -> Iterator[Violat
 
 
 def replaced(facts: Facts, line: Line) -> Iterator[Violation]:
-    """Section 6: 4001 goes to clients that have listened elsewhere since."""
+    """Check section 6: a connection is closed with 4001 only if its client has listened elsewhere since."""
     if line.by is not By.OTHER or line.code != 4001:
         return
     places = facts.places.get(line.client, ())
@@ -107,9 +112,11 @@ def replaced(facts: Facts, line: Line) -> Iterator[Violation]:
 
 
 def ends(facts: Facts, line: Line) -> Violation | str:
-    """Sections 6 and 8.8: a connection ends by its client, with its endpoint, or because the client was slow.
+    """Check sections 6 and 8.8: a connection ends because its client closed it, its endpoint ended, or its client was
+    slow.
 
-    Return the word for the reason, or a violation. Only a recorder that knows each endpoint's end can use this.
+    Return a word for the reason, or a violation. Only a recorder that knows when each endpoint ended can use this
+    function.
     """
     if line.by is not By.OTHER:
         return "end" if line.by is By.NOBODY else "moved"
@@ -123,9 +130,9 @@ def ends(facts: Facts, line: Line) -> Violation | str:
 
 
 def subscriptions(facts: Facts, listed: Listed) -> Iterator[Violation | Kind]:
-    """Section 8.1: the last confirmed subscription stays; refused or ended ones do not exist.
+    """Check section 8.1: the last confirmed subscription stays, and refused or ended subscriptions do not exist.
 
-    ``Kind.UNION``: an entry that the union of a conflict may have brought back.
+    Yields ``Kind.UNION`` for an entry that the union of a conflict may have restored.
     """
     client, at = listed.client, listed.over_at
     for topic in sorted(facts.topics_of(client) | listed.topics, key=str):

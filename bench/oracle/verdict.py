@@ -1,6 +1,6 @@
-"""The judge's verdicts: which promise did not hold, and why a message may be missing.
+"""The judge's verdicts: the promise that was broken, and the reason why a message may be missing.
 
-Owns: the words. Must never: decide.
+Owns: the words of verdicts. Must never: decide on a verdict.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from .facts import Name
 
 
 class Broken(Enum):
-    """The broken promise, in short."""
+    """A short name of the broken promise."""
 
     LOST = "lost"
     TWICE = "delivered twice"
     ORDER = "out of order"
-    UNPUBLISHED = "delivered what nobody published"
-    REFUSED = "delivered what was refused"
+    UNPUBLISHED = "delivered although nobody published it"
+    REFUSED = "delivered although it was refused"
     ELSEWHERE = "delivered where its client does not listen"
     FORMER_PLACE = "delivered where its client listened before"
-    NO_WISH = "delivered to who did not subscribe"
+    NO_WISH = "delivered to a client that did not subscribe"
     SUBSCRIPTION_LOST = "a subscription was lost"
     SUBSCRIPTION_MADE = "a subscription that no command made"
     UNANSWERED = "publish without an answer"
     DUPLICATE_OF_NOTHING = "duplicate of nothing"
     NOT_DROPPED = "repetition not dropped"
-    REPLACED = "replaced by nobody"
+    REPLACED = "replaced although the client did not listen elsewhere"
     ENDED = "connection that ended by itself"
 
 
@@ -56,8 +56,8 @@ class Again(Enum):
 
 @dataclass
 class Violation:
-    """A broken promise. ``broken``: ``None`` for a recorder's own rule; ``section``: in SPEC; ``clients``, ``topic``,
-    ``payload``: they identify the relevant events."""
+    """A broken promise. ``broken``: ``None`` if a recorder's own rule was broken. ``section``: the section of SPEC.
+    ``clients``, ``topic``, ``payload``: they identify the relevant events."""
 
     broken: Broken | None
     section: str

@@ -1,7 +1,7 @@
-"""Decides which clients were certainly subscribed to a topic.
+"""Decide which clients were certainly subscribed to a topic.
 
-Owns: the certain facts despite overlapping commands (SPEC sections 1.3 and 8.1). Must never: ask whether a client
-listened.
+Owns: the conclusions that are certain even if commands overlap (SPEC sections 1.3 and 8.1). Must never: check whether a
+client listened.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from .facts import FOREVER, Change, Facts, Filtered, Kind, Message, Name
 
 
 class Wish(Enum):
-    """A client's wish over a whole period."""
+    """Whether a client was subscribed over a whole period."""
 
-    YES = "subscribed for certain"
-    NO = "not subscribed for certain"
+    YES = "certainly subscribed"
+    NO = "certainly not subscribed"
     UNKNOWN = "in doubt"
 
 
 def holds(facts: Facts, client: Name, topic: Name | None, begin: float, end: float) -> Wish:
-    """Return whether the client was subscribed all the time. Every client is subscribed to broadcasts.
+    """Return whether the client was subscribed during the whole period. Every client is subscribed to broadcasts.
 
-    Success of one command decides, if it came before the period began, and if every opposite command sent before the
-    period ended was over before the deciding one was sent. Commands of one connection take effect in order.
+    A command decides if its success arrived before the period began, and if every opposite command sent before the
+    period ended was over before the deciding command was sent. Commands of one connection take effect in order.
     """
     if topic is None:
         return Wish.YES
@@ -33,10 +33,11 @@ def holds(facts: Facts, client: Name, topic: Name | None, begin: float, end: flo
 
 
 def wants(facts: Facts, client: Name, message: Message, begin: float, end: float) -> Wish:
-    """Do as ``holds`` does for a message: a subscription without a filter counts, or one whose filter the message meets
-    (section 2.6).
+    """Return whether the client wanted a message during the whole period. It did if it had a subscription without a
+    filter, or one with a filter that the message meets (section 2.6).
 
-    If one such subscription replaces another, the wish holds all the time, although neither does alone.
+    If one such subscription replaces another, the client wanted the message all the time, although neither of the two
+    lasted for the whole period.
     """
     topic = message.topic
     filters = facts.filters_of(client, topic)
@@ -53,8 +54,8 @@ def wants(facts: Facts, client: Name, message: Message, begin: float, end: float
 
 
 def _together(change: Change, names: Sequence[Name | Filtered]) -> Change | None:
-    """Return the change's effect on all names taken as one. Ending one name may or may not end the whole; it counts as
-    an end."""
+    """Return the change's effect on all the names together, as if they were one subscription. A change that ends only
+    one of them may leave another, but it counts as an end."""
     effects = {change.of(name) for name in names}
     if True in effects:
         return change
@@ -81,6 +82,6 @@ def _over_before(facts: Facts, other: Change, change: Change, earlier: bool) -> 
 
 
 def may_be_undone(facts: Facts, client: Name, topic: Name, at: float) -> bool:
-    """Can the union of a conflict have reverted an unsubscription by then (section 8.1)?"""
+    """Return whether the union of a conflict may have reverted an unsubscription by then (section 8.1)."""
     has_ended_any = bool(facts.changes_of(client, topic) or facts.filters_of(client, topic))
     return has_ended_any and facts.disturbed(-FOREVER, at, Kind.UNION)

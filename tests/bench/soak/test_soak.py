@@ -130,7 +130,7 @@ def test_what_comes_twice_needs_a_reason() -> None:
 def test_other_faults_are_unaccounted() -> None:
     assert accounted(message(10, UNANSWERED), 0).unaccounted == {"publish without an answer": 1}
     assert accounted(message(10, DUPLICATE), 0).unaccounted == {"duplicate of nothing": 1}
-    assert accounted(message(10, NEW, to=(0, 2)), 0).unaccounted == {"delivered to who did not subscribe": 1}
+    assert accounted(message(10, NEW, to=(0, 2)), 0).unaccounted == {"delivered to a client that did not subscribe": 1}
     cut = {**LIVES, 0: [replace(LIVES[0][0], how="lost", end_us=200 * S)]}
     assert accounted(message(10, NEW), 0, lives=cut).unaccounted == {"connection that ended by itself": 1}
 
