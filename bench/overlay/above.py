@@ -1,11 +1,11 @@
-"""The desk of a protocol that can ask its membership for another neighbour, as PRC-broadcast and CPTCast do.
+"""The desk of a protocol that can request another neighbour from its membership, as PRC-broadcast and CPTCast do.
 
-Owns: the meaning of the document's SWITCH_NEIGHBOUR over HyParView. Must never: change anything else of the node's
-desk.
+Owns: the implementation of the document's SWITCH_NEIGHBOUR on HyParView. Must never: change anything else about the
+node's desk.
 
-These protocols hang up on a neighbour whose link cannot be made safe (Algorithm 3, line 8). HyParView owns the links,
-so this desk reports the neighbour's end to it as if the neighbour had hung up. HyParView then looks for another
-neighbour, and keeps this one's name.
+These protocols hang up on a neighbour if the link to it cannot be made safe (Algorithm 3, line 8). HyParView owns the
+links, so this desk tells HyParView that the neighbour has hung up. HyParView then looks for another neighbour, and
+remembers the name of the old one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ingeborg.broker.core.overlay.words import DISCONNECT
 
 
 class Above(Desk):
-    """``views``: the membership, set once it exists."""
+    """``views``: the membership, which is set as soon as it exists."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -1,6 +1,6 @@
-"""Chance for nodes, from a seeded generator of Python's.
+"""The source of random numbers for nodes: one of Python's generators, with a seed.
 
-Owns: only its generator. Must never: seed one.
+Owns: only its generator. Must never: seed the generator itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ One = TypeVar("One")
 
 
 class Drawn(Chance):
-    """Draws from the generator; several nodes can share one."""
+    """Draws from a generator, which several nodes can share."""
 
     def __init__(self, generator: Random) -> None:
         self.generator = generator
@@ -25,9 +25,9 @@ class Drawn(Chance):
         return self.generator.random()
 
     def choice(self, some: Sequence[One]) -> One:
-        """Draw one; see ``Chance``."""
+        """Draw one element; see ``Chance``."""
         return self.generator.choice(some)
 
     def sample(self, some: Sequence[One], count: int) -> list[One]:
-        """Draw several; see ``Chance``."""
+        """Draw several elements; see ``Chance``."""
         return self.generator.sample(some, count)

@@ -1,11 +1,11 @@
-"""Judges the document's sentences about its figures, and grove's goals, by our figures.
+"""Judge the document's sentences about its figures, and grove's goals, by our figures.
 
-Owns: which cells judge which sentence, and the goals as numbers. Must never: make markup. Pure.
+Owns: the choice of cells that judge each sentence, and the goals as numbers. Must never: make markup, or do I/O.
 
 The document prints no numbers with its charts, so only its sentences can be compared with our figures. Its
-"multi-sender" is "any process": cells in which all nodes send, and no message went before. Other cells have 100
-senders, each with one message before. This makes the difference: once a tree has settled, another sender does not
-change it.
+"multi-sender" mode is "any process". We compare it with cells in which all nodes send, and no earlier message has made
+a tree. Other cells have 100 senders, and each has sent one message before. That difference matters, because another
+sender does not change a tree that has settled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ingeborg.bench.overlay.summary import share
 Json = Mapping[str, Any]
 
 NOISE: Final = 0.05
-"""Relative difference of two mean latencies or RMRs that is too small to matter."""
+"""A relative difference of two mean latencies or RMRs is too small to matter if it is not above this."""
 
 HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
 
@@ -35,13 +35,13 @@ ENDS: Final = (INTERVALS_MS[-1], INTERVALS_MS[0])
 SETTLED_S_MAX: Final = 5.0
 CHURN_RELIABILITY_MIN: Final = 0.9999
 CHURN_RMR_MAX: Final = 0.3
-"""Goals of grove under faults: the time from a crash or a cut until all due messages have arrived; and under churn the
-share that has arrived, and the copies beyond a tree's."""
+"""Goals of grove under faults: the maximum time from a crash or a cut until all due messages have arrived, and, under
+churn, the minimum share of due messages that arrive and the maximum RMR."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, its verdict, the figures behind it, and their reason."""
+    """A sentence, its verdict, the figures for it, and the reason for these figures."""
 
     text: str
     verdict: str
@@ -51,16 +51,16 @@ class Claim:
 
 @dataclass(frozen=True)
 class Goal:
-    """One of grove's goals: the figure for each number of senders, and whether it meets the goal."""
+    """One of grove's goals: for each number of senders, the figure as text, and whether it meets the goal."""
 
     text: str
     limit: str
-    found: list[tuple[str, bool | None]]  # None: no goal applies there
+    found: list[tuple[str, bool | None]]  # None if no goal applies to this number
 
 
 def judged(cells: Cells, nodes: int) -> list[Claim]:
-    """Return all sentences that the cells of this size can judge. With several seeds the figures are means over them,
-    and a sentence whose verdict depends on the seed has no verdict."""
+    """Return all sentences that can be judged by the cells with this number of nodes. If there are several seeds, the
+    figures are means over the seeds, and a sentence whose verdict depends on the seed is within noise."""
     of_all = _judged(cells, nodes)
     of_each = [_judged(seed, nodes) for seed in cells.by_seed(nodes)]
     return [
@@ -91,8 +91,9 @@ def _reliable(cells: Cells, nodes: int) -> Claim:
     return Claim(
         "All experiments exhibit a reliability of 100 % (4.3).",
         HOLDS if least == 1.0 else FAILS,
-        f"{whole} of {len(rows)} cells; of the worst message {share(least)} got it",
-        "No node and no link fails in these worlds, and a node with an announcement asks until the message arrives.",
+        f"{whole} of {len(rows)} cells; {share(least)} of the nodes got the worst message",
+        "No node and no link fails in these worlds, and a node that has an announcement requests the message until it "
+        "arrives.",
     )
 
 
@@ -102,15 +103,16 @@ def _ordered(cells: Cells, nodes: int) -> Claim:
         for protocol in DOCUMENT
     }
     return Claim(
-        "PRC-broadcast and CPTCast preserve causal order, Plumtree promises none (4.2.3).",
+        "PRC-broadcast and CPTCast preserve causal order, and Plumtree promises no order (4.2.3).",
         HOLDS if of["prc"] == of["cptcast"] == 0 else FAILS,
         "deliveries out of order: " + ", ".join(f"{protocol} {count:,}" for protocol, count in of.items()),
-        "If Plumtree's tree changes, a message on the new branch overtakes one that a node still requests on the old.",
+        "If Plumtree's tree changes, a message on the new branch overtakes a message that a node still has to request "
+        "on the old branch.",
     )
 
 
 def _values(cells: Cells, nodes: int, protocol: str, senders: int, name: str) -> list[float]:
-    """Return a figure's mean over the intervals, by payload."""
+    """Return a figure for each payload, as the mean over the intervals."""
     found = [cells.over_intervals(nodes, protocol, senders, payload, name) for payload in PAYLOADS]
     return [value for value in found if value is not None]
 
@@ -131,17 +133,18 @@ def _asked(cells: Cells, nodes: int, senders: int, payload: int, interval: int) 
         row = cells.cell(nodes, protocol, senders, payload, interval)
         if row is not None:
             parts.append(f"{protocol} {asked(row):.3f}")
-    return f"GRAFTs a node and message, {payload // KB:,} KB every {interval} ms: {', '.join(parts)}."
+    return f"GRAFTs per node and message, {payload // KB:,} KB every {interval} ms: {', '.join(parts)}."
 
 
 def _redundant(cells: Cells, nodes: int) -> Claim:
     values = _values(cells, nodes, "prc", 1, "redundancy")
     expected = degree(nodes) - 1
     return Claim(
-        "PRC-broadcast has a nearly constant RMR, of the number of neighbours less one: 4 of 5 (4.3.2).",
+        "PRC-broadcast has a nearly constant RMR: the number of neighbours minus one, which is 4 for 5 (4.3.2).",
         HOLDS if all(abs(value - expected) <= NOISE * expected for value in values) else FAILS,
         f"{_listed(values)} with {degree(nodes)} neighbours",
-        "A node sends a message over every link, also back (Algorithm 1): n d copies from any root.",
+        "A node sends a message over each of its d links, also back to the sender (Algorithm 1). That makes n d copies "
+        "for any root.",
     )
 
 
@@ -151,7 +154,7 @@ def _single(cells: Cells, nodes: int) -> Claim:
         "With a single sender the RMR of Plumtree and CPTCast tends to 0 (4.3.2).",
         HOLDS if max(max(each) for each in values.values()) <= NOISE else FAILS,
         "; ".join(f"{protocol} {_listed(each)}" for protocol, each in values.items()),
-        "The first message prunes all links except those of a tree, and the root's next messages find that tree. "
+        "The first message prunes all links except those of a tree, and the root's later messages use that tree. "
         + _asked(cells, nodes, 1, PAYLOADS[0], INTERVALS_MS[0]),
     )
 
@@ -164,18 +167,18 @@ def _below_one(cells: Cells, nodes: int) -> Claim:
         HOLDS if max(max(each) for each in values.values()) < 1.0 else FAILS,
         "; ".join(f"{protocol} {_listed(each)}" for protocol, each in values.items())
         + _at_rest(max(still, default=0.0), "at most "),
-        "A GRAFT brings a copy over a link that stays in the tree until a double prunes one. "
+        "A GRAFT brings a copy over another link, which stays in the tree until a duplicate message prunes a link. "
         + _asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0]),
     )
 
 
 def _at_rest(value: float, sign: str = "× ") -> str:
-    """Return the same figure for senders that have sent before."""
+    """Return the text of the same figure for senders that have sent before."""
     return f"; {AT_REST} that have sent before: {sign}{value:.2f}"
 
 
 def _ratios(cells: Cells, nodes: int, one: tuple[str, int], other: tuple[str, int]) -> list[float]:
-    """Return the ratios of the mean latencies, by payload, over the intervals that both have."""
+    """Return the ratio of two series' mean latencies for each payload, over the intervals that both series have."""
     found = []
     for payload in PAYLOADS:
         pairs = [
@@ -200,11 +203,11 @@ def _above(ratio: float) -> str:
 def _optimal(cells: Cells, nodes: int) -> Claim:
     ratios = [ratio for protocol in TREES for ratio in _ratios(cells, nodes, (protocol, 1), ("prc", 1))]
     return Claim(
-        "With a single sender both have optimal latency, as PRC-broadcast has (4.3.1).",
+        "With a single sender both have an optimal latency like that of PRC-broadcast (4.3.1).",
         HOLDS if max(ratios) <= 1 + NOISE else FAILS,
-        f"Plumtree and CPTCast against PRC-broadcast, by payload: × {_listed(ratios, '.2f')}",
-        "The tree consists of the fastest ways of the first message. Later messages cannot take another way when it is "
-        "faster, as a flood's can; and they do not queue behind copies, as a flood's do.",
+        f"Plumtree and CPTCast compared with PRC-broadcast, by payload: × {_listed(ratios, '.2f')}",
+        "The tree consists of the paths that were fastest for the first message. Unlike the messages of a flood, later "
+        "messages cannot take another path when it is faster, but they do not queue behind copies either.",
     )
 
 
@@ -217,22 +220,23 @@ def _heavy(cells: Cells, nodes: int) -> Claim:
             each.append(f"× {flood / tree:.2f} every {interval} ms")
     gbps = degree(nodes) * NODES_PER_HOST * PAYLOADS[-1] * 8 / INTERVALS_MS[0] / 1e6
     return Claim(
-        "At 1 MB PRC-broadcast is slightly slower than a single sender's tree (4.3.1).",
+        "At 1 MB, PRC-broadcast is slightly slower than the tree of a single sender (4.3.1).",
         _above(ratio),
-        f"PRC-broadcast against CPTCast: {', '.join(each)}",
-        f"{degree(nodes)} copies of 1 MB to each of {NODES_PER_HOST} nodes of a host, every {INTERVALS_MS[0]} ms, are "
-        f"{gbps:.0f} Gbps, and its interface carries {NANCY_BITS_PER_S / 1e9:.0f} or {RENNES_BITS_PER_S / 1e9:.0f}: "
-        "the queue grows with every message, but not at longer intervals.",
+        f"PRC-broadcast compared with CPTCast: {', '.join(each)}",
+        f"{degree(nodes)} copies of 1 MB to each of the {NODES_PER_HOST} nodes of a host, every {INTERVALS_MS[0]} ms, "
+        f"need {gbps:.0f} Gbps, but the interface of a host has {NANCY_BITS_PER_S / 1e9:.0f} or "
+        f"{RENNES_BITS_PER_S / 1e9:.0f} Gbps. So the queue grows with every message. It does not grow at longer "
+        "intervals.",
     )
 
 
 def _overhead(cells: Cells, nodes: int) -> Claim:
     ratios = _ratios(cells, nodes, ("cptcast", 1), ("plumtree", 1))
     return Claim(
-        "With a single sender, causality costs CPTCast no significant latency against Plumtree (4.3.1).",
+        "With a single sender, causality costs CPTCast no significant latency compared with Plumtree (4.3.1).",
         _at_most(ratios, 1 + NOISE),
         f"by payload × {_listed(ratios, '.2f')}",
-        "Messages that wait for an answer wait on links outside the tree.",
+        "Only messages on links outside the tree wait for an answer.",
     )
 
 
@@ -241,16 +245,16 @@ def _worst(cells: Cells, nodes: int) -> Claim:
     return Claim(
         "With several senders CPTCast has by far the highest latency, at every payload (4.3.1).",
         _above(min(ratios)),
-        f"against Plumtree with several, by payload × {_listed(ratios, '.2f')}"
+        f"compared with Plumtree with several, by payload × {_listed(ratios, '.2f')}"
         + _at_rest(max(_ratios(cells, nodes, ("cptcast", AT_REST), ("plumtree", AT_REST)), default=0.0)),
-        "Messages behind an announcement are not announced. So a node of CPTCast hears of fewer missing messages, asks "
-        f"for fewer, and its tree changes less. {_asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0])}"
+        "Messages behind an announcement are not announced. So a node of CPTCast learns of fewer missing messages and "
+        f"requests fewer, and its tree changes less. {_asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0])}"
         f"{_with_timers(cells, nodes)} The simulation leaves out the time of the document's processors.",
     )
 
 
 def _with_timers(cells: Cells, nodes: int) -> str:
-    """Say whether CPTCast's greater latency depends on TIMEOUT1."""
+    """Return a sentence on how CPTCast's latency compares with Plumtree's at other values of TIMEOUT1."""
     means: dict[str, dict[tuple[int, int], float]] = {protocol: {} for protocol in TREES}
     for row in cells.of("timers", nodes):
         if row["senders"] == ALL:
@@ -264,19 +268,20 @@ def _higher(cells: Cells, nodes: int) -> Claim:
     ratios = _ratios(cells, nodes, ("plumtree", ALL), ("plumtree", 1))
     hops = [cells.over_intervals(nodes, "plumtree", senders, PAYLOADS[0], "last_hop") for senders in (ALL, 1)]
     return Claim(
-        "With several senders Plumtree has a higher latency than with one (4.3.1).",
+        "With several senders Plumtree has a higher latency than with one sender (4.3.1).",
         _above(min(ratios)),
         f"by payload × {_listed(ratios, '.2f')}"
         + _at_rest(max(_ratios(cells, nodes, ("plumtree", AT_REST), ("plumtree", 1)), default=0.0)),
-        "The tree of one root is a detour for another: last hop "
-        f"{' against '.join(f'{hop:.1f}' for hop in hops if hop is not None)}. A tree that no message has passed "
-        "yet changes for a while; with a TIMEOUT1 below its latency it changes forever.",
+        "The tree of one root is a detour for messages of another root: last hop "
+        f"{' against '.join(f'{hop:.1f}' for hop in hops if hop is not None)} for one sender. A tree that no "
+        "message has used yet changes for a while. If TIMEOUT1 is shorter than the tree's latency, it never stops "
+        "changing.",
     )
 
 
 def _flat(cells: Cells, nodes: int) -> Claim:
     def spread(protocol: str, senders: int) -> float:
-        """Return the growth of the latency of 1 MB from the longest interval to the shortest."""
+        """Return the ratio of the slowest to the fastest interval's mean latency, for payloads of 1 MB."""
         values = [cells.mean_ms(nodes, protocol, senders, PAYLOADS[-1], interval) for interval in INTERVALS_MS]
         known = [value for value in values if value is not None]
         return max(known) / min(known)
@@ -284,13 +289,15 @@ def _flat(cells: Cells, nodes: int) -> Claim:
     several = {protocol: spread(protocol, ALL) for protocol in TREES}
     single = {protocol: spread(protocol, 1) for protocol in TREES}
     return Claim(
-        "The interval changes latency little with several senders, and more with one (4.3.1).",
+        "The interval has little effect on latency with several senders, and more effect with one (4.3.1).",
         HOLDS if all(several[protocol] < single[protocol] * (1 + NOISE) for protocol in several) else FAILS,
-        "1 MB, the slowest interval against the fastest: "
-        + "; ".join(f"{name} × {several[name]:.2f} with all, × {single[name]:.2f} with one" for name in several),
-        "At the longest interval a change of the tree is over before the next message arrives; at the shortest many "
-        "are "
-        f"under way at once. {' '.join(_asked(cells, nodes, ALL, PAYLOADS[-1], each) for each in ENDS)}",
+        "1 MB, slowest interval compared with the fastest: "
+        + "; ".join(
+            f"{name} × {several[name]:.2f} with all as senders, × {single[name]:.2f} with one" for name in several
+        ),
+        "At the longest interval, a change of the tree is finished before the next message arrives. At the shortest "
+        "interval, many messages are "
+        f"under way at the same time. {' '.join(_asked(cells, nodes, ALL, PAYLOADS[-1], each) for each in ENDS)}",
     )
 
 
@@ -298,7 +305,7 @@ def _flat(cells: Cells, nodes: int) -> Claim:
 
 
 def goals(cells: Cells, nodes: int) -> list[Goal]:
-    """Return each goal for each number of senders; a number without a cell stays blank."""
+    """Return all goals, each with a figure for every number of senders. It is a dash if there is no cell."""
     flood = cells.smallest(nodes, "flood", 1)
     groves = [cells.smallest(nodes, "grove", senders) for senders in GOAL_SENDERS]
     if flood is None or not any(groves):
@@ -323,22 +330,22 @@ def goals(cells: Cells, nodes: int) -> list[Goal]:
         goal("reliability", "100 %", lambda row: (share(run(row)["least"]), run(row)["least"] == 1.0)),
         goal("out of order", "0", lambda row: (f"{row['violations']:,}", row["violations"] == 0)),
         goal("RMR", "≤ 0.01", lambda row: (f"{run(row)['redundancy']:.4f}", run(row)["redundancy"] <= 0.01), True),
-        goal("mean latency against a flood's", "≤ 1.3", lambda row: _ratio(ratio(row, "mean_ms"), 1.3), True),
-        goal("last hop against a flood's", "≤ 1.1", lambda row: _ratio(ratio(row, "last_hop"), 1.1), True),
+        goal("mean latency, relative to a flood", "≤ 1.3", lambda row: _ratio(ratio(row, "mean_ms"), 1.3), True),
+        goal("last hop, relative to a flood", "≤ 1.1", lambda row: _ratio(ratio(row, "last_hop"), 1.1), True),
         goal("bytes of an order entry", "≤ 8", lambda row: _bytes(row["entry_bytes"]), True),
         goal("memory of a node", "printed", lambda row: (f"{row['memory_bytes'] / 1e3:,.0f} kB", None)),
     ]
 
 
 def survived(row: Json) -> bool:
-    """Return, for a crash or a cut, whether all living nodes received everything due, in order and in time, and have
-    neighbours."""
+    """Return whether, in a cell with a crash or a cut, all living nodes have neighbours, and received all due messages,
+    in order and in time."""
     whole = all(phase["least"] == 1.0 for phase in row["phases"].values())
     return whole and not row["violations"] and not row["isolated"] and float(row["settled_s"]) <= SETTLED_S_MAX
 
 
 def endured(row: Json) -> bool:
-    """Return, for churn, whether nearly everything arrived, in order, and with few copies."""
+    """Return whether, in a cell with churn, nearly all due messages arrived, in order and with few extra copies."""
     enough = float(row["phases"]["run"]["reliability"]) >= CHURN_RELIABILITY_MIN
     return enough and not row["violations"] and float(row["redundancy"]) <= CHURN_RMR_MAX
 

@@ -1,6 +1,7 @@
-"""`bench overlay`: runs the document's protocols and ours among thousands of simulated nodes.
+"""`bench overlay` runs the document's protocols and ours among thousands of simulated nodes.
 
-Owns: its arguments, the processes that run the plan, the order of running and digesting, and the output meanwhile.
+Owns: the command's arguments, the processes that run the plan, the order of running and digesting, and the progress
+messages.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from ingeborg.bench.overlay.experiments import EXPERIMENTS, NODES, NODES_MAX, NO
 from ingeborg.broker.core import overlay
 
 CELLS, SUMMARY, PAGE = "overlay.json.xz", "summary.md", "report.html"
-"""Files of a result; ``CELLS`` is JSON, compressed because hundreds of rows repeat the same names."""
+"""Files of a result. ``CELLS`` is JSON. It is compressed, because hundreds of rows repeat the same names."""
 
 AT_ONCE: Final = 15_000_000
-"""Limit of deliveries with a log at the same time, in one or more cells: some 70 bytes each; their digest fits into
-Spark's memory."""
+"""Maximum number of deliveries in the logs that exist at the same time, which belong to one or more cells. Each
+delivery takes some 70 bytes, and the digest of this number of deliveries fits into Spark's memory."""
 
 SAY_S: Final = 10.0
 
 NOT_IN_ROWS: Final = ("cells.py", "claims.py", "command.py", "drawing.py", "job.py", "page.py", "summary.py")
-"""Sources that only read rows."""
+"""Sources that cannot change a row, because they only read rows."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,22 +40,25 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "overlay",
         help="simulate broadcast over trees and floods among thousands of nodes",
         description="Run the evaluation of a thesis (CPTCast, Plumtree, PRC-broadcast) and of grove in a "
-        "simulated network of two sites, digest each log with Spark, and delete it. thesis: the document's grid of "
-        "payloads, intervals and senders; timers: Plumtree and CPTCast with other time-outs; crash: a share of the "
-        "nodes crashes at once, or the halves are cut off from each other; churn: nodes crash and join all the time. "
-        f"Cells that DIR holds already do not run again. The same seed gives the same rows, and the same {CELLS}.",
+        "simulated network of two sites. Each log is digested with Spark, and then deleted. The experiments are "
+        "thesis: the document's grid of payloads, intervals and senders; timers: Plumtree and CPTCast with other "
+        "time-outs; crash: a share of the nodes crashes at once, or two halves are cut off from each other; churn: "
+        "nodes crash and join all the time. A cell that is already in DIR does not run again. The same seed gives the "
+        f"same rows, and the same {CELLS}.",
     )
-    command.add_argument("experiment", choices=sorted(EXPERIMENTS), help="what is run")
+    command.add_argument("experiment", choices=sorted(EXPERIMENTS), help="the experiment to run")
     command.add_argument("--out", required=True, metavar="DIR", help="folder for rows and figures; created if missing")
     command.add_argument(
-        "--nodes", type=int, default=NODES, metavar="N", help="nodes of each world (default: %(default)s)"
+        "--nodes", type=int, default=NODES, metavar="N", help="number of nodes in each world (default: %(default)s)"
     )
-    command.add_argument("--seed", type=int, default=1, metavar="N", help="default: %(default)s")
     command.add_argument(
-        "--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="NAME", help="only these protocols"
+        "--seed", type=int, default=1, metavar="N", help="seed of all random numbers (default: %(default)s)"
+    )
+    command.add_argument(
+        "--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="NAME", help="run only these protocols"
     )
     units.add_processes(command, "cells")
-    command.add_argument("--keep-logs", action="store_true", help="keep the digested logs: some 70 MB a cell")
+    command.add_argument("--keep-logs", action="store_true", help="keep the digested logs, some 70 MB for each cell")
     command.add_argument("--again", action="store_true", help=f"only make the page again, from the {CELLS} in DIR")
     command.set_defaults(command=_overlay)
 
@@ -67,11 +71,11 @@ def _overlay(options: argparse.Namespace) -> int:
     if options.again:
         _pages(out)
         return 0
-    # Cells of several sizes and experiments can share a directory: each has them in its name.
+    # Cells of several sizes and experiments can share a directory, because their names contain both.
     units.hold(out, {"sources": sources()})
     cells = plan(options.experiment, options.nodes, options.seed, options.protocols)
     if not cells:
-        raise BenchError(f"{options.experiment} has no cells of {', '.join(options.protocols)}")
+        raise BenchError(f"experiment {options.experiment} has no cells with protocol {', '.join(options.protocols)}")
     with units.alone(out):
         _run(cells, out, options.processes, options.keep_logs)
         _gather(out, options.seed)
@@ -82,19 +86,19 @@ def _overlay(options: argparse.Namespace) -> int:
 
 
 def sources() -> str:
-    """Return a fingerprint of the code that determines the rows: the simulator, the protocols, and the plan."""
+    """Return a fingerprint of the code that determines the rows, which is the simulator, the protocols and the plan."""
     return units.fingerprint((Path(overlay.__path__[0]), Path(__file__).parent), NOT_IN_ROWS)
 
 
 def _run(cells: Sequence[Cell], out: Path, processes: int, keep_logs: bool) -> None:
-    """Alternate simulating and digesting, so that few logs exist at once."""
+    """Alternate between simulating and digesting, so that few logs exist at the same time."""
     due = [cell for cell in cells if not _done(cell, out)]
-    print(f"{len(cells)} cells, {len(cells) - len(due)} of them done before", flush=True)
+    print(f"{len(cells)} cells, {len(cells) - len(due)} of them done earlier", flush=True)
     progress = _Progress(len(due), sum(not work.kept(cell, out) for cell in due))
     for batch in _batches(due):
         for cell in batch:
             if work.kept(cell, out) and not work.path_of(out, work.LOGS, cell).is_dir():
-                work.path_of(out, work.ROWS, cell).unlink()  # its log is gone without a digest
+                work.path_of(out, work.ROWS, cell).unlink()  # its log was deleted before it was digested
         _simulate([cell for cell in batch if not work.kept(cell, out)], out, processes, progress)
         _digest(batch, out, keep_logs, progress)
     progress.end()
@@ -123,7 +127,7 @@ def _simulate(cells: Sequence[Cell], out: Path, processes: int, progress: _Progr
     if not cells:
         return
     spent_s = 0.0
-    # A process for each cell: its end frees the world's memory.
+    # Each cell has its own process, whose end frees the world's memory.
     for _, spent_s in units.run(_one, [(cell, out) for cell in cells], processes, fresh=True):
         progress.cell(spent_s)
     progress.simulated(spent_s)
@@ -145,7 +149,7 @@ def _digest(cells: Sequence[Cell], out: Path, keep_logs: bool, progress: _Progre
 
 
 class _Progress:
-    """The output while cells run. Simulating and digesting have separate times."""
+    """The progress messages while cells run. Simulating and digesting are timed separately."""
 
     def __init__(self, digests: int, cells: int) -> None:
         self._digests, self._cells = digests, cells
@@ -154,7 +158,7 @@ class _Progress:
         self._said = time.monotonic()
 
     def cell(self, of_batch_s: float) -> None:
-        """Count one more simulated cell, at this time after the start of its batch."""
+        """Count one more simulated cell. ``of_batch_s``: the time since its batch began."""
         self._done += 1
         now = time.monotonic()
         if now - self._said < SAY_S and self._done < self._cells:
@@ -163,7 +167,7 @@ class _Progress:
         spent = self._simulating_s + of_batch_s
         left = spent / self._done * (self._cells - self._done)
         text = f"  {self._done} of {self._cells} cells simulated in {spent:.0f} s"
-        print(f"{text}, about {_minutes(left)} left without digests" if left else text, flush=True)
+        print(f"{text}, about {_minutes(left)} left, without digesting" if left else text, flush=True)
 
     def simulated(self, seconds: float) -> None:
         self._simulating_s += seconds
@@ -185,7 +189,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _gather(out: Path, seed: int) -> None:
-    """Collect all rows of DIR in one file, in the order of their names, with the digest's figures."""
+    """Collect all rows of DIR in one file, ordered by name, and add the digest's figures."""
     from ingeborg.bench.overlay import drawing, job
 
     rows = []
@@ -204,7 +208,7 @@ def _pages(out: Path) -> None:
     try:
         document = orjson.loads(lzma.decompress((out / CELLS).read_bytes()))
     except (OSError, ValueError, lzma.LZMAError) as error:
-        raise BenchError(f"{out} has no {CELLS} of bench overlay ({error})") from error
+        raise BenchError(f"{out} has no readable {CELLS} from bench overlay ({error})") from error
     text = summary.markdown(document["cells"])
     (out / SUMMARY).write_text(text, encoding="utf-8")
     (out / PAGE).write_text(page.page(document), encoding="utf-8")

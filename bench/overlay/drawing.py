@@ -1,9 +1,10 @@
-"""An overlay and one tree in it, as numbers to draw: the neighbours of each node, and the way of a message.
+"""Compute an overlay and one tree in it for drawing: the neighbours of each node, and the paths of a message.
 
-Owns: the small world in the drawing, and the places of its nodes. Must never: make markup.
+Owns: the small world in the drawing, and the positions of its nodes. Must never: make markup.
 
-The drawing shows the tree from its root outwards: a node's distance is the number of links that its payload has
-crossed, and the width of a branch follows its number of ends. The overlay's other links are behind the tree.
+The drawing shows the tree from its root outwards. A node's distance from the centre is the number of links that the
+payload crossed to reach the node, and a branch takes an angle in proportion to its number of leaves. The overlay's
+other links are behind the tree.
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ from ingeborg.bench.overlay.world import End
 from ingeborg.broker.core.overlay.node import Peer, Wire
 
 NODES: Final = 150
-"""As many nodes as a person can tell apart on a page."""
+"""The number of nodes that a person can still tell apart on a page."""
 
 ROOT: Final = 0
 
 JOIN_S: Final = 0.05
-"""Time between two joins."""
+"""Seconds between two joins."""
 
 SETTLE_S: Final = 20.0
-"""Time after the last join: two shuffles of each node."""
+"""Seconds to wait after the last join, in which each node shuffles twice."""
 
 DIGITS: Final = 4
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """``places``: of each node, from -1 to 1 both ways. ``links``: of the overlay, the lower number first. ``parents``:
-    the node from which each got the message first; the root has its own number."""
+    """``places``: the coordinates of each node, from -1 to 1. ``links``: the overlay's links, each with the lower
+    number first. ``parents``: for each node, the node from which it first got the message. The root's parent is the
+    root itself."""
 
     places: list[tuple[float, float]]
     links: list[tuple[int, int]]
@@ -43,7 +45,8 @@ class Drawing:
 
 
 def drawing(seed: int, nodes: int = NODES) -> dict[str, Any]:
-    """Grow an overlay by joins, and return the second message of a root of grove: the first has made the tree."""
+    """Grow an overlay by joins, and return the paths of a root's second message with grove. The first message makes the
+    tree."""
     world = grown(Cell("churn", "grove", nodes, seed=seed), JOIN_S)
     world.run(nodes * JOIN_S + SETTLE_S)
     parents = list(range(nodes))
@@ -68,7 +71,7 @@ def drawing(seed: int, nodes: int = NODES) -> dict[str, Any]:
 
 
 def placed(parents: Sequence[int]) -> list[tuple[float, float]]:
-    """Return the places of a tree's nodes."""
+    """Return the coordinates of a tree's nodes."""
     children: list[list[int]] = [[] for _ in parents]
     root = next(node for node, parent in enumerate(parents) if node == parent)
     for node, parent in enumerate(parents):

@@ -1,9 +1,9 @@
-"""A given overlay: a random symmetrical graph, like HyParView's active views.
+"""A built overlay: a random symmetrical graph, like the graph of HyParView's active views.
 
-Owns: the drawing of the graph. Must never: open a link.
+Owns: the random generation of the graph. Must never: open a link.
 
-Algorithm: the configuration model (Bollobás, 1980). Every node has one end of a link for each allowed neighbour, and
-chance pairs the ends. Loops and repeated links are drawn again.
+The algorithm is the configuration model (Bollobás, 1980). Every node has one end of a link for each allowed neighbour,
+and the ends are paired at random. Loops and repeated links are drawn again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Final
 from ingeborg.bench.errors import BenchError
 
 TRIES_MAX: Final = 100
-"""Attempts to draw a connected graph; with five neighbours each, the first nearly always is."""
+"""Maximum number of attempts to draw a connected graph. With five neighbours for each node, the first attempt nearly
+always succeeds."""
 
 SPARE: Final = 1
-"""Neighbours that a node can have beyond the degree."""
+"""Number of neighbours that a node can have beyond the degree."""
 
 
 def degree(nodes: int) -> int:
@@ -27,15 +28,15 @@ def degree(nodes: int) -> int:
 
 
 def overlay(nodes: int, neighbours: int, random: Random) -> list[list[int]]:
-    """Return the neighbours of each node: connected, symmetrical, roughly this number each. Raises BenchError if no
-    attempt succeeds."""
+    """Return the neighbours of each node in a connected, symmetrical graph, roughly this number for each. Raises
+    BenchError if no attempt succeeds."""
     if not 1 <= neighbours < nodes:
         raise BenchError(f"{nodes} nodes cannot have {neighbours} neighbours each")
     for _ in range(TRIES_MAX):
         drawn = _pair(nodes, neighbours, random)
         if reached(drawn) == nodes:
             return drawn
-    raise BenchError(f"no connected overlay of {nodes} nodes with {neighbours} neighbours each was drawn")
+    raise BenchError(f"no connected overlay of {nodes} nodes with {neighbours} neighbours each was found")
 
 
 def reached(drawn: list[list[int]]) -> int:
@@ -54,7 +55,7 @@ def reached(drawn: list[list[int]]) -> int:
 def _pair(nodes: int, neighbours: int, random: Random) -> list[list[int]]:
     of: list[dict[int, None]] = [{} for _ in range(nodes)]
     ends = [node for node in range(nodes) for _ in range(neighbours)]
-    # Ends without a partner in a round go into the next; the last ones find any node with room.
+    # Ends without a partner in a round go into the next round. Those left after all rounds get any node with room.
     for _ in range(neighbours + 2):
         random.shuffle(ends)
         left = []

@@ -1,9 +1,9 @@
-"""The plan: the document's grid, and what it left out, cut into cells.
+"""The plan of all experiments, divided into cells: the document's grid, and the experiments that the document left out.
 
-Owns: the plan, and all its numbers. Must never: run anything.
+Owns: the plan, and all its numbers. Must never: run a cell.
 
-A cell is one world from its beginning to its end: one protocol, one number of senders, one size and interval. Cells run
-separately and have their own files.
+A cell is one world from its beginning to its end, with one protocol, one number of senders, one payload size and one
+interval. Cells run separately, and each has its own files.
 """
 
 from __future__ import annotations
@@ -16,50 +16,54 @@ KB: Final = 1_000
 
 PAYLOADS: Final = (1 * KB, 100 * KB, 500 * KB, 1_000 * KB)
 INTERVALS_MS: Final = (20, 50, 100, 300)
-"""Values of the document's experiments (section 4.3), which says "ranged between 20 and 300"; the values between are
-ours."""
+"""Values of the document's experiments (section 4.3). It says that intervals "ranged between 20 and 300"; the
+intermediate values are ours."""
 
 ALL: Final = 0
-"""As a number of senders: a random node broadcasts each message."""
+"""A special number of senders: a random node broadcasts each message."""
 
 SENDERS: Final = (1, 20, 100, ALL)
-"""The document's "any process is allowed", its multi-sender mode."""
+"""Numbers of senders. ``ALL`` is the document's multi-sender mode, in which "any process is allowed"."""
 
 BROADCASTS: Final = 100
 
 NODES: Final = 10_000
 NODES_MIN, NODES_MAX = 12, 20_000
-"""Limits of nodes: fewer have no real overlay, and more take too long, because a world is one process."""
+"""Limits of the number of nodes. Fewer nodes have no real overlay. More nodes take too long, because a world runs in
+one process."""
 
 DOCUMENT: Final = ("plumtree", "cptcast", "prc")
 OURS: Final = ("grove", "flood", "gossip", "star")
 PROTOCOLS: Final = (*DOCUMENT, *OURS)
 
 CRASHED: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""Shares of the nodes that crash at once."""
+"""Shares of the nodes that crash at the same time."""
 
 CHURN: Final = (0.001, 0.003, 0.01)
-"""Shares of the nodes that crash, and of others that join, in each second."""
+"""Nodes that crash in each second, as shares of all nodes. The same number of nodes join."""
 
 TIMEOUT1_MS: Final = 250
-"""Plumtree's and CPTCast's wait for an announced message before they request it; the document has no value."""
+"""The time for which Plumtree and CPTCast wait for an announced message before they request it. The document gives no
+value."""
 
 TIMEOUTS_MS: Final = (TIMEOUT1_MS, 100, 50, 25, 10)
-"""Other values of this wait, which decides whether a tree settles."""
+"""Values of this wait to compare. The wait decides whether a tree settles."""
 
 AT_REST: Final = 100
-"""Number of senders in experiments where each must have sent before."""
+"""Number of senders in experiments where each sender must have sent a message before."""
 
 FAULTY: Final = ("grove", "plumtree", "prc", "flood")
-"""Protocols under faults; ``cptcast`` only in small worlds."""
+"""Protocols that run under faults. ``cptcast`` is added only in small worlds."""
 
 CPTCAST_FAULTY_MAX: Final = 1_000
-"""Nodes in these: making a link safe takes two floods of all nodes, so faults cost the square of the nodes."""
+"""Maximum number of nodes of these worlds. To make a link safe, two floods must reach all nodes, so the cost of faults
+grows with the square of the number of nodes."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """``share``: of nodes that crash, or come and go in a second; ``broadcasts``: of the phase that counts."""
+    """``share``: the share of nodes that crash, or that crash and join in each second. ``broadcasts``: number of
+    counted messages."""
 
     experiment: str
     protocol: str
@@ -74,7 +78,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Return the name of its files."""
+        """Return the name of the cell's files."""
         parts = [self.experiment, self.protocol, f"n{self.nodes}"]
         if not self.faulty:
             parts += [f"s{self.senders or 'all'}", f"{self.payload_bytes // KB}KB", f"{self.interval_ms}ms"]
@@ -91,22 +95,22 @@ class Cell:
 
     @property
     def first(self) -> int:
-        """Return the number of messages before those that count: one of each sender, unless all nodes send."""
+        """Return the number of messages before the counted ones: one of each sender, or none if all nodes send."""
         return 0 if self.senders == ALL else self.senders
 
     @property
     def deliveries(self) -> int:
-        """Return the deliveries of all its messages at all nodes."""
+        """Return the number of deliveries of all messages at all nodes."""
         return self.nodes * (self.first + self.broadcasts)
 
     def facts(self) -> dict[str, Any]:
-        """Return its fields, for a row."""
+        """Return the cell's fields for a row."""
         return {"cell": self.name, **asdict(self)}
 
 
 def thesis(nodes: int, seed: int) -> list[Cell]:
-    """Return the document's 144 cells. Add grove in the same grid, with one and twenty senders, and further protocols
-    for comparison, with the smallest payload."""
+    """Return the document's 144 cells, the same grid for grove with one and twenty senders, and other protocols for
+    comparison with the smallest payload."""
 
     def grid(protocol: str, senders: int) -> list[Cell]:
         return [
@@ -116,7 +120,7 @@ def thesis(nodes: int, seed: int) -> list[Cell]:
         ]
 
     cells = [cell for protocol in ("cptcast", "plumtree") for senders in SENDERS for cell in grid(protocol, senders)]
-    cells += grid("prc", 1)  # the number of senders changes nothing: every node forwards over all its links
+    cells += grid("prc", 1)  # one number of senders suffices, because every node forwards over all its links
     cells += grid("grove", 1) + grid("grove", 20)
     cells += [Cell("thesis", "grove", nodes, senders, seed=seed) for senders in SENDERS[2:] if senders <= nodes]
     cells += [Cell("thesis", protocol, nodes, seed=seed) for protocol in ("flood", "gossip", "star")]
@@ -124,8 +128,8 @@ def thesis(nodes: int, seed: int) -> list[Cell]:
 
 
 def crash(nodes: int, seed: int) -> list[Cell]:
-    """Return cells in which a share of the nodes crashes at once, and cells in which a cut separates both halves for a
-    while."""
+    """Return cells in which a share of the nodes crashes at once, and cells in which a cut separates two halves of the
+    nodes for a while."""
     cells = [
         Cell("crash", protocol, nodes, _senders(nodes), KB, 20, 400, share, seed)
         for protocol in _faulty(nodes)
@@ -146,8 +150,8 @@ def churn(nodes: int, seed: int) -> list[Cell]:
 
 
 def timers(nodes: int, seed: int) -> list[Cell]:
-    """Return both protocols with a timer, at several of its values: small and frequent messages, and large and rare
-    ones; with senders that have sent before, and with all nodes."""
+    """Return cells of both protocols with this timer, for several values of it. Messages are either small and frequent,
+    or large and rare. The senders either have sent before, or are all nodes."""
     return list(
         dict.fromkeys(
             Cell("timers", protocol, nodes, min(senders, nodes), *load, seed=seed, timeout1_ms=timeout1_ms)
@@ -168,7 +172,8 @@ EXPERIMENTS: Final[dict[str, Callable[[int, int], list[Cell]]]] = {
 
 
 def _senders(nodes: int) -> int:
-    """Return the number of senders under faults: senders stay under churn, and some nodes must go."""
+    """Return the number of senders under faults. It leaves other nodes to crash, because senders do not crash under
+    churn."""
     return min(20, nodes // 2)
 
 
@@ -184,7 +189,7 @@ def plan(experiment: str, nodes: int, seed: int, protocols: Sequence[str]) -> li
 
 
 def _weight(cell: Cell) -> float:
-    """Return a relative estimate of the duration: copies of a message per node, times all messages, counted or sent
-    before."""
+    """Return a relative estimate of the duration: the copies of a message per node, times the number of all
+    messages."""
     copies = {"flood": 5.0, "prc": 6.0, "gossip": 5.0, "cptcast": 3.0, "star": 1.0}.get(cell.protocol, 2.5)
     return copies * (cell.first + cell.broadcasts)

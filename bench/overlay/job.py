@@ -1,9 +1,11 @@
-"""Digests cells: runs each log through this project's PySpark job, and compares the simulator's own counts.
+"""Digest cells: run each log through this project's PySpark job, and compare the result with the simulator's own
+counts.
 
-Owns: the stored part of a digest, and the comparison. Must never: simulate, or draw.
+Owns: the stored part of a digest, and the comparison. Must never: simulate a cell, or make a page.
 
-Two programs compute latencies, losses, doubles and reorderings from one log and one record: the job
-(``bench.spark.job``, as for any log) and ``metrics``. If they differ, one of the two is wrong, and nothing is stored.
+Two programs compute latencies, losses, duplicates and reorderings of the same run: the job (``bench.spark.job``)
+computes them from the log, and ``metrics`` from the record. If their results differ, one of the programs is wrong, and
+nothing is stored.
 """
 
 from __future__ import annotations
@@ -27,16 +29,16 @@ Json = dict[str, Any]
 DIGESTED: Final = "digested"
 
 MASTER, MEMORY = "local[*]", "4g"
-"""All cores; ten million events at once take the memory in docs/digest.md."""
+"""Use all cores. docs/digest.md says how much memory ten million events take."""
 
 AGREE_MS: Final = 1e-3
-"""Largest difference of both figures, in milliseconds: both are rounded."""
+"""The largest permitted difference between the two figures, in milliseconds. It is not 0, because both are rounded."""
 
 _KEPT = ("news", "expected", "delivered", "lost", "duplicated", "reordered", "excess")
 
 
 def digest(cells: Sequence[Cell], out: Path) -> None:
-    """Digest the logs of these cells and store their figures. Raises BenchError if they differ from the rows."""
+    """Digest the logs of these cells, and store the figures. Raises BenchError if the figures differ from the rows."""
     with tempfile.TemporaryDirectory(dir=out, prefix="digest-") as scratch:
         with local_session(MASTER, MEMORY, out / "spark.log") as spark:
             logs = [str(path_of(out, LOGS, cell)) for cell in cells]
@@ -58,7 +60,7 @@ def discard(cells: Sequence[Cell], out: Path) -> None:
 
 
 def of_run(run: Json) -> Json:
-    """Return the stored part of a run's digest: by phase with messages, counts, and latencies in ms."""
+    """Return the stored part of a run's digest: for each phase with messages, its counts, and its latencies in ms."""
     phases = {}
     for phase in run["phases"]:
         if phase["news"]:
@@ -73,9 +75,9 @@ def of_run(run: Json) -> Json:
 def differences(row: Json, found: Json) -> list[str]:
     """Return the differences between the simulator's row and the digest of its log.
 
-    If a root delivers its own message once more, the simulator counts a double, and the log a first receipt. So the log
-    of such a cell can have more deliveries, up to the number of doubles, and figures that depend on them are not
-    compared.
+    If a root delivers its own message again, the simulator counts a double, but the log has a first delivery at that
+    node. So in a cell with doubles, the log can have more deliveries than the record, up to the number of doubles, and
+    figures that depend on deliveries are not compared.
     """
     differ = []
     doubles = row["doubles"]
@@ -87,14 +89,14 @@ def differences(row: Json, found: Json) -> list[str]:
             continue
         pairs = {"messages": "news", "deliveries": "delivered"}
         for mine, other in pairs.items():
-            # A double has a row in the log, but does not count as a delivery.
+            # A double has a row in the log, but the simulator does not count it as a delivery.
             value = theirs[other] - (theirs["duplicated"] if other == "delivered" else 0)
             if not 0 <= value - ours[mine] <= (doubles if other == "delivered" else 0):
                 differ.append(f"{name}: {mine} {ours[mine]}, in the log {value}")
         if not doubles and (ours["reliability"] < 1.0) != (theirs["lost"] > 0):
-            differ.append(f"{name}: reliability {ours['reliability']}, lost in the log {theirs['lost']}")
+            differ.append(f"{name}: reliability {ours['reliability']}, but the log has {theirs['lost']} lost")
         if doubles:
-            continue  # then the log's latencies include doubles
+            continue  # the log's latencies include doubles
         differ += [
             f"{name}: {figure} {ours[figure]}, in the log {theirs.get(figure)}"
             for figure in ("mean_ms", "p50_ms", "p99_ms", "max_ms")

@@ -1,15 +1,15 @@
-"""Writes a simulated run as a log of this project: bench/SCHEMA.md, in virtual nanoseconds.
+"""Write a simulated run as a log of this project (bench/SCHEMA.md), in virtual nanoseconds.
 
-Owns: the meaning of the schema's words in an overlay. Must never: compute a figure.
+Owns: the mapping of an overlay to the terms of the schema. Must never: compute a figure.
 
-A node is a connection, a root is a topic, a message's number is its ``seq``. ``news``: its root's broadcast, with the
-number of nodes that must get it; ``sent``: the same; ``received``: another node's delivery. (A root's own delivery is
-its broadcast, and has no row; a second delivery has one.) Nodes that got a message without being due it, for example
-because they crashed later, count among the deliveries that the news must cause: otherwise they would hide a node that
-lacks it.
+A node is a connection, a root is a topic, and a message's number is its ``seq``. Each broadcast has a ``news`` row,
+with the number of nodes that must get the message, and a ``sent`` row. Each delivery at another node has a ``received``
+row. A root's own delivery is its broadcast and has no such row, but a second delivery there has one. Some nodes get a
+message although it is not due to them, for example because they crash later. The ``news`` row counts these nodes too,
+because otherwise their deliveries would hide nodes that lack the message.
 
-``counters.csv`` has the traffic over the links, at both ends of each phase. Same run, same bytes: the log has no clock
-of this machine and no version.
+``counters.csv`` has the traffic over the links, at the start and end of each phase. The same run always gives the same
+bytes, because the log contains neither the machine's time nor a version.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ingeborg.bench.overlay.wheel import SLOT_NS
 
 SCHEMA: Final = 2
 PART_LINES: Final = 250_000
-"""Some 15 MB: Spark reads parts in parallel."""
+"""Maximum number of lines in a part, which is some 15 MB. Spark reads parts in parallel."""
 
 MARK: Final = "causal"
-"""The ``detail`` of a ``sent`` row: the check of causal order treats every broadcast as dependent on all messages that
-its root had, even if its protocol does not promise that."""
+"""The ``detail`` of every ``sent`` row. It makes the check of causal order treat a broadcast as dependent on all
+messages that its root had, even if the protocol promises no order."""
 
 SOURCE: Final = "overlay"
 COUNTERS: Final = ("overlay_messages_total", "overlay_payload_bytes_total", "overlay_control_bytes_total")
-"""Names in ``counters.csv``: messages, bytes of payloads, and all other bytes sent so far."""
+"""Names of the counters: messages, bytes of payloads, and all other bytes that nodes have sent so far."""
 
 _EVENTS = "kind,phase,connection,topic,seq,intended_ns,at_ns,value,detail\n"
 _PHASES = "phase,kind,start_ns,end_ns,measured,offered_per_s,amount,detail\n"
@@ -45,7 +45,8 @@ _COUNTERS = "at_ns,phase,source,name,value\n"
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of the run, from slot to slot; ``before``, ``after``: the traffic until then."""
+    """A phase of the run. ``start``, ``end``: its slots. ``before``, ``after``: the traffic until its start and its
+    end."""
 
     name: str
     kind: str
@@ -60,8 +61,8 @@ class Phase:
 def write(
     directory: Path, facts: Mapping[str, Any], record: Record, phases: Sequence[Phase], lives: Sequence[Life]
 ) -> int:
-    """Write the log into a new directory; return its number of event lines. ``facts``: the part of run.json that
-    describes the run: ``run``, ``system``, ``variant``, ``workload``, ``seed``, ``config``, ``goals``."""
+    """Write the log into a new directory, and return its number of event lines. ``facts``: the part of run.json that
+    describes the run: ``run``, ``system``, ``variant``, ``workload``, ``seed``, ``config`` and ``goals``."""
     directory.mkdir(parents=True)
     lines = _events(directory, record, lives)
     (directory / "phases.csv").write_text(_PHASES + "".join(map(_phase, phases)), encoding="utf-8")
@@ -81,7 +82,7 @@ def write(
 
 def _events(directory: Path, record: Record, lives: Sequence[Life]) -> int:
     owed = [_expected(record, index, lives) for index in range(len(record.messages))]
-    # The constant part of a message's rows is formatted once.
+    # Format the constant part of a message's rows only once.
     heads = []
     for message in record.messages:
         sent_ns = message.at * SLOT_NS
@@ -107,7 +108,7 @@ def _events(directory: Path, record: Record, lives: Sequence[Life]) -> int:
 
 
 def _expected(record: Record, index: int, lives: Sequence[Life]) -> int:
-    """Count the nodes that must get it: those it is due to, and the others that did."""
+    """Count the nodes to which a message is due, and the other nodes that got it."""
     message = record.messages[index]
     owed = owed_to(message, index, lives, record)
     return len(owed) + record.number_got(index) - 1 - record.count(owed, index)

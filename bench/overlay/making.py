@@ -1,10 +1,10 @@
-"""The nodes of a cell: their protocol, on which overlay, with or without a membership.
+"""Make the nodes of a cell: their protocol, their overlay, and their membership if they have one.
 
-Owns: the table of protocols, the start of a world, and the joining of a node. Must never: run a world.
+Owns: the table of protocols, the start of a world, and the join of a node. Must never: run a world.
 
-Without faults the membership has nothing to do: nodes have the neighbours that its views would reach. With faults each
-node is a HyParView with the protocol above it. Its active view is that of the existing overlay, and its passive view is
-drawn from all nodes, as many shuffles would have filled it.
+Without faults there is no membership, because it would have nothing to do. Nodes then have the neighbours that the
+membership's views would have. With faults, each node is a HyParView with the protocol above it. The active view has the
+node's neighbours in the built overlay. The passive view is drawn from all nodes, as if many shuffles had filled it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ingeborg.broker.core.overlay.views import PASSIVE_MAX, Hyparview, Options
 
 Neighbours = Sequence[Sequence[int]]
 
-#: Protocols that take the neighbours of a built overlay, and accept a second report of these; grove gets only reports,
-#: as for any neighbour.
+#: Protocols whose constructor takes the neighbours of a built overlay, and which accept a later report of the same
+#: neighbours. Grove learns of all neighbours by reports.
 _WITH_NEIGHBOURS: Final[dict[str, Callable[[Desk, int, Sequence[int]], Node]]] = {
     "flood": Flood,
     "gossip": Gossip,
@@ -38,28 +38,29 @@ _WITH_NEIGHBOURS: Final[dict[str, Callable[[Desk, int, Sequence[int]], Node]]] =
     "star": Star,
 }
 
-#: Share of ``timeout1``: the wait for a requested message, a round trip in place of a tree's depth.
+#: The wait for a requested message, as a share of ``timeout1``. It is shorter, because it covers a round trip instead
+#: of the depth of a tree.
 _TIMEOUT2: Final = 0.4
 
-#: Protocols that can ask for another neighbour.
+#: Protocols that can request another neighbour.
 _SWITCHING: Final = ("cptcast", "prc")
 
 #: The number of a star's hub.
 HUB: Final = 0
 
-#: Counters of the protocols that have some.
+#: Names of the protocols' counters. Not every protocol has all of them.
 _COUNTED: Final = ("duplicates", "prunes", "grafts", "restarts", "gaps", "forgotten", "stray", "unheard")
 
 
 def neighbours_of(cell: Cell) -> list[list[int]]:
-    """Return the overlay at the start of its world."""
+    """Return the overlay at the start of a cell's world."""
     if cell.protocol == "star":
         return [list(range(1, cell.nodes)), *([HUB] for _ in range(1, cell.nodes))]
     return overlay(cell.nodes, degree(cell.nodes), Random(f"overlay {cell.seed}"))
 
 
 def world_of(cell: Cell) -> World:
-    """Return its world, with all links of the overlay."""
+    """Return a cell's world, with all links of the overlay."""
     neighbours = neighbours_of(cell)
 
     def make(desk: Desk, me: int) -> Node:
@@ -75,7 +76,7 @@ def world_of(cell: Cell) -> World:
 
 
 def grown(cell: Cell, every_s: float) -> World:
-    """Return a world whose nodes join one after the other, each through an earlier one; it has not run yet."""
+    """Return a world that has not run yet. Its nodes will join one after the other, each through an earlier node."""
     world = World(cell.nodes, lambda desk, me: _stacked(cell, desk, me, ()), cell.seed)
     chance = Random(f"contacts {cell.seed}")
     for me in range(cell.nodes):
@@ -100,13 +101,13 @@ def _stacked(cell: Cell, desk: Desk, me: int, known: Sequence[int]) -> Node:
 
 
 def join(world: World) -> None:
-    """Add one more node, which finds a contact in the registry."""
+    """Add a node, which finds a contact in the registry."""
     me = world.add()
     _start(world, me, world.contacts(me)[0])
 
 
 def protocol_of(node: Node) -> Node:
-    """Return the protocol of a node, with any layer below it."""
+    """Return the protocol of a node, which may be above a membership."""
     return node.upper if isinstance(node, Hyparview) else node
 
 
@@ -133,7 +134,7 @@ def _protocol(cell: Cell, desk: Desk, me: int, neighbours: Sequence[int]) -> Nod
 
 
 def _expect(world: World, cell: Cell, neighbours: Neighbours) -> None:
-    """Give every membership its views, and then the links of the active one."""
+    """Give every membership its views, and then open the links of the active views."""
     chance = Random(f"passive {cell.seed}")
     for me, active in enumerate(neighbours):
         node = world.node(me)
@@ -144,7 +145,8 @@ def _expect(world: World, cell: Cell, neighbours: Neighbours) -> None:
 
 
 def facts_of(world: World, up: Sequence[int]) -> dict[str, Any]:
-    """Return the protocols' own counts over all living nodes, and for grove the maximum that any node stores."""
+    """Return the protocols' own counts, summed over all living nodes. For grove, also return the largest number of each
+    kind of record that a node keeps."""
     nodes = [protocol_of(world.places[number].node) for number in up]
     found: dict[str, Any] = {
         name: sum(getattr(node, name) for node in nodes)

@@ -1,10 +1,10 @@
-"""The figures of a run, from its record: section 4.1.1 of the document, and what it left out.
+"""Compute the figures of a run from its record: those of the document's section 4.1.1, and others.
 
-Owns: every formula. Must never: run a world, or read a file. Pure.
+Owns: every formula. Must never: run a world, or read a file.
 
-**Owed.** A message is due to all nodes that were in the overlay when its root sent it and are up at the end. If its
-root has crashed, it is due only if some node that is up at the end has it. (A protocol is not to blame for a message
-that died with its root, but it is if only some survivors have it.)
+**Owed.** A message is due to all nodes that were in the overlay when its root sent it, and are up at the end. If the
+root has crashed, the message is due only if at least one node that is up at the end has it. (A protocol is not to blame
+if a message was lost with its root, but it is to blame if only some of the surviving nodes have the message.)
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from ingeborg.bench.overlay.wheel import SLOT_S
 Row = dict[str, Any]
 
 DIGITS = 6
-"""Digits of a figure in a row: a tenth of a microsecond, a millionth of a share."""
+"""Digits after the decimal point of a figure in a row. This is a nanosecond for times in ms, and a millionth for
+shares."""
 
 
 @dataclass(frozen=True)
 class Life:
-    """A node's life: the slot of its first link (``None``: it never had one), and whether it is up at the end."""
+    """A node's life: the slot of its first link, or ``None`` if it never had a link, and whether it is up at the
+    end."""
 
     since: int | None
     up: bool
@@ -36,14 +38,14 @@ class Life:
 
 @dataclass(frozen=True)
 class Traffic:
-    """The traffic over all links until some moment: messages, bytes of payloads, and all other bytes."""
+    """The traffic over all links until some moment, as messages, bytes of payloads, and all other bytes."""
 
     messages: int = 0
     payload_bytes: int = 0
     control_bytes: int = 0
 
     def since(self, before: Traffic) -> Traffic:
-        """Return the traffic since then."""
+        """Return the traffic since ``before``."""
         return Traffic(
             self.messages - before.messages,
             self.payload_bytes - before.payload_bytes,
@@ -52,13 +54,13 @@ class Traffic:
 
 
 def redundancy(copies: float, nodes: float) -> float:
-    """Return the RMR: m / (n - 1) - 1, for m copies of a payload that n nodes got (section 4.1.1; Leitão et al. 2007,
-    Plumtree, section 4.1). 0: a tree."""
+    """Return the RMR, which is m / (n - 1) - 1 for m copies of a payload that n nodes got (section 4.1.1; Leitão et al.
+    2007, Plumtree, section 4.1). It is 0 for a tree."""
     return copies / (nodes - 1) - 1 if nodes > 1 else 0.0
 
 
 def percentile(counts: Counter[int], share: float) -> int:
-    """Return a percentile by nearest rank, from values and their counts; 0 without any."""
+    """Return a percentile by nearest rank, from values and their counts. Returns 0 if there are no values."""
     rank, total = ceil(share * counts.total()), 0
     for value in sorted(counts):
         total += counts[value]
@@ -68,7 +70,7 @@ def percentile(counts: Counter[int], share: float) -> int:
 
 
 def owed_to(message: Message, index: int, lives: Sequence[Life], record: Record) -> list[int]:
-    """Return the nodes other than the root that must have it at the end."""
+    """Return the nodes other than the root that must have a message at the end."""
     up = [
         node
         for node, life in enumerate(lives)
@@ -80,12 +82,12 @@ def owed_to(message: Message, index: int, lives: Sequence[Life], record: Record)
 
 
 def figures(record: Record, phase: str, lives: Sequence[Life], traffic: Traffic, payload_bytes: int) -> Row:
-    """Return the figures of the messages of one phase, with this payload each. ``traffic``: their traffic over all
-    links.
+    """Return the figures of the messages of one phase, all with the same payload size. ``traffic``: their traffic over
+    all links.
 
-    Times are in milliseconds, over deliveries at nodes other than the root. ``last_hop``: the longest way of a payload
-    (LDH), the mean over messages; ``redundancy``: over all messages; ``control_bytes``: per node and message;
-    ``reliability``, ``least``: the mean and the worst over messages.
+    Times are latencies of deliveries at nodes other than the root, in milliseconds. ``last_hop``: the longest path of a
+    payload (LDH), as the mean over messages. ``redundancy``: the RMR of all messages. ``control_bytes``: bytes per node
+    and message. ``reliability``, ``least``: the mean and the smallest share of due nodes that got a message.
     """
     chosen = [index for index, message in enumerate(record.messages) if message.phase == phase]
     latencies, latest, last_hops = _ways(record, set(chosen))
@@ -118,8 +120,8 @@ def figures(record: Record, phase: str, lives: Sequence[Life], traffic: Traffic,
 
 
 def _ways(record: Record, chosen: set[int]) -> tuple[Counter[int], dict[int, int], dict[int, int]]:
-    """Count each latency (in slots); return for each message the last delivery's latency and the longest way in
-    links."""
+    """Return the counts of all latencies (in slots), and, for each message, the latency of its last delivery and its
+    longest path in links."""
     sent = {index: record.messages[index].at for index in chosen}
     roots = {index: record.messages[index].root for index in chosen}
     values: list[int] = []
@@ -136,7 +138,7 @@ def _ways(record: Record, chosen: set[int]) -> tuple[Counter[int], dict[int, int
 
 
 def islands(neighbours: Callable[[int], Iterable[int]], nodes: Sequence[int]) -> list[int]:
-    """Return the sizes of the parts that no link connects: greatest first."""
+    """Return the sizes of the parts of the overlay that no link connects, the greatest first."""
     left = dict.fromkeys(nodes)
     sizes = []
     while left:
@@ -151,8 +153,8 @@ def islands(neighbours: Callable[[int], Iterable[int]], nodes: Sequence[int]) ->
 
 
 def memory_bytes(node: object, shared: Iterable[object]) -> int:
-    """Return the bytes of a node's state in this interpreter: every object that it reaches, once, except ``shared``
-    ones, classes and functions."""
+    """Return the bytes of a node's state in this interpreter. Every object that the node references, directly or
+    indirectly, counts once, except ``shared`` objects, classes, functions and modules."""
     seen = {id(each) for each in shared}
     ahead: list[object] = [node]
     total = 0

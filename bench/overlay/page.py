@@ -1,7 +1,7 @@
-"""The page of `bench overlay`: the document's figures and sentences, our figures for them, and what it left out.
+"""The page of `bench overlay`: the document's figures and sentences, our figures for them, and further experiments.
 
-Owns: the words, tables, plots and drawings. Must never: compute a figure that the cells lack, except means over cells
-and ratios of two.
+Owns: the texts, tables, plots and drawings. Must never: compute a figure that the cells lack, except means over cells
+and ratios of two figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ingeborg.bench.report.plots import Plot, Series, linear, logarithmic
 
 Json = Mapping[str, Any]
 
-#: Lines of figures 4.2 and 4.3: protocol and number of senders.
+#: The lines in figures 4.2 and 4.3, each with a protocol and a number of senders.
 LINES: Final = (
     ("prc", 1),
     *(("plumtree", senders) for senders in SENDERS),
@@ -29,7 +29,7 @@ LINES: Final = (
     ("grove", 20),
 )
 
-#: Protocols in the tables that compare the cost of a flood or a tree, at the document's smallest payload and interval.
+#: Protocols in the tables that compare all protocols, at the document's smallest payload and shortest interval.
 BESIDE: Final = ("flood", "prc", "gossip", "star", "plumtree", "cptcast", "grove")
 
 MARKS: Final = {"holds": "good", "does not": "bad", "within noise": "warn"}
@@ -43,8 +43,8 @@ def page(document: Json) -> str:
     cells = Cells(document["cells"])
     lead = Html(
         "<p class=lead>CPTCast, Plumtree and PRC-broadcast as in the document (CPTCast: causal broadcast over trees), "
-        "and <b>grove</b>, the protocol of this project, among simulated nodes: two sites 12.5 ms apart, 50 "
-        "nodes to a host. The same seed gives the same page.</p>"
+        "and <b>grove</b>, the protocol of this project, among simulated nodes at two sites that are 12.5 ms apart, "
+        "with 50 nodes on each host. The same seed gives the same page.</p>"
     )
     parts: list[Html] = []
     for nodes in cells.sizes("thesis"):
@@ -59,13 +59,15 @@ def page(document: Json) -> str:
             _kinds(cells, nodes),
         ]
     for nodes in cells.sizes("timers"):
-        parts += [_heading(f"How long to wait for an announced message, {nodes:,} nodes"), _timers(cells, nodes)]
+        parts += [_heading(f"The wait for an announced message, {nodes:,} nodes"), _timers(cells, nodes)]
     for nodes in cells.sizes("crash"):
         parts += [_heading(f"Crashes and cuts, {nodes:,} nodes"), *_crashes(cells, nodes), _cuts(cells, nodes)]
     for nodes in cells.sizes("churn"):
         parts += [_heading(f"Churn, {nodes:,} nodes"), _churn(cells, nodes)]
     parts += [_heading("An overlay and a tree"), _drawing(document["drawing"]), _all(cells)]
-    footer = Html("<footer><p>bench overlay; every figure comes from a row that the command keeps.</p></footer>")
+    footer = Html(
+        "<footer><p>Made by bench overlay. Every figure comes from a row that the command keeps.</p></footer>"
+    )
     return framed("Broadcast over trees", "Evaluation", lead, [part for part in parts if part], footer)
 
 
@@ -93,18 +95,18 @@ def _claims(cells: Cells, nodes: int) -> Html:
         return Html("")
     seeds = len(cells.by_seed(nodes))
     worlds = (
-        "One world for each cell."
+        "There is one world for each cell."
         if seeds == 1
-        else f"{seeds} worlds for each cell, of different seeds: figures are means, and a result that holds only in "
-        "some worlds is within noise."
+        else f"There are {seeds} worlds with different seeds for each cell. Figures are means, and a result that holds "
+        "only in some worlds is within noise."
     )
     return panel(
         "The document's sentences",
         table(("chapter 4", "here", "our figures, and the reason"), rows, "Sentences", "compared words sentences"),
         explain(
-            f"{worlds} For latency and RMR a difference of less than {claims.NOISE:.0%} is within noise. The page "
-            "leaves out the first message of each sender, which makes a tree, because the document's network had "
-            "settled before."
+            f"{worlds} A difference of latency or RMR of less than {claims.NOISE:.0%} is within noise. The page leaves "
+            "out the first message of each sender, which makes a tree, because the document's network had settled "
+            "before it was measured."
         ),
     )
 
@@ -131,7 +133,7 @@ def _latencies(cells: Cells, nodes: int) -> list[Html]:
                     y=logarithmic([y for line in series for _, y in line.points if y], _ms),
                 )
             )
-            found.append(plot(drawn, f"f42-{nodes}-{number}", "Over the interval between two broadcasts."))
+            found.append(plot(drawn, f"f42-{nodes}-{number}", "By the interval between two broadcasts."))
     return found
 
 
@@ -153,8 +155,9 @@ def _redundancies(cells: Cells, nodes: int) -> Html:
         "Figure 4.3: payloads beyond those of a tree (RMR)",
         table(("", *(f"{payload // 1000:,} KB" for payload in PAYLOADS)), rows, "RMR by payload"),
         explain(
-            "m / (n - 1) - 1, a mean over the intervals, without each sender's first message. The document reports "
-            "about 4 for PRC-broadcast, close to 0 for one sender, and less than 1 for several."
+            "The RMR is m / (n - 1) - 1 for m copies of a payload that n nodes got. Each value is a mean over the "
+            "intervals, without each sender's first message. The document reports about 4 for PRC-broadcast, close to "
+            "0 for one sender, and less than 1 for several senders."
         ),
     )
 
@@ -163,7 +166,7 @@ def _redundancies(cells: Cells, nodes: int) -> Html:
 
 
 def _judged(text: str, met: bool | None) -> str | Html:
-    """Format the verdict; None: no goal applies."""
+    """Return a figure with its verdict as a badge, or the text alone if ``met`` is None, because no goal applies."""
     return text if met is None else badge(text, "good" if met else "bad")
 
 
@@ -179,7 +182,8 @@ def _goals(cells: Cells, nodes: int) -> Html:
         "grove and its goals",
         table(("", "goal", *(_name("", senders).removeprefix(", ") for senders in names)), rows, "Goals"),
         explain(
-            "1 KB every 20 ms. With all nodes as senders each message is its root's first: it floods and makes a tree."
+            "Messages have 1 KB, and one is sent every 20 ms. If all nodes send, nearly every message is the first one "
+            "of its root. Such a message floods the overlay and makes a tree."
         ),
     )
 
@@ -207,10 +211,10 @@ def _beside(cells: Cells, nodes: int) -> Html:
         "All protocols compared: 1 KB every 20 ms",
         table(("", *(name for name, _ in columns)), rows, "All protocols"),
         explain(
-            "Out of order: deliveries of a message after a later message whose sender already knew it. Last hop: the "
-            "longest way "
-            "of a payload, in links (LDH). First: RMR of each sender's first message. Control: bytes apart from the "
-            "payload, per node and message. Memory: of a node at the end, in this interpreter."
+            "Out of order: deliveries of a message after a later message whose sender already had it. Last hop: the "
+            "longest path of a payload, in links (LDH). First: RMR of each sender's first message. Control: bytes "
+            "other than the payload, per node and message. Memory: bytes of a node's state at the end, in this "
+            "interpreter."
         ),
     )
 
@@ -246,7 +250,7 @@ def _timers(cells: Cells, nodes: int) -> Html:
         if row is None:
             return Html("–")
         phase = row["phases"]["run"]
-        beside = f"RMR {phase['redundancy']:.2f}, {claims.asked(row):.3f} asked"
+        beside = f"RMR {phase['redundancy']:.2f}, {claims.asked(row):.3f} GRAFTs"
         return Html(f"{html(_ms(phase['mean_ms']))}<span class=small>{html(beside)}</span>")
 
     rows = [
@@ -263,10 +267,11 @@ def _timers(cells: Cells, nodes: int) -> Html:
         "Plumtree and CPTCast with other timers",
         table(("", "", *(f"after {timeout} ms" for timeout in TIMEOUTS_MS)), rows, "Timers", "compared"),
         explain(
-            "TIMEOUT1, after which a node requests an announced message (TIMEOUT2 is 0.4 of this time): mean "
-            "latency, RMR, and GRAFTs per node and message. The document has no value for it. If senders have sent "
-            "before, the tree settles if the timer is longer than the lateness of a message by the tree; if it is "
-            "shorter, the tree changes with every message."
+            "The columns are values of TIMEOUT1, after which a node requests an announced message (TIMEOUT2 is 0.4 of "
+            "this time). The cells have the mean latency, the RMR, and the GRAFTs per node and message. The document "
+            "gives no value for TIMEOUT1. If senders have sent before, and the timer is longer than the delay between "
+            "an announcement and the message on the tree, the tree settles. If the timer is shorter, the tree "
+            "changes with every message."
         ),
     )
 
@@ -283,15 +288,16 @@ def _crashes(cells: Cells, nodes: int) -> list[Html]:
     body = [_faulted(row) for row in sorted(rows, key=lambda row: (row["protocol"], row["share"]))]
     drawn = Drawn(
         Plot(
-            title="Loss of the worst message among survivors",
-            description="The share of nodes that lack the worst message owed to them, over the share that crashed.",
+            title="Share of surviving nodes that lack the worst message",
+            description="The share of surviving nodes that lack the worst of the messages due to them, by the share of "
+            "nodes that crashed.",
             series=series,
             x=linear(0.8, lambda value: f"{value:.0%}", 0.0),
             y=linear(1.0, lambda value: f"{value:.0%}"),
         )
     )
     return [
-        plot(drawn, f"crash-{nodes}", "Over the share of nodes that crash at once, with 20 senders."),
+        plot(drawn, f"crash-{nodes}", "By the share of nodes that crash at once, with 20 senders."),
         panel("A share of the nodes crashes at once", table(_FAULT_COLUMNS, body, "Crashes"), _FAULT_WORDS),
     ]
 
@@ -304,7 +310,7 @@ _FAULT_COLUMNS: Final = (
     "",
     "goal",
     "before",
-    "while it lasts",
+    "during the fault",
     "after",
     "settled after",
     "out of order",
@@ -313,10 +319,11 @@ _FAULT_COLUMNS: Final = (
     "RMR",
 )
 _FAULT_WORDS: Final = explain(
-    "Reliability of the messages sent before, in the 5 s of the fault (after a crash: during the "
-    "repair), and after it, among nodes that are up at the end. Settled after: from the crash, or the healing of the "
-    "cut, to the last delivery of a message sent before it. Registry: reads by nodes that knew no other. Goal "
-    f"of grove: nothing lost or out of order, nobody isolated, settled within {claims.SETTLED_S_MAX:g} s."
+    "Before, during the fault, after: reliability of the messages sent before the fault, in its 5 s (for a crash, the "
+    "5 s after it), and later, among nodes that are up at the end. Settled after: the time from the crash, or from the "
+    "end of the cut, to the last delivery of a message sent before that. Registry: reads of the registry by nodes that "
+    "knew no other node. Goal of grove: no message lost or out of order, no node isolated, settled within "
+    f"{claims.SETTLED_S_MAX:g} s."
 )
 
 
@@ -335,13 +342,13 @@ def _faulted(row: Json) -> list[str]:
 
 
 def _faulty(row: Json) -> str:
-    """Name a cell with faults, in the table of its experiment."""
+    """Return the name of a cell with faults, for the table of its experiment."""
     words = [row["protocol"], *([f"{100 * row['share']:g} %"] if row["share"] else [])]
     return ", ".join([*words, *([f"seed {row['seed']}"] if row["seed"] > 1 else [])])
 
 
 def _met(row: Json, goal: Callable[[Json], bool]) -> Html:
-    """Say whether grove has met its goal; the others have none."""
+    """Say whether grove has met its goal. Other protocols have no goal."""
     if row["protocol"] != "grove":
         return Html("")
     return badge("met", "good") if goal(row) else badge("missed", "bad")
@@ -349,7 +356,11 @@ def _met(row: Json, goal: Callable[[Json], bool]) -> Html:
 
 def _cuts(cells: Cells, nodes: int) -> Html:
     body = [_faulted(row) for row in cells.of("cut", nodes)]
-    return panel("Halves cut off from each other for 5 s", table(_FAULT_COLUMNS, body, "Cuts")) if body else Html("")
+    return (
+        panel("Two halves of the nodes cut off from each other for 5 s", table(_FAULT_COLUMNS, body, "Cuts"))
+        if body
+        else Html("")
+    )
 
 
 def _churn(cells: Cells, nodes: int) -> Html:
@@ -381,12 +392,12 @@ def _churn(cells: Cells, nodes: int) -> Html:
         "registry",
     )
     return panel(
-        "Nodes crash and others join, by their number per second",
+        "Nodes crash and others join, by the share per second",
         table(header, body, "Churn"),
         explain(
-            "A message is due to nodes that existed when it was sent, and are up at the end. Each newcomer reads the "
-            f"registry. Goal of grove: reliability {claims.CHURN_RELIABILITY_MIN:.2%} or more, nothing out of order, "
-            f"RMR {claims.CHURN_RMR_MAX:g} or less."
+            "A message is due to nodes that were in the overlay when it was sent, and are up at the end. Each new node "
+            f"reads the registry. Goal of grove: reliability {claims.CHURN_RELIABILITY_MIN:.2%} or more, no message "
+            f"out of order, RMR {claims.CHURN_RMR_MAX:g} or less."
         ),
     )
 
@@ -420,8 +431,8 @@ def _drawing(drawn: Json) -> Html:
         f'<path class="dot s1" d="{dots}"/><path class="dot s2" d="M{root_x:g} {root_y:g}h0" stroke-width="12"/></svg>'
     )
     words = (
-        "Grey: the overlay's links between random neighbours. Coloured: the links over which the payload of one "
-        "message came first, from the root in the middle outwards. Each root has its own tree in the same overlay."
+        "Grey: the overlay's links between random neighbours. Coloured: the links over which nodes first got the "
+        "payload of one message, from the root in the middle outwards. Each root has its own tree in the same overlay."
     )
     figure = f"<figure><h3>{html(title)}</h3>{svg}<figcaption>{html(words)}</figcaption></figure>"
     return Html(f'<section class="panel">{figure}</section>')
@@ -443,6 +454,6 @@ def _all(cells: Cells) -> Html:
     ]
     return panel(
         "All cells",
-        bullets([f"{len(rows)} cells, {sum(row['events'] for row in cells.rows):,} events of their worlds."]),
-        folded("Each of them", table(header, rows, "All cells")),
+        bullets([f"{len(rows)} cells, with {sum(row['events'] for row in cells.rows):,} events in their worlds."]),
+        folded("Each cell", table(header, rows, "All cells")),
     )

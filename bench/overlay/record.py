@@ -1,12 +1,12 @@
-"""Records each broadcast: the nodes that got it, when, over how many links, and whether causal order held.
+"""Record each broadcast: the nodes that got it, the time and number of links for each, and violations of causal order.
 
-Owns: the deliveries of a run, and the causal oracle. Must never: know a protocol, or look into a node.
+Owns: the deliveries of a run, and the causal oracle. Must never: depend on a protocol, or read a node's state.
 
-**The oracle** knows no clocks. It numbers messages in the order of their broadcasts, and represents a set of messages
-as a whole number with a bit for each, so that union and difference are one operation on some hundred bytes. The past of
-a message consists of all messages that its root had got, and of their pasts. When a node gets m2, each part of its past
-that the node lacks becomes *missing* there. A missing message that still arrives is a violation, as in `bench check
-causal`. (One that never arrives is lost, and violates no order.)
+**The oracle** uses no clocks. It numbers messages in the order of their broadcasts, and represents a set of messages as
+an integer with a bit for each message, so that a union or difference is one operation on some hundred bytes. The past
+of a message consists of all messages that its root had got, and of their pasts. When a node gets a message, each
+message in its past that the node lacks becomes *missing* at that node. If a missing message still arrives, that is a
+violation, as in `bench check causal`. (A message that never arrives is lost, and violates no order.)
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Final
 from ingeborg.bench.errors import BenchError
 
 MESSAGES_MAX: Final = 20_000
-"""Messages of one run: two sets of 2.5 kB a node, 50 MB for 10,000 nodes."""
+"""Maximum number of messages in a run. Each node then has two sets of 2.5 kB, which is 50 MB for 10,000 nodes."""
 
 DOUBLE: Final = 0xFFFF
 """The value in ``hops`` for a repeated delivery."""
 
 NAMED_MAX: Final = 10
-"""Violations with details; the others are only counted."""
+"""Maximum number of violations that are stored with details. All further ones are only counted."""
 
 
 @dataclass
@@ -41,7 +41,8 @@ class Message:
 
 @dataclass(frozen=True)
 class Violation:
-    """A node received a message (its index) after a later message whose root already knew it."""
+    """A node received a message after a later message whose root already had it. ``message``: the index of the earlier
+    message."""
 
     node: int
     message: int
@@ -50,9 +51,10 @@ class Violation:
 
 @dataclass
 class Record:
-    """``slots``, ``nodes``, ``indices``, ``hops``: one entry for each delivery, in their order; a root's own delivery
-    is its broadcast. ``doubles``: repeated deliveries; ``unknown``: deliveries of a message without a broadcast.
-    ``violations``: their count; the first are ``named``. ``phase``: the phase of the next broadcasts."""
+    """``slots``, ``nodes``, ``indices``, ``hops``: one entry for each delivery, in order. A root's own delivery is its
+    broadcast. ``doubles``: number of repeated deliveries. ``unknown``: number of deliveries of messages that no root
+    has broadcast. ``violations``: number of violations, the first of which are in ``named``. ``phase``: the phase of
+    the next broadcasts."""
 
     phase: str = "run"
     messages: list[Message] = field(default_factory=list)
@@ -70,7 +72,8 @@ class Record:
     _missing: list[int] = field(default_factory=list)
 
     def delivered(self, slot: int, node: int, root: int, number: int, hops: int) -> None:
-        """Record that a node gives a message to its application. Raises BenchError if there are too many messages."""
+        """Record that a node delivers a message to its application. Raises BenchError if there are too many
+        messages."""
         while node >= len(self._got):
             self._got.append(0)
             self._missing.append(0)
@@ -98,12 +101,12 @@ class Record:
         self._append(slot, node, index, min(hops, DOUBLE - 1))
 
     def count(self, nodes: Sequence[int], index: int) -> int:
-        """Count those of these nodes that have received it."""
+        """Count how many of these nodes have received the message."""
         bit, got, known = self._bits[index], self._got, len(self._got)
         return sum(1 for node in nodes if node < known and got[node] & bit)
 
     def number_got(self, index: int) -> int:
-        """Count all nodes that have received it, including its root."""
+        """Count all nodes that have received the message, including its root."""
         bit = self._bits[index]
         return sum(1 for got in self._got if got & bit)
 
@@ -116,7 +119,7 @@ class Record:
     def _broadcast(self, slot: int, root: int, number: int) -> int:
         index = len(self.messages)
         if index >= MESSAGES_MAX:
-            raise BenchError(f"a run of more than {MESSAGES_MAX:,} messages")
+            raise BenchError(f"the run has more than {MESSAGES_MAX:,} messages")
         past = self._got[root] | self._missing[root]
         self.messages.append(Message(root, number, slot, self.phase, past))
         self._index[root, number] = index

@@ -1,9 +1,10 @@
-"""Runs one world from its beginning to its end, and returns its row of figures.
+"""Run one world from its beginning to its end, and return its row of figures.
 
-Owns: the order of events in a world. Must never: touch a file, or compare cells.
+Owns: the order of phases and faults in a world. Must never: touch a file, or compare cells.
 
-A world begins with a given overlay. It has ``SETTLE_S`` for the protocol's exchanges over new links, and then a first
-message of each sender, which makes a tree and has its own figures. After a pause come the messages that count.
+A world begins with a built overlay. For ``SETTLE_S`` seconds, the protocol does its exchanges over new links. Then each
+sender broadcasts a first message, which makes a tree and has its own figures. After a pause, the senders broadcast the
+messages that count.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ Row = dict[str, Any]
 SETTLE_S: Final = 2.0
 
 FIRST_S: Final = 0.25
-"""Time between the first messages of two senders: a flood of 1 MB takes a host at Rennes 0.1 s."""
+"""Seconds between the first messages of two senders. A flood of 1 MB occupies a host at Rennes for 0.1 s."""
 
 STEP_S: Final = 0.1
 QUIET_S: Final = 5.0
-"""The time without any payload under way that ends a run; the longest wait before a request for a missing message is
-grove's 4 s for a gap in a link."""
+"""A run ends after this time without a payload under way. The longest wait of a protocol before it requests a missing
+message is shorter: grove waits 4 s for a gap in a link."""
 
 DRAIN_S_MAX: Final = 60.0
-"""The run ends after this time in any case. A node that still lacks a message then counts as not having received it."""
+"""The longest wait at the end of a run. A node that still lacks a message then counts as not having received it."""
 
 FAULT_AT_S, FAULT_S = 2.0, 5.0
-"""The fault comes after the first of the messages that count. A cut lasts 5 s; messages within 5 s after a crash have
-their own figures."""
+"""The fault begins ``FAULT_AT_S`` seconds after the first counted message. A cut lasts ``FAULT_S`` seconds. Messages
+within ``FAULT_S`` seconds after a crash have their own figures."""
 
 SAMPLED: Final = 20
-"""Nodes in the measurement of memory."""
+"""Number of nodes whose memory is measured."""
 
 FIRST, RUN, DURING, AFTER = "first", "run", "during", "after"
-"""Phases of messages: the first of each sender; those that count; and, among these, those during a fault and after
-it."""
+"""Phases of messages: the first message of each sender, and the counted messages. Under faults, the messages during and
+after the fault have their own phases."""
 
 
 class Run:
-    """A cell's world, and its notes. ``phases``: of its log; ``mark``: the slot in which its fault ended."""
+    """A cell's world, and its notes. ``phases``: the phases of its log. ``mark``: the slot in which the fault ended."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
@@ -62,7 +63,7 @@ class Run:
         self._sent = 0
 
     def go(self) -> None:
-        """Run from the beginning to the end."""
+        """Run the world from the beginning to the end."""
         cell, world = self.cell, self.world
         self._until("settle", "connect", world.now_s + SETTLE_S)
         if cell.senders != ALL:
@@ -72,16 +73,16 @@ class Run:
         (faults[cell.experiment] if cell.faulty else self._plain)()
 
     def lives(self) -> list[Life]:
-        """Return the lives of all nodes in the present world."""
+        """Return the lives of all nodes in the world so far."""
         return [Life(place.linked_at, place.alive) for place in self.world.places]
 
     def row(self) -> Row:
-        """Return the stored figures."""
+        """Return the row of figures to store."""
         world, record = self.world, self.world.record
         lives = self.lives()
         traffic = dict.fromkeys((phase.name for phase in self.phases), Traffic())
         for phase, drain in zip(self.phases, [*self.phases[1:], None], strict=True):
-            # Copies still under way at the end of a phase belong to that phase.
+            # Copies that are still under way at the end of a phase count in that phase.
             end = drain.after if drain is not None and drain.kind == "drain" else phase.after
             traffic[phase.name] = end.since(phase.before)
         found = {
@@ -122,7 +123,7 @@ class Run:
         return sorted(self.chance.sample(range(self.cell.nodes), self.cell.senders))
 
     def _send(self) -> None:
-        """Send the next message: senders take turns; if all nodes send, a random one does."""
+        """Send the next message. The senders alternate; if all nodes are senders, a random node sends."""
         if self.cell.senders == ALL:
             root = self.chance.choice(self._senders)
         else:
@@ -140,7 +141,8 @@ class Run:
         self._sent = 0
 
     def _schedule(self, begin_s: float, count: int) -> float:
-        """Schedule this number of messages from that time on; return the end of the last one's time."""
+        """Schedule this number of messages from ``begin_s`` on, and return the time one interval after the last
+        message."""
         interval = self.cell.interval_ms / 1e3
         for number in range(count):
             self.world.at(begin_s + number * interval, self._send)
@@ -164,8 +166,8 @@ class Run:
         self._faulted(lambda: self.world.cut(lambda node: node in side), self.world.heal, at_once=False)
 
     def _faulted(self, begin: Callable[[], None], end: Callable[[], None], at_once: bool) -> None:
-        """Send messages before, during and after a fault. ``at_once``: the fault itself is instantaneous, only its
-        effect lasts."""
+        """Send messages before, during and after a fault. ``at_once``: whether the fault itself is instantaneous and
+        only its effect lasts."""
         world, start = self.world, self.world.now_s
         last = self._schedule(start, self.cell.broadcasts)
         world.record.phase = RUN
@@ -183,7 +185,7 @@ class Run:
         self._drain("drain")
 
     def _churn(self) -> None:
-        """Spread the crashes and joins evenly over time; senders stay, so that every message is due."""
+        """Spread crashes and joins evenly over time. Senders do not crash, so that every message is due."""
         world, start = self.world, self.world.now_s
         last = self._schedule(start, self.cell.broadcasts)
         world.record.phase = RUN
@@ -217,7 +219,7 @@ class Run:
         self._note(name, kind, start, before, rate)
 
     def _drain(self, name: str) -> None:
-        """Run until nothing has been under way for a while."""
+        """Run until no payload has been under way for a while."""
         world = self.world
         before, start = self._traffic(), world.wheel.now
         end, quiet = world.now_s + DRAIN_S_MAX, 0.0
@@ -239,8 +241,8 @@ class Run:
     # Figures of the whole run
 
     def _redundancy(self) -> float:
-        """Return the RMR of all counted messages together: under faults, the next phase sends some of a phase's
-        copies."""
+        """Return the RMR of all counted messages together, because under faults some copies of a phase's messages are
+        sent in the next phase."""
         record, first = self.world.record, next(phase for phase in self.phases if phase.name == RUN)
         copies = (self._traffic().payload_bytes - first.before.payload_bytes) / self.cell.payload_bytes
         others = sum(
@@ -249,7 +251,8 @@ class Run:
         return round(copies / others - 1, metrics.DIGITS) if others else 0.0
 
     def _settled_s(self) -> float | None:
-        """Return the time from the fault's end to the last delivery of an earlier message; 0: none arrived later."""
+        """Return the time from the fault's end to the last delivery of a message sent before that end. It is 0 if no
+        such delivery came after the fault, and ``None`` if there was no fault."""
         if self.mark is None:
             return None
         record = self.world.record
@@ -260,7 +263,7 @@ class Run:
         return round((last - self.mark) * SLOT_S, 4)
 
     def _memory(self, up: Sequence[int]) -> int:
-        """Return the mean over some living nodes."""
+        """Return the mean memory of some living nodes, in bytes."""
         sample = Random(f"memory {self.cell.seed}").sample(up, min(SAMPLED, len(up)))
         places = self.world.places
         shared = [self.world, self.world.chance_of_nodes, *places]

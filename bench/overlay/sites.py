@@ -1,11 +1,11 @@
-"""The places of the nodes of a simulated overlay: two sites, their hosts, and the capacity of a host's network
+"""The places of the nodes in a simulated overlay: two sites, their hosts, and the capacity of a host's network
 interface.
 
-Owns: table 4.1 of the document as numbers, and the latencies, which the document does not give. Must never: know a
-protocol, or the time.
+Owns: table 4.1 of the document as numbers, and the latencies, which the document does not give. Must never: depend on a
+protocol, or on the time.
 
 The document ran 5,000 nodes at Nancy and 5,000 at Rennes, 50 on each of 100 hosts (section 4.2.2). A smaller world has
-fewer hosts, each as full, so that a broadcast loads every interface in the same way.
+fewer hosts with the same number of nodes on each, so that a broadcast loads every interface in the same way.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ NODES_PER_HOST: Final = 50
 
 NANCY_BITS_PER_S: Final = 2 * 25_000_000_000
 RENNES_BITS_PER_S: Final = 2 * 10_000_000_000
-"""Both ports of an interface work at once. (Eight hosts at Rennes have another one of 1 Gbps, left out here.)."""
+"""Both ports of an interface are used at the same time. (Eight hosts at Rennes have another interface of 1 Gbps, which
+is left out here.)"""
 
 WITHIN_SITE_NS: Final = 300_000
 BETWEEN_SITES_NS: Final = 12_500_000
-"""Minimum latency, one way; both values are assumptions: a switched network within a site, a national backbone between
-both."""
+"""Minimum one-way latencies. Both values are assumptions, for a switched network within a site and a national backbone
+between the two sites."""
 
 JITTER_NS: Final = 2_000_000
-"""The maximum of the uniform addition to each message's latency: queues in switches, and a host's 50 processes that
-wait for its 18 or 16 cores."""
+"""Each message's latency has a random addition, which is uniform up to this maximum. It stands for queues in switches,
+and for the 50 processes of a host that wait for its 18 or 16 cores."""
 
 
 class Spot(NamedTuple):
-    """The place of a node. ``host``: counted over both sites."""
+    """The place of a node. ``host``: the number of the host, counted over both sites."""
 
     site: int
     host: int
 
 
 class Interface:
-    """A host's network interface: whole messages pass one after the other, separately in each direction. Times in
+    """A host's network interface. Messages pass it one after the other, separately in each direction. Times are in
     ns."""
 
     __slots__ = ("in_free_ns", "ns_per_byte", "out_free_ns")
@@ -48,7 +49,8 @@ class Interface:
 
 
 class Sites:
-    """The hosts of a world with this number of nodes. Later nodes reuse the places from the first one on."""
+    """The hosts of a world with this number of nodes. Nodes added later reuse the places of the first nodes, in
+    order."""
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
@@ -68,6 +70,6 @@ class Sites:
 
 
 def latency_ns(one: Spot, other: Spot) -> int:
-    """Return the latency between two nodes, without jitter. Within a host it is that of its site: the kernel's way is
-    short, but the wait for a core is not."""
+    """Return the latency between two nodes, without jitter. Within a host it is the same as within a site, because the
+    path through the kernel is short, but the wait for a core is not."""
     return WITHIN_SITE_NS if one.site == other.site else BETWEEN_SITES_NS

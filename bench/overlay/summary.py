@@ -1,6 +1,6 @@
-"""The figures of all cells as Markdown tables, for the terminal and the documentation.
+"""Print the figures of all cells as Markdown tables, for the terminal and the documentation.
 
-Owns: columns and their digits. Must never: compute a figure, except a mean over cells.
+Owns: the columns, and the number of their digits. Must never: compute a figure, except a mean over cells.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _COLUMNS: tuple[tuple[str, Callable[[Json, Json], str]], ...] = (
     ("p99", lambda _, phase: f"{phase['p99_ms']:.1f}"),
     ("LDH", lambda _, phase: f"{phase['last_hop']:.1f}"),
     ("RMR", lambda _, phase: f"{phase['redundancy']:.3f}"),
-    ("of all", lambda row, _: f"{row['redundancy']:.3f}"),
+    ("RMR of all", lambda row, _: f"{row['redundancy']:.3f}"),
     ("control, B", lambda _, phase: f"{phase['control_bytes']:.0f}"),
 )
-"""Columns of a cell and a phase. ``of all``: the RMR of all counted messages, because under a fault the next phase
-sends some copies. Control bytes: per node and message."""
+"""Columns of a cell and a phase. ``RMR of all``: the RMR of all counted messages together, because under a fault some
+copies are sent in the next phase. ``control, B``: control bytes per node and message."""
 
 
 def share(value: float) -> str:
-    """Format a share in per cent, with enough digits to tell it from 100 %: 99.9983 % is not 100 %."""
+    """Format a share as a percentage, with enough digits to distinguish, for example, 99.9983 % from 100 %."""
     return "100 %" if value == 1.0 else f"{100 * min(value, 0.999999):.4f} %"
 
 
 def markdown(rows: Sequence[Json]) -> str:
-    """Return all cells by experiment, each with the phases of its messages, named in its first row; the first of
-    several seeds."""
+    """Return the tables of all cells, by experiment. A cell has a row for each phase with messages, and its name is in
+    the first of them. If a cell has several seeds, only the first is included."""
     lines = ["# Broadcast among simulated nodes"]
     first: dict[str, Json] = {}
     for row in sorted(rows, key=lambda row: int(row["seed"])):
@@ -59,16 +59,16 @@ def what(row: Json) -> str:
     elif row["share"]:
         words.append(f"{100 * row['share']:g} %")
     if row["experiment"] == "timers":
-        words.append(f"asks after {row['timeout1_ms']} ms")
+        words.append(f"requests after {row['timeout1_ms']} ms")
     return ", ".join(words)
 
 
 def speed(times: Sequence[Json]) -> str:
-    """Return the speed of the worlds in one line."""
+    """Return a line with the speed of the simulation."""
     seconds = sum(row["cpu_seconds"] for row in times)
     events = sum(row["cpu_seconds"] * row["events_per_cpu_second"] for row in times)
     each = events / seconds if seconds else 0.0
-    return f"{events:,.0f} events in {seconds:,.0f} s of a core: {each:,.0f} events/s"
+    return f"{events:,.0f} events in {seconds:,.0f} s of CPU time: {each:,.0f} events/s"
 
 
 def _place(row: Json) -> tuple[Any, ...]:
@@ -85,6 +85,6 @@ def _place(row: Json) -> tuple[Any, ...]:
 
 
 def _table(table: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows without aligned columns: a third of a stored table of hundreds of rows would be spaces."""
+    """Return the rows without aligning columns, because a third of a table of hundreds of rows would be spaces."""
     rows = [table[0], ["---"] * len(table[0]), *table[1:]]
     return [f"| {' | '.join(row)} |" for row in rows]

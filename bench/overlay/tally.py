@@ -1,8 +1,8 @@
-"""Counts the traffic over the links, by kind of message: messages, bytes, and the order entries of grove.
+"""Count the traffic over the links by kind of message: messages, bytes, and the order entries of grove.
 
-Owns: counting while it is switched on. Must never: change a message.
+Owns: the counts while counting is switched on. Must never: change a message.
 
-It sees every send, so it looks at a message once and keeps three numbers for each kind.
+It is called for every sent message, so it reads each message only once, and keeps only three numbers for each kind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ingeborg.broker.core.overlay.node import Wire
 
 
 def _names(module: Any) -> dict[int, str]:
-    """Return the names of kinds by number: in both modules a kind is a constant without the unit that a size has."""
+    """Return the names of a module's kinds, by number. Kinds are the integer constants whose names do not end with the
+    unit of a size."""
     return {
         value: name.lower()
         for name, value in vars(module).items()
@@ -30,7 +31,7 @@ _MEMBERSHIP: Final = "membership"
 
 
 class Tally:
-    """``rows``: by kind, [messages, bytes apart from payloads, order entries of grove]."""
+    """``rows``: for each kind, [number of messages, bytes other than payloads, order entries of grove]."""
 
     def __init__(self, protocol: str) -> None:
         self._grove = protocol == "grove"
@@ -38,7 +39,7 @@ class Tally:
         self.rows: dict[int, list[int]] = {}
 
     def count(self, wire: Wire, control_bytes: int) -> None:
-        """Count one more sent message."""
+        """Count a sent message."""
         kind = wire[0]
         row = self.rows.get(kind)
         if row is None:
@@ -49,7 +50,7 @@ class Tally:
             row[2] += len(wire[1])
 
     def by_name(self) -> dict[str, list[int]]:
-        """Return the counts by the names of kinds; all kinds of the membership are one."""
+        """Return the counts by the names of kinds. All kinds of the membership are counted together."""
         found: dict[str, list[int]] = {}
         for kind in sorted(self.rows):
             row = found.setdefault(self._names.get(kind, _MEMBERSHIP), [0, 0, 0])
@@ -58,7 +59,7 @@ class Tally:
         return found
 
     def entry_bytes(self) -> float | None:
-        """Return the bytes of an order entry that travels without its payload, including its share of the message's
-        head; None: there was none."""
+        """Return the mean bytes of an order entry that is sent without its payload, including its share of the
+        message's header. ``None`` if no such entry was sent."""
         _, control_bytes, entries = self.rows.get(grove.ENTRIES, (0, 0, 0)) if self._grove else (0, 0, 0)
         return round(control_bytes / entries, 3) if entries else None

@@ -1,10 +1,10 @@
-"""Virtual time: the events of each slot of 0.1 ms.
+"""Virtual time, as slots of 0.1 ms with the events of each.
 
-Owns: the order of events. Must never: know the purpose of an event.
+Owns: the order of events. Must never: depend on the purpose of an event.
 
-Events of one slot run in the order of their insertion, and nothing else decides: so the same seed gives the same run. A
-slot is a list, found by its number. So an event costs an append, no matter how many are due (a heap would compare it
-with some twenty others), and a timer can be any time ahead.
+Events of one slot run in the order in which they were inserted, so the same seed gives the same run. A slot is a list
+in a dict with the slots' numbers as keys. So inserting an event costs one append, however many events are due (a heap
+would compare the event with about twenty others), and a timer can be any time ahead.
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ from typing import Any, Final
 
 SLOT_S: Final = 1e-4
 SLOT_NS: Final = 100_000
-"""A third of the least latency: coarser would shift it, finer would only leave more slots empty."""
+"""A third of the smallest latency. Longer slots would distort that latency, and shorter ones would only leave more
+slots empty."""
 
 SLOTS_PER_S: Final = 10_000
 
 MESSAGE: Final = 0
-"""An event is (subject, content, payload bytes, size). A size from 0 on marks a message, with its bytes on the wire."""
+"""An event is (subject, content, payload bytes, size). If the size is 0 or more, the event is a message, and the size
+is its number of bytes on the wire."""
 
 HELD: Final = -1
-"""A message that has waited for its receiver's interface."""
+"""The size of an event that is a message which has waited for its receiver's interface."""
 
 TIMER: Final = -2
-"""A node's timer."""
+"""The size of an event that is a node's timer."""
 
 CALL: Final = -3
-"""A function and its arguments, for rare events."""
+"""The size of an event that calls a function, for rare events. The event has the function and its arguments."""
 
 Event = tuple[Any, Any, int, int]
 
 
 class Wheel:
-    """``slots``: due events, by slot number. ``now``: the running slot; ``now_ns``: its beginning."""
+    """``slots``: due events by slot number. ``now``: the running slot. ``now_ns``: the beginning of that slot."""
 
     def __init__(self) -> None:
         self.slots: dict[int, list[Event]] = {}
@@ -42,7 +44,7 @@ class Wheel:
         self.now_ns = 0
 
     def put(self, slot: int, event: Event) -> None:
-        """Put an event last into its slot, or into the present one if that slot is past."""
+        """Append an event to its slot, or to the present slot if its own slot is past."""
         slot = max(slot, self.now)
         batch = self.slots.get(slot)
         if batch is None:
@@ -56,5 +58,6 @@ class Wheel:
 
 
 def slots(seconds: float) -> int:
-    """Convert to slots, at least one: a request for now never runs within the same event."""
+    """Convert seconds to slots. The result is at least one, so that an event never runs in the slot that schedules
+    it."""
     return max(1, round(seconds * SLOTS_PER_S))

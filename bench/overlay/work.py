@@ -1,8 +1,8 @@
-"""Runs one cell of the plan and stores its log, its row of figures, and its duration.
+"""Run one cell of the plan, and store its log, its row of figures, and its duration.
 
-Owns: the stored files of a cell, and their places. Must never: decide what happens in its world (``run`` does).
+Owns: the stored files of a cell, and their paths. Must never: decide on the events in its world (``run`` does).
 
-Row and log depend on the cell alone; the duration is in a separate file.
+The row and the log depend only on the cell. The duration does not, so it is in a separate file.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ROWS, TIMES, LOGS = "rows", "times", "logs"
 
 
 def run(cell: Cell, out: Path) -> None:
-    """Run the cell and store its results, unless they exist. Its row, written last, marks it as done.
+    """Run a cell and store its results, unless they exist already. The row is written last, and marks the cell as done.
 
-    Meanwhile Python's cycle collector is off: a world makes no cycles, and searching its millions of objects for cycles
-    takes longer than all other work.
+    Python's cyclic garbage collector is off meanwhile. A world makes no cycles, and searching its millions of objects
+    for cycles would take longer than all other work.
     """
     if kept(cell, out):
         return
@@ -56,17 +56,17 @@ def run(cell: Cell, out: Path) -> None:
 
 
 def kept(cell: Cell, out: Path) -> bool:
-    """Is the cell done?"""
+    """Return whether the cell is done."""
     return path_of(out, ROWS, cell).is_file()
 
 
 def path_of(out: Path, kind: str, cell: Cell) -> Path:
-    """Return its file of this kind, or its folder of ``LOGS``."""
+    """Return the path of a cell's file of this kind, or of its folder in ``LOGS``."""
     return out / kind / (cell.name if kind == LOGS else f"{cell.name}.json")
 
 
 def _log(run_of: Run, out: Path) -> int:
-    """Write the log next to its place and move it, so that a folder of logs holds only complete ones."""
+    """Write the log to another folder and then move it, so that the folder of logs has only complete logs."""
     cell = run_of.cell
     path = path_of(out, LOGS, cell)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def _log(run_of: Run, out: Path) -> int:
 
 
 def _remove(directory: Path) -> None:
-    """Remove a log that this program wrote, and no other file."""
+    """Remove a log that this program wrote, and nothing else."""
     if directory.is_dir():
         for path in directory.iterdir():
             path.unlink()

@@ -1,18 +1,21 @@
 """The simulator: nodes of a protocol, the links between them, and their faults.
 
-Owns: links with their order, losses and ends; crashes, cuts, late joins; the registry; the traffic over the links. Must
-never: know a protocol (its caller passes a function that makes a node), nor judge a delivery (``record`` does).
+Owns: links with their order, losses and ends; crashes, cuts and late joins; the registry; and the counts of traffic
+over the links. Must never: depend on a protocol (the caller passes a function that makes a node), or judge a delivery
+(``record`` does).
 
-All random numbers come from generators made from the seed, one for the network and one for the nodes, so two protocols
-see the same network until they differ. The code iterates over no set or dict whose order could depend on a hash.
+All random numbers come from two generators made from the seed, one for the network and one for the nodes. So two
+protocols see the same network until their behaviour differs. The code never iterates over a set, or over a dict whose
+order could depend on a hash.
 
-**Links.** Both ends of a link hold an ``End``, the way to the other one. A message waits for the interface of its
-sender's host, takes the latency, waits for the interface of its receiver's host, and never overtakes another of its
-link. Headers of TCP and IP are left out, because all protocols pay for them equally.
+**Links.** Each end of a link has an ``End``, which leads to the other end. A message waits for the interface of its
+sender's host, takes the latency, and waits for the interface of its receiver's host. It never overtakes another message
+on its link. Headers of TCP and IP are left out, because they cost all protocols the same.
 
-**Ends of links.** A node that hangs up gets no report; its sent messages still arrive, and then the other end gets one.
-When a process crashes, its sent messages still arrive, and its neighbours get a report ``DETECT_S`` later. A cut loses
-all messages under way, and both ends get a report ``DETECT_S`` later.
+**Ends of links.** If a node hangs up, its sent messages still arrive, and then the other end gets a report that the
+link is down. The node itself gets no report. If a process crashes, its sent messages still arrive, and its neighbours
+get a report ``DETECT_S`` later. In a cut, all messages under way are lost, and both ends get a report ``DETECT_S``
+later.
 """
 
 from __future__ import annotations
@@ -29,25 +32,26 @@ from ingeborg.bench.overlay.wheel import CALL, HELD, SLOT_NS, SLOT_S, SLOTS_PER_
 from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 
 DETECT_S: Final = 1.0
-"""The time until heartbeats detect a neighbour's crash, or a cut. The kernel of a living host would report a crash at
-once, so this is the worse case."""
+"""Seconds until heartbeats detect a neighbour's crash, or a cut. The kernel of a host that is up would report a crash
+immediately, so this is the worse case."""
 
 UNREACHABLE_S: Final = 1.0
-"""The time after which a dial across a cut fails (a crashed process's host refuses within a round trip)."""
+"""Seconds after which a dial across a cut fails. (If only the process has crashed, its host refuses within a round
+trip.)"""
 
 CONTACTS: Final = 3
-"""Nodes in an answer of the registry, because one of these can crash before the dial."""
+"""Number of nodes in an answer of the registry. It is more than one, because a node can crash before it is dialled."""
 
 EVENTS_MAX: Final = 2_000_000_000
-"""Events of one run. The longest cell of the plan has some 60 million; a protocol that reaches this limit never
-ends."""
+"""Maximum number of events in a run. The longest cell of the plan has some 60 million, so a protocol that reaches this
+limit never ends."""
 
 Make = Callable[[Desk, int], Node]
-"""Makes the node of this number at this desk."""
+"""Makes the node with this number at this desk."""
 
 
 class End:
-    """The way over a link from one node to another. ``open``: the receiver still accepts messages."""
+    """One direction of a link, from one node to another. ``open``: whether the receiver still accepts messages."""
 
     __slots__ = ("back", "desk", "frm", "held", "into", "last", "latency_ns", "open", "out", "received", "to")
 
@@ -57,7 +61,7 @@ class End:
         self.desk = to
         self.received: Callable[[Peer, Wire, int], None] = to.node.received
         self.latency_ns = latency
-        # Within a host messages pass no interface.
+        # Messages within a host pass no interface.
         other_host = frm.spot.host != to.spot.host
         self.out: Interface | None = frm.interface if other_host else None
         self.into: Interface | None = to.interface if other_host else None
@@ -65,7 +69,7 @@ class End:
         self.last = 0
         """The slot in which the latest message arrives."""
         self.held = 0
-        """Messages that wait for the receiver's interface."""
+        """The number of messages that wait for the receiver's interface."""
         self.back: End = self
 
 
@@ -82,7 +86,7 @@ class Place(Desk):
         self.dialling: dict[Peer, None] = {}
         self.alive = True
         self.linked_at: int | None = None
-        """The slot in which its first link opened."""
+        """The slot in which the node's first link opened."""
         self.node: Node
 
     def send(self, peer: Peer, wire: Wire, control_bytes: int, payload_bytes: int = 0) -> None:
@@ -136,11 +140,12 @@ class Place(Desk):
 
 
 class World:
-    """Nodes 0 to ``nodes`` - 1, without links. ``record``: receives every delivery.
+    """A world that begins with nodes 0 to ``nodes`` - 1, without links. ``record``: receives every delivery.
 
-    ``messages``, ``payload_bytes``, ``control_bytes``: the totals sent so far. ``under_way``: messages with a payload
-    that have not arrived yet. ``lost``: messages that arrived at a closed end. ``registry_reads``: calls of
-    ``Desk.contacts``. ``tap``: called for every sent message, with its bytes apart from a payload.
+    ``messages``, ``payload_bytes``, ``control_bytes``: the totals sent so far. ``under_way``: number of messages with a
+    payload that have not arrived yet. ``lost``: number of messages that arrived at a closed end. ``registry_reads``:
+    number of calls of ``Desk.contacts``. ``tap``: a function that is called for every sent message, with its bytes
+    other than a payload.
     """
 
     def __init__(self, nodes: int, make: Make, seed: int, record: Record | None = None) -> None:
@@ -182,12 +187,12 @@ class World:
                 self._slot(batch, wheel.now * SLOT_NS)
                 del due[wheel.now]
                 if self.events > EVENTS_MAX:
-                    raise BenchError(f"a run of more than {EVENTS_MAX:,} events: this protocol does not end")
+                    raise BenchError(f"the run has more than {EVENTS_MAX:,} events: this protocol does not end")
             wheel.now += 1
             wheel.now_ns = wheel.now * SLOT_NS
 
     def _slot(self, batch: list[Any], now_ns: int) -> None:
-        """Run a slot; events added to it meanwhile come last."""
+        """Run a slot. Events that are added to it meanwhile run last."""
         wheel = self.wheel
         now_s = wheel.now * SLOT_S
         end_ns = now_ns + SLOT_NS
@@ -227,7 +232,7 @@ class World:
     # Nodes
 
     def add(self) -> int:
-        """Add a node without links; return its number."""
+        """Add a node without links, and return its number."""
         me = len(self.places)
         place = Place(self, me, self.sites.spot(me))
         place.now = self.now_s
@@ -236,18 +241,18 @@ class World:
         return me
 
     def node(self, number: int) -> Node:
-        """Return the node of this number, with its time set, for calls from outside."""
+        """Return the node with this number for a call from outside. The node's time is set."""
         place = self.places[number]
         place.now = self.now_s
         return place.node
 
     def broadcast(self, root: int, payload_bytes: int) -> None:
-        """Have this node broadcast; a crashed one does not."""
+        """Let this node broadcast a message, unless it has crashed."""
         if self.places[root].alive:
             self.node(root).broadcast(payload_bytes)
 
     def contacts(self, asking: int) -> list[int]:
-        """Return some living nodes other than the asking one, from the registry. Counts the call."""
+        """Return some living nodes other than the asking one, as the registry does, and count the call."""
         self.registry_reads += 1
         living = [place.me for place in self.places if place.alive and place.me != asking]
         return self._chance.sample(living, min(CONTACTS, len(living)))
@@ -265,8 +270,8 @@ class World:
     # Links
 
     def connect(self, neighbours: Sequence[Sequence[int]]) -> None:
-        """Open the links of a built overlay (symmetrical) at once, then tell both ends of each. The lower number has
-        dialled."""
+        """Open all links of a built, symmetrical overlay, and then report each link to both its ends. The node with the
+        lower number counts as the one that dialled."""
         for one, others in enumerate(neighbours):
             for other in others:
                 if one < other:
@@ -284,7 +289,8 @@ class World:
         self._later(place, to, self._asked, place, to)
 
     def _asked(self, place: Place, to: Place) -> None:
-        """Handle the arrival of a link request. If both have asked, the first request to arrive makes the link."""
+        """Handle the arrival of a link request. If both nodes have requested the link, the first request to arrive
+        makes it."""
         if to.me not in place.dialling:
             return
         if self._severed(place.me, to.me):
@@ -294,7 +300,7 @@ class World:
             self._later(to, place, self._refused, place, to)
             return
         old = to.ends.get(place.me)
-        if old is not None:  # its end is still under way or unnoticed
+        if old is not None:  # the end of the old link is still under way, or not detected yet
             self._told_down(old)
         dialled = place.me in to.dialling
         to.dialling.pop(place.me, None)
@@ -306,7 +312,7 @@ class World:
         self._up(to, place.me, dialled)
 
     def _answered(self, end: End) -> None:
-        """Handle the arrival of the answer, which comes before all later messages."""
+        """Handle the arrival of the answer to a link request. It arrives before all messages over the link."""
         place = end.back.desk
         place.dialling.pop(end.to, None)
         if place.alive:
@@ -327,22 +333,22 @@ class World:
             self.node(place.me).unreachable(to.me)
 
     def hang_up(self, place: Place, peer: Peer) -> None:
-        """End a link: messages to this end are lost, its sent messages still arrive."""
+        """End a link. Messages to this end are lost, but messages that it has sent still arrive."""
         end = place.ends.pop(peer, None)
         if end is not None:
             end.back.open = False
             self._in_order(end, self._ended, end)
 
     def _ended(self, end: End) -> None:
-        """Handle the end of a link after its last message. Messages that wait for the receiver's interface come before
-        the report."""
+        """Handle the end of a link after its last message. Messages that wait for the receiver's interface arrive
+        before the report."""
         if end.held and end.into is not None:
             self.wheel.put(int(end.into.in_free_ns) // SLOT_NS, (self._ended, (end,), 0, CALL))
         elif end.open:
             self._told_down(end.back)
 
     def sever(self, one: int, other: int) -> None:
-        """Break the link between two nodes, if there is one: messages under way are lost."""
+        """Break the link between two nodes, if there is one. Messages under way are lost."""
         end = self.places[one].ends.get(other)
         if end is not None:
             end.open = end.back.open = False
@@ -350,7 +356,7 @@ class World:
             self.wheel.call(DETECT_S, self._found_down, end.back)
 
     def cut(self, side: Callable[[int], object]) -> None:
-        """Stop all traffic between nodes of different sides."""
+        """Stop all traffic between nodes on different sides of a cut."""
         self._side = side
         for place in self.places:
             for peer in [peer for peer in place.ends if self._severed(place.me, cast(int, peer))]:
@@ -361,14 +367,14 @@ class World:
                 self.wheel.call(DETECT_S, self._found_down, end.back)
 
     def heal(self) -> None:
-        """End the cut. Broken links stay broken: the cut must have lasted ``DETECT_S``."""
+        """End the cut, which must have lasted for at least ``DETECT_S``. Broken links stay broken."""
         self._side = None
 
     def _severed(self, one: int, other: int) -> bool:
         return self._side is not None and self._side(one) != self._side(other)
 
     def _found_down(self, end: End) -> None:
-        """Handle a node's discovery that the link behind this sending end is broken."""
+        """Handle the detection by a node that the link of this sending end is broken."""
         end.open = end.back.open = False
         self._told_down(end)
 
@@ -393,11 +399,11 @@ class World:
         return End(frm, to, latency_ns(frm.spot, to.spot))
 
     def _in_order(self, end: End, function: Callable[..., None], *arguments: Any) -> None:
-        """Call the function at the link's other end, in order with its messages."""
+        """Call the function at the link's other end, after all messages sent over the link so far."""
         arrival = self.wheel.now_ns + end.latency_ns + self.jitter() * JITTER_NS
         end.last = max(end.last, int(arrival) // SLOT_NS)
         self.wheel.put(end.last, (function, arguments, 0, CALL))
 
     def _later(self, frm: Place, to: Place, function: Callable[..., None], *arguments: Any) -> None:
-        """Call the function when a message without a link would arrive."""
+        """Call the function at the time when a message would arrive if it were sent without a link."""
         self.wheel.call((latency_ns(frm.spot, to.spot) + self.jitter() * JITTER_NS) / 1e9, function, *arguments)

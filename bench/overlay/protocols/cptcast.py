@@ -1,15 +1,16 @@
 """CPTCast: a causal broadcast over a tree, while links come and go (Algorithms 1 to 15).
 
-Owns: ``eagerPushPeers``, ``lazyPushPeers``, and the waiting messages of each; the announcers of missing messages. Must
-never: let anything overtake an announced message on its link.
+Owns: ``eagerPushPeers`` and ``lazyPushPeers``, with the waiting messages of each neighbour, and the announcers of
+missing messages. Must never: let a message overtake an announced message on its link.
 
-Payloads take eager links and announcements lazy ones, as in ``plumtree``. Causality comes from one rule: a link brings
-every message that its sender has delivered, in that order, either whole or as a notice that its receiver has it
-already. An announcement is neither. So everything after it on that link *waits*, until the receiver requests the
-announced message (GRAFT: send all waiting ones) or shows that it has it (GOSSIP or IHAVE: announce the next one).
+Payloads take eager links and announcements take lazy links, as in ``plumtree``. Causality comes from one rule: a link
+carries every message that its sender has delivered, in the order of delivery, either whole or as a notice that the
+receiver has it already. An announcement is neither of these. So everything after an announcement *waits* on that link,
+until the receiver answers. If the receiver requests the announced message (GRAFT), the node sends all waiting messages.
+If the receiver shows that it has the message (GOSSIP or IHAVE), the node announces the next one.
 
-The waiting queue has no limit, as printed: it grows with the messages that arrive while an announcement is under way,
-and it keeps their payloads. It is dropped when its neighbour leaves.
+As printed, the waiting queue has no limit. It grows with the messages that arrive while an announcement is under way,
+and it keeps their payloads. It is dropped when the neighbour leaves.
 
 ``linking`` makes new links safe.
 """
@@ -37,21 +38,22 @@ from .wires import (
 )
 
 ANNOUNCEMENT_TIMER: Final = "announcement"
-"""The first field of its timers."""
+"""The first field of this module's timers."""
 
 _PRUNE: Final = (PRUNE,)
 
 Waiting = dict[Any, tuple[Wire, int, int]]
-"""The messages that wait for a neighbour, the oldest first: a message, control bytes, payload bytes; keyed by the
-message's id; a control message is its own key."""
+"""The messages that wait for a neighbour, the oldest first. Each entry has the message, its control bytes and its
+payload bytes. The key is the message's id, or the message itself if it is a control message."""
 
 Timer = tuple[str, Mid]
 
 
 @dataclass(frozen=True)
 class CptCastOptions:
-    """``timeout1``, ``timeout2``: seconds, as in ``plumtree.PlumtreeOptions``. ``waiting``: False shows the effect in
-    figure 3.4: a node announces every message at once, and a GRAFT brings only the message that it names."""
+    """``timeout1``, ``timeout2``: seconds, as in ``plumtree.PlumtreeOptions``. ``waiting``: if False, a node announces
+    every message immediately, and a GRAFT brings only the message that it names. This shows the effect in figure
+    3.4."""
 
     timeout1: float = 0.25
     timeout2: float = 0.1
@@ -60,7 +62,8 @@ class CptCastOptions:
 
 
 class CptCast(Linking):
-    """``neighbours``: those of a built overlay, safe in both directions. ``up`` reports more."""
+    """``neighbours``: the neighbours in a built overlay, with links that are safe in both directions. ``up`` reports
+    further neighbours."""
 
     __slots__ = ("blocks", "eager", "grafted", "lazy", "missing", "options", "repairs", "timers")
 
@@ -72,9 +75,9 @@ class CptCast(Linking):
         self.blocks = self.options.waiting
         self.eager: dict[Peer, Waiting] = {}  # eagerPushPeers, and the waiting messages of each
         self.lazy: dict[Peer, Waiting] = {}  # lazyPushPeers, and the waiting messages of each
-        self.missing: dict[Mid, list[Peer]] = {}  # announcers without a request yet, in that order
-        self.grafted: dict[Mid, list[Peer]] = {}  # the neighbours with a request
-        self.timers: dict[Mid, Timer] = {}  # the present one of each; earlier ones no longer count
+        self.missing: dict[Mid, list[Peer]] = {}  # announcers that got no request yet, in order
+        self.grafted: dict[Mid, list[Peer]] = {}  # the neighbours that got a request
+        self.timers: dict[Mid, Timer] = {}  # the valid timer of each message; earlier timers are ignored
         super().__init__(desk, me, neighbours, self.options.linking)
 
     # Arrivals
@@ -120,8 +123,8 @@ class CptCast(Linking):
             self._set_timer(mid, self.options.timeout1)
 
     def _has(self, sender: Peer, mid: Mid, left: int) -> None:
-        """Note that the neighbour has an expected message (others in ``left`` still owe it, including this one's
-        bit)."""
+        """Note that the neighbour has an expected message. ``left``: the bits of all neighbours that still owe the
+        message, including this neighbour's bit."""
         left &= ~self.bits.get(sender, 0)
         if left:
             self.expected[mid] = left
@@ -134,7 +137,7 @@ class CptCast(Linking):
             self._check_waiting(sender, mid, waiting)
 
     def _check_waiting(self, sender: Peer, mid: Mid, waiting: Waiting) -> None:
-        """Note that the neighbour has this message (Algorithm 13, lines 10-25)."""
+        """Remove from the waiting messages one that the neighbour has (Algorithm 13, lines 10-25)."""
         first = next(iter(waiting))
         if not self.blocks:
             waiting.pop(mid, None)
@@ -199,7 +202,7 @@ class CptCast(Linking):
     # Forwarding
 
     def receive_message(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
-        """Handle an own message, or one of B_beta (Algorithm 1, lines 11-21)."""
+        """Handle a message of this node, or one from a B_beta (Algorithm 1, lines 11-21)."""
         left = self.expected.get(mid)
         if left is None:
             self._first(mid, hops, payload_bytes, sender, True)
@@ -207,7 +210,7 @@ class CptCast(Linking):
             self._has(sender, mid, left)
 
     def _first(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None, expects: bool) -> None:
-        """Deliver a message. ``expects``: note the neighbours that will send it again."""
+        """Deliver a message. ``expects``: whether to note the neighbours that will send the message again."""
         self.desk.deliver(mid[0], mid[1], hops)
         if expects:
             mask = self.in_mask & ~self.bits.get(sender, 0)
@@ -246,7 +249,7 @@ class CptCast(Linking):
                 waiting[mid] = entry
 
     def _acknowledge(self, announcement: Wire, mid: Mid, sender: Peer) -> list[Peer]:
-        """Tell the announcers that the message is here; return them (Algorithm 14, lines 14-22)."""
+        """Tell the announcers that the message has arrived, and return them (Algorithm 14, lines 14-22)."""
         announced, grafted = self.missing.pop(mid, []), self.grafted.pop(mid, [])
         safe_only = self.repairs.safe_only
         left = self.expected.get(mid, 0)
@@ -281,8 +284,9 @@ class CptCast(Linking):
             self.lazy[peer] = {}
 
     def _prune(self, peer: Peer) -> None:
-        """Handle a PRUNE (Algorithm 11, lines 17-20). (A neighbour that sends us payloads, but to which we have no safe
-        link, stays as it is: it would announce, and get no answer.)"""
+        """Handle a duplicate from a neighbour by pruning the link (Algorithm 11, lines 17-20). With
+        ``Repairs.safe_only``, nothing changes if there is no safe link to the neighbour, because the neighbour would
+        then announce messages and get no answer."""
         if not self.repairs.safe_only or self.is_outgoing(peer):
             self._make_lazy(peer)
             self.desk.send(peer, _PRUNE, PRUNE_BYTES)

@@ -1,12 +1,13 @@
-"""The copies of a message that are still to come: the memory of Algorithm 1. All protocols here except gossip, Plumtree
-and the star use it.
+"""The copies of a message that have not arrived yet, which are the memory of Algorithm 1. All protocols here except
+gossip, Plumtree and the star use this module.
 
-Owns: ``inView`` and ``expectedMsgs``. Must never: keep anything of a message after its last copy, or send one.
+Owns: ``inView`` and ``expectedMsgs``. Must never: remember a message after its last copy has arrived, or send a
+message.
 
-The document keeps for each incoming neighbour the set of messages expected from it. This module keeps the reverse: for
-each message the neighbours that it is expected from, as the bits of a number. So the question of line 14 at every copy,
-whether any neighbour is expected to send it, is one look-up, and a message that nobody is expected to send takes no
-memory.
+For each incoming neighbour, the document keeps the set of messages expected from it. This module keeps the reverse: for
+each message, the neighbours that are expected to send it, as the bits of a number. At every copy, line 14 checks
+whether any neighbour is expected to send the message. Here that takes one look-up, and a message that nobody is
+expected to send takes no memory.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from .wires import Mid
 
 
 class Expecting(Node):
-    """A node that delivers a message at its first copy, and then expects one from every neighbour in ``inView``.
+    """A node that delivers a message at its first copy, and then expects one copy from every other neighbour in
+    ``inView``.
 
-    Its state is bounded by the messages under way: a living link brings every message once.
+    Its state is bounded by the number of messages under way, because every link that is up brings every message once.
     """
 
     __slots__ = ("bits", "desk", "expected", "in_mask", "me", "number")
@@ -38,7 +40,7 @@ class Expecting(Node):
         return list(self.bits)
 
     def expected_from(self, peer: Peer) -> set[Mid]:
-        """Return ``expectedMsgs`` of the peer, in the document's form."""
+        """Return the peer's ``expectedMsgs`` in the document's form."""
         bit = self.bits.get(peer, 0)
         return {mid for mid, mask in self.expected.items() if mask & bit}
 
@@ -58,7 +60,7 @@ class Expecting(Node):
                 self.came(mid, bit)
 
     def came(self, mid: Mid, bit: int) -> None:
-        """Note one copy of an expected message, from the neighbour of this bit."""
+        """Note that the neighbour with this bit has sent its copy of an expected message."""
         left = self.expected[mid] & ~bit
         if left:
             self.expected[mid] = left
@@ -71,7 +73,7 @@ class Expecting(Node):
         self.receive_message((self.me, self.number), 0, payload_bytes, None)
 
     def receive_message(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
-        """Handle a message (Algorithm 1, lines 11-21). ``sender``: None for an own message."""
+        """Handle a message (Algorithm 1, lines 11-21). ``sender``: ``None`` for a message of this node."""
         expected = self.expected
         left = expected.get(mid)
         if left is None:

@@ -1,10 +1,10 @@
-"""Flooding: Algorithm 1, a causal broadcast for neighbours that never change.
+"""Flooding (Algorithm 1), which is a causal broadcast if neighbours never change.
 
-Owns: only its neighbours. Must never: be used as causal, or as delivering once, if links come and go: figure 3.2 shows
-the result, and so does a test.
+Owns: only its neighbours. Must never: be relied on for causal order, or for delivering a message only once, if links
+come and go. Figure 3.2 and a test show what happens then.
 
-A link of the desk has two ends; a link of the document leads one way. So a neighbour is one link in each direction: it
-enters ``inView`` and ``outView`` together.
+A link of the desk goes both ways, whereas a link of the document goes one way. So a neighbour stands for one link in
+each direction, and enters ``inView`` and ``outView`` at the same time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .wires import GOSSIP, GOSSIP_BYTES, Mid
 
 
 class Flood(Expecting):
-    """``neighbours``: those that it has from the start. ``up`` reports more."""
+    """``neighbours``: the neighbours that the node has from the start. ``up`` reports further neighbours."""
 
     __slots__ = ("out_view",)
 
@@ -40,7 +40,7 @@ class Flood(Expecting):
         self.receive_message(wire[1], wire[2], payload_bytes, peer)
 
     def forward(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
-        """Send over every link, also back to the sender, which expects it (Algorithm 1, lines 22-26)."""
+        """Send a message over every link, also back to the sender, which expects it (Algorithm 1, lines 22-26)."""
         send = self.desk.send
         wire = (GOSSIP, mid, hops + 1)
         for peer in self.out_view:

@@ -1,7 +1,7 @@
 """Push gossip: a node sends a message that is new to it to some random neighbours (section 2.3.2).
 
-Owns: the ids of messages seen. Must never: promise an order, or complete delivery, whose probability grows with the
-fan-out.
+Owns: the ids of messages that the node has seen. Must never: promise an order, or delivery to all nodes, whose
+probability grows with the fan-out.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 from .wires import GOSSIP, GOSSIP_BYTES, Mid
 
 SEEN_MAX: Final = 10_000
-"""Ids of messages that a node remembers. A copy is under way for some seconds at most, and the experiments have at most
-some hundred broadcasts per second."""
+"""Maximum number of message ids that a node remembers. It suffices, because a copy is under way for some seconds at
+most, and the experiments have at most some hundred broadcasts per second."""
 
 
 @dataclass(frozen=True)
 class GossipOptions:
-    """``fanout``: the document's t, the number of neighbours that receive a message; with 4 and five neighbours all
-    except its sender get it."""
+    """``fanout``: the document's t, which is the number of neighbours to which a node sends a message. With a fan-out
+    of 4 and five neighbours, all neighbours except the sender get it."""
 
     fanout: int = 4
 
 
 class Gossip(Node):
-    """``neighbours``: those that it has from the start. ``up`` reports more."""
+    """``neighbours``: the neighbours that the node has from the start. ``up`` reports further neighbours."""
 
     __slots__ = ("desk", "fanout", "me", "number", "peers", "seen")
 

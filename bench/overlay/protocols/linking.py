@@ -1,29 +1,31 @@
-"""Makes a new link safe: discovery, rediscovery, and alpha, beta, pi, rho (section 3.4.1, Algorithms 2 to 10).
+"""Make a new link safe: discovery, rediscovery, and the messages alpha, beta, pi and rho (section 3.4.1, Algorithms 2
+to 10).
 
-Owns: the set of unsafe links, the progress of each exchange, and the buffers that fill meanwhile. Must never: know how
-a message is forwarded (``prc``: over all links; ``cptcast``: over a tree).
+Owns: the set of unsafe links, the progress of each exchange, and the buffers that fill meanwhile. Must never: depend on
+how a message is forwarded (``prc`` forwards over all links, and ``cptcast`` over a tree).
 
-**Links.** A link of the document leads one way, from N1 to N2. A link of the desk has two ends, and messages go both
-ways. So it is two links of the document, and each end makes its outgoing one safe. The messages of an exchange take
-other, safe links, and only B_beta takes the new one.
+**Links.** A link of the document goes one way, from N1 to N2. A link of the desk carries messages both ways. So it
+stands for two links of the document, and each end makes its outgoing link safe. The messages of an exchange take other
+links that are safe, and only B_beta takes the new link.
 
-**Joining.** NEIGHBOUR_UP says whether the link is the first of a joining node (Algorithm 2, line 14): such a link is
-safe at once. The desk does not say so, but the new node knows. So both ends begin a link with a HELLO that says whether
-its sender is new, and NEIGHBOUR_UP happens when the other end's HELLO has arrived. From that moment both ends also hold
-the same link. Otherwise one end could begin an exchange before the other has noticed the end of an earlier link, and
-the exchange could finish on a link that the other end is about to forget. A HELLO can precede ``Node.up`` if the
-membership tells one end of a neighbour earlier than the other.
+**Joining.** In the document, NEIGHBOUR_UP says whether the link is the first link of a joining node (Algorithm 2, line
+14), because such a link is safe from the start. The desk does not say that, but the new node knows it. So both ends
+begin a link with a HELLO that says whether the sender is new, and a node handles NEIGHBOUR_UP when the other end's
+HELLO has arrived. From that moment, both ends also agree on which link it is. Otherwise, one end could begin an
+exchange before the other end has noticed the end of an earlier link, and the exchange could finish on a link that the
+other end is about to forget. A HELLO can arrive before ``Node.up``, if the membership reports a new link to one end
+earlier than to the other.
 
-**New** means a node without a link that has delivered nothing. A node that has delivered something and then loses its
-last safe link stays alone: its DISCOVERY leads nowhere. (It cannot come back as a new one, because its neighbours can
-still send it messages that it has delivered.) The same holds for two groups of nodes that have never had a safe link
-between them.
+**New.** A node is new if it has no link and has delivered no message. If a node has delivered a message and then loses
+its last safe link, it stays alone, because its DISCOVERY reaches nobody. (It cannot count as new again, because its
+neighbours can still send it messages that it has delivered.) In the same way, two groups of nodes that have never had a
+safe link between them stay separate.
 
-**A built overlay** begins with links that are all safe, at both ends; they carry no exchange. Making the links of
-10,000 nodes safe one after the other takes two floods each, some 10^9 messages.
+**A built overlay** begins with links that are safe in both directions, and does no exchange for them. To make the links
+of 10,000 nodes safe one after the other, each link would take two floods, which is some 10^9 messages in total.
 
-A path lists the nodes that a control message has still to reach, including the last one. Like every message it is a
-value: taking the next node off it does not change a stored one.
+A path lists the nodes that a control message still has to reach, including the last one. Like every message, a path is
+an immutable value, so removing the next node from it does not change a stored path.
 """
 
 from __future__ import annotations
@@ -53,28 +55,29 @@ from .wires import (
 )
 
 TRAVERSALS_MAX: Final = 4_096
-"""Floods that a node remembers (``Repairs.forgets``). A flood is over within a second or two: room for some thousand
-links that begin or retry in that time, in a network where every node hears every flood."""
+"""Maximum number of floods that a node remembers (``Repairs.forgets``). A flood is over within a second or two, and
+every flood reaches every node. So there is room for some thousand links that begin or retry in that time."""
 
 DISCOVERY_TIMER: Final = "discovery"
-"""The first field of its timers."""
+"""The first field of this module's timers."""
 
 Path = tuple[Peer, ...]
 Buffered = tuple[Mid, int, int]
-"""A message in a sender's buffer: hops as sent, and the bytes of its payload."""
+"""A message in a sender's buffer: its id, its hops as sent, and the bytes of its payload."""
 
 
 @dataclass(frozen=True)
 class LinkingOptions:
     """Values that the document does not give.
 
-    ``discovery_timeout``: seconds for an exchange: two floods and five ways along a path of the network, 12.5 ms a
-    crossing; in CPTCast each crossing can wait for an announced message (``timeout1``). A link that takes longer begins
-    again, so an exchange with too short a time never ends; too long a time only delays links whose path broke.
+    ``discovery_timeout``: time limit of an exchange, in seconds. An exchange takes two floods and five messages along a
+    path, with 12.5 ms for each crossing of the network. In CPTCast, each crossing can also wait for an announced
+    message (``timeout1``). An exchange that takes longer begins again. So with too short a limit an exchange never
+    ends, whereas too long a limit only delays links whose path broke.
 
-    ``max_discoveries``: attempts before the node asks the membership for another neighbour. A path breaks when one of
-    its links goes within the second or so of its use; after five failures in a row the neighbour itself is the cause:
-    it is alone.
+    ``max_discoveries``: number of failed attempts after which the node requests another neighbour from the membership.
+    An attempt fails if a link of its path goes down within the second or so of the exchange. After five failures in a
+    row, the cause must be that the neighbour itself is alone.
     """
 
     discovery_timeout: float = 2.0
@@ -83,7 +86,8 @@ class LinkingOptions:
 
 
 class ReceiverBuffers:
-    """The messages that N2 delivers while a link from N1 becomes safe: B_alpha until pi arrives, then B_pi."""
+    """The messages that N2 delivers while a link from N1 becomes safe. They are in B_alpha until pi arrives, and then
+    in B_pi."""
 
     __slots__ = ("alpha", "pi")
 
@@ -93,10 +97,11 @@ class ReceiverBuffers:
 
 
 class Linking(Expecting):
-    """A node that makes its links safe. ``neighbours``: those of a built overlay, safe in both directions.
+    """A node that makes its links safe. ``neighbours``: the neighbours in a built overlay, with links that are safe in
+    both directions.
 
-    The state has the document's names: ``unsafe_in``, ``unsafe_out``, ``safe_paths`` (as ``paths_in`` and
-    ``paths_out``: see ``Repairs.two_ways``), ``traversals``, ``r_buffers``, ``s_buffers``.
+    The state has the document's names: ``unsafe_in``, ``unsafe_out``, ``traversals``, ``r_buffers`` and ``s_buffers``.
+    Only ``safe_paths`` is divided into ``paths_in`` and ``paths_out`` (see ``Repairs.two_ways``).
     """
 
     __slots__ = (
@@ -125,11 +130,11 @@ class Linking(Expecting):
         self.controls = 0  # control messages made so far
         self.unsafe_in: dict[Peer, Mid] = {}
         self.unsafe_out: dict[Peer, Mid] = {}
-        self.answered: dict[Peer, int] = {}  # the count of the DISCOVERY answered last
+        self.answered: dict[Peer, int] = {}  # the count of the latest answered DISCOVERY
         self.traversals: dict[Mid, None] = {}  # oldest first
-        self.paths_out: dict[Peer, Path] = {}  # for the link to the peer
-        self.paths_in: dict[Peer, Path] = {} if linking.repairs.two_ways else self.paths_out  # for the link from it
-        self.discovery_timers: dict[Peer, tuple[str, Peer, int]] = {}  # the present ones; earlier ones no longer count
+        self.paths_out: dict[Peer, Path] = {}  # paths for the links to the peers
+        self.paths_in: dict[Peer, Path] = {} if linking.repairs.two_ways else self.paths_out  # for the links from them
+        self.discovery_timers: dict[Peer, tuple[str, Peer, int]] = {}  # the valid ones; earlier timers are ignored
         self.r_buffers: dict[Peer, ReceiverBuffers] = {}
         self.s_buffers: dict[Peer, list[Buffered]] = {}
         for peer in neighbours:
@@ -140,11 +145,11 @@ class Linking(Expecting):
     # The protocol's use of safe links
 
     def outgoing(self) -> Iterable[Peer]:
-        """Return the neighbours to which a safe link leads."""
+        """Return the neighbours to which there is a safe link."""
         raise NotImplementedError
 
     def is_outgoing(self, peer: Peer | None) -> bool:
-        """Return whether a safe link leads there."""
+        """Return whether there is a safe link to the peer."""
         raise NotImplementedError
 
     def open_out(self, peer: Peer) -> None:
@@ -152,7 +157,7 @@ class Linking(Expecting):
         raise NotImplementedError
 
     def send_in_order(self, peer: Peer, wire: Wire, size: int) -> None:
-        """Send a control message over a safe link, after all messages sent or announced on it."""
+        """Send a control message over a safe link, after all messages that were sent or announced on that link."""
         raise NotImplementedError
 
     # Links come and go
@@ -176,7 +181,7 @@ class Linking(Expecting):
             self._discover(peer, 0, None)
 
     def down(self, peer: Peer) -> None:
-        """Remove a neighbour's links (Algorithm 15). A protocol adds its own state."""
+        """Remove a neighbour's links (Algorithm 15). Subclasses also remove their own state."""
         kept: tuple[dict[Peer, Any], ...] = (
             self.links,
             self.early,
@@ -207,8 +212,8 @@ class Linking(Expecting):
     # Discovery
 
     def _discover(self, peer: Peer, version: int, after: Mid | None) -> None:
-        """Look for a safe path to the neighbour (Algorithm 2, lines 18-22). ``after``: the REDISCOVERY before it
-        (Algorithm 5, lines 15-19)."""
+        """Look for a safe path to the neighbour (Algorithm 2, lines 18-22). ``after``: the REDISCOVERY that caused
+        this, if any (Algorithm 5, lines 15-19)."""
         timer = self.discovery_timers[peer] = (DISCOVERY_TIMER, peer, version)
         self.desk.after(self.linking.discovery_timeout, timer)
         mid = self._new_mid()
@@ -217,7 +222,7 @@ class Linking(Expecting):
         self._flood((DISCOVERY, mid, self.me, peer, mid if after is None else after, (), ()), None)
 
     def control(self, sender: Peer, wire: Wire) -> None:
-        """Handle a message that is not about broadcasts, or is B_beta."""
+        """Handle a control message or a B_beta."""
         kind = wire[0]
         if kind == DISCOVERY:
             self._discovery(sender, wire)
@@ -239,7 +244,7 @@ class Linking(Expecting):
         elif kind == B_BETA:
             self._b_beta(sender, wire)
         else:
-            raise AssertionError(f"a message of kind {kind}")
+            raise AssertionError(f"unknown kind of message: {kind}")
 
     def _discovery(self, sender: Peer, wire: Wire) -> None:
         """Handle a DISCOVERY (Algorithm 4)."""
@@ -259,7 +264,7 @@ class Linking(Expecting):
             self._send_control((ALPHA, alpha, self.me, origin, mid, way_back, path))
 
     def _answer(self, origin: Peer, mid: Mid, previous: Mid, path: Path) -> None:
-        """Answer a found path from ``origin`` by looking for one back (Algorithm 4, lines 9-17)."""
+        """Answer the discovery of a path from ``origin``, by looking for a path back (Algorithm 4, lines 9-17)."""
         repairs = self.linking.repairs
         if repairs.strangers and origin not in self.links:
             return
@@ -306,10 +311,11 @@ class Linking(Expecting):
         if len(self.traversals) > TRAVERSALS_MAX and self.linking.repairs.forgets:
             del self.traversals[next(iter(self.traversals))]
 
-    # The exchange. ``origin`` is N1, ``target`` N2; either can also be in the middle of another's path.
+    # The exchange. ``origin`` is N1, and ``target`` is N2. A node that is neither only forwards the messages of an
+    # exchange.
 
     def _send_control(self, wire: Wire) -> None:
-        """Send to the next node of its path, or ask N1 to look for another path (Algorithm 5, lines 1-10)."""
+        """Send a message to the next node of its path, or ask N1 to look for another path (Algorithm 5, lines 1-10)."""
         path = wire[5]
         if path and self.is_outgoing(path[0]):
             onward = (*wire[:5], path[1:], *wire[6:])
@@ -320,7 +326,8 @@ class Linking(Expecting):
             self._flood((REDISCOVERY, mid, wire[2], wire[3]), None)
 
     def _alpha(self, wire: Wire) -> None:
-        """Algorithm 6: N2 has all that N1 had delivered when it sent this. From now on N2 buffers its deliveries."""
+        """Handle alpha (Algorithm 6). N2 now has all messages that N1 had delivered when it sent alpha. From now on, N2
+        buffers its deliveries."""
         _, mid, origin, target, previous, _, way_back = wire
         if target != self.me:
             self._send_control(wire)
@@ -332,7 +339,8 @@ class Linking(Expecting):
             self._send_control((BETA, beta, origin, target, mid, way_back))
 
     def _beta(self, wire: Wire) -> None:
-        """Algorithm 7: N1 has all that N2 had delivered. From now on N1 buffers its deliveries."""
+        """Handle beta (Algorithm 7). N1 now has all messages that N2 had delivered when it sent beta. From now on, N1
+        buffers its deliveries."""
         _, mid, origin, target, previous, _ = wire
         if origin != self.me:
             self._send_control(wire)
@@ -343,8 +351,8 @@ class Linking(Expecting):
             self._send_control((PI, pi, origin, target, mid, self.paths_out.get(target, ())))
 
     def _pi(self, wire: Wire) -> None:
-        """Algorithm 8: N2 has all that N1 had delivered before its buffer began. N1 can still send N2's next
-        deliveries."""
+        """Handle pi (Algorithm 8). N2 now has all messages that N1 had delivered before N1's buffer began. N1 may still
+        send the messages that N2 delivers next."""
         _, mid, origin, target, previous, _ = wire
         if target != self.me:
             self._send_control(wire)
@@ -355,7 +363,7 @@ class Linking(Expecting):
             self._send_control((RHO, rho, origin, target, mid, self.paths_in.get(origin, ())))
 
     def _rho(self, wire: Wire) -> None:
-        """Algorithm 9: the link is safe from here on. First its buffer goes over it."""
+        """Handle rho (Algorithm 9). From now on the link is safe. First, N1 sends its buffer over it."""
         _, mid, origin, target, previous, _ = wire
         if origin != self.me:
             self._send_control(wire)
@@ -369,8 +377,8 @@ class Linking(Expecting):
             self.discovery_timers.pop(target, None)
 
     def _b_beta(self, sender: Peer, wire: Wire) -> None:
-        """Algorithm 10: N2 delivers the messages that only N1 had, and notes those that N1 will send although N2 has
-        them."""
+        """Handle B_beta (Algorithm 10). N2 delivers the messages that only N1 had, and notes the messages that N1 will
+        send although N2 has them."""
         _, previous, buffer = wire
         if self.unsafe_in.get(sender) != previous:
             return
@@ -390,8 +398,8 @@ class Linking(Expecting):
             self.discovery_timers.pop(sender, None)
 
     def keep(self, mid: Mid, hops: int, payload_bytes: int) -> None:
-        """Put a delivered message into the buffers of all exchanges (Algorithm 14, lines 3-7). ``hops``: as
-        forwarded."""
+        """Put a delivered message into the buffers of all exchanges (Algorithm 14, lines 3-7). ``hops``: the number
+        with which the node forwards the message."""
         for buffer in self.s_buffers.values():
             buffer.append((mid, hops, payload_bytes))
         for buffers in self.r_buffers.values():

@@ -1,15 +1,15 @@
-"""Plumtree: payloads take a tree, and announcements all other links (Leitão, Pereira, Rodrigues 2007; sections 2.2.3
-and 3.4.2 of the document).
+"""Plumtree: payloads take the links of a tree, and announcements take all other links (Leitão, Pereira, Rodrigues 2007;
+sections 2.2.3 and 3.4.2 of the document).
 
-Owns: the links of the tree, the announcers of missing messages, and payloads for requests. Must never: promise an
-order.
+Owns: the links of the tree, the announcers of missing messages, and the payloads kept for requests. Must never: promise
+an order.
 
-A link belongs to the tree (*eager*) until it brings a payload that is here already; then both its ends make it *lazy*.
-If an announced message does not come within TIMEOUT1, the node requests it, and the link belongs to the tree again. If
-it does not come within TIMEOUT2 either, the node asks the next announcer.
+A link belongs to the tree (*eager*) until it brings a payload that has already arrived. Then both ends of the link make
+it *lazy*. If an announced message does not arrive within TIMEOUT1, the node requests it, and the link belongs to the
+tree again. If the message does not arrive within TIMEOUT2 either, the node requests it from the next announcer.
 
-The paper's optimisation (a shorter way in place of the present one) is left out, because the document does not have it.
-If no announcer is left to ask, the timer ends; the next announcement sets it again. (The paper does not specify this.)
+The paper's optimisation, which replaces a path by a shorter one, is left out, because the document does not have it. If
+no announcer is left to ask, the timer ends. The next announcement sets it again. (The paper does not specify this.)
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ from .wires import (
 )
 
 RECEIVED_MAX: Final = 10_000
-"""Messages that a node remembers, and can send on request. A request comes within some time-outs after the
-announcement; the experiments have at most some hundred broadcasts per second."""
+"""Maximum number of messages that a node remembers, and can send on request. It suffices, because a request arrives
+within some time-outs after the announcement, and the experiments have at most some hundred broadcasts per second."""
 
 _PRUNE: Final = (PRUNE,)
 
 
 @dataclass(frozen=True)
 class PlumtreeOptions:
-    """Seconds; the document gives no values.
+    """Time-outs in seconds. The document gives no values.
 
-    ``timeout1``: the time for an announced message to come unrequested. The payload's way over the tree is longer than
-    the announcement's by some crossings of the network, 12.5 ms each. A shorter time grafts links that the next message
-    prunes again.
+    ``timeout1``: the time for an announced message to arrive without a request. The payload's path over the tree is
+    longer than that of the announcement by some crossings of the network, 12.5 ms each. With a shorter time-out, the
+    node grafts links that the next message prunes again.
 
-    ``timeout2``: the time for a requested message to come. It is less: one round trip.
+    ``timeout2``: the time for a requested message to arrive. It is shorter, because it only has to cover one round
+    trip.
     """
 
     timeout1: float = 0.25
@@ -55,7 +56,7 @@ class PlumtreeOptions:
 
 
 class Plumtree(Node):
-    """``neighbours``: those that it has from the start. ``up`` reports more."""
+    """``neighbours``: the neighbours that the node has from the start. ``up`` reports further neighbours."""
 
     __slots__ = ("desk", "eager", "lazy", "me", "missing", "number", "options", "received_messages", "timers")
 
@@ -69,8 +70,8 @@ class Plumtree(Node):
         self.eager = dict.fromkeys(neighbours)
         self.lazy: dict[Peer, None] = {}
         self.received_messages: dict[Mid, tuple[int, int]] = {}  # hops, payload bytes; oldest first
-        self.missing: dict[Mid, list[Peer]] = {}  # announcers without a request yet, in that order
-        self.timers: dict[Mid, tuple[Mid]] = {}  # the present one of each; earlier ones no longer count
+        self.missing: dict[Mid, list[Peer]] = {}  # announcers that got no request yet, in order
+        self.timers: dict[Mid, tuple[Mid]] = {}  # the valid timer of each message; earlier timers are ignored
 
     def up(self, peer: Peer, dialled: bool) -> None:
         if peer not in self.lazy:

@@ -2,7 +2,8 @@
 
 Owns: ``outView``. Must never: send over an unsafe link.
 
-A node sends every message over all its safe links, and forgets it when every neighbour in ``inView`` has sent its copy.
+A node sends every message over all its safe links, and forgets the message when every neighbour in ``inView`` has sent
+a copy.
 ``linking`` makes new links safe.
 """
 
@@ -17,7 +18,8 @@ from .wires import GOSSIP, GOSSIP_BYTES, Mid
 
 
 class Prc(Linking):
-    """``neighbours``: those of a built overlay, safe in both directions. ``up`` reports more."""
+    """``neighbours``: the neighbours in a built overlay, with links that are safe in both directions. ``up`` reports
+    further neighbours."""
 
     __slots__ = ("out_view",)
 
@@ -34,7 +36,7 @@ class Prc(Linking):
             self.control(peer, wire)
 
     def forward(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
-        """Send over all safe links (Algorithm 1, lines 22-26, and Algorithm 14, lines 3-7)."""
+        """Send a message over all safe links (Algorithm 1, lines 22-26, and Algorithm 14, lines 3-7)."""
         self.nothing_delivered = False
         hops += 1
         if self.s_buffers or self.r_buffers:
@@ -58,5 +60,5 @@ class Prc(Linking):
         self.out_view[peer] = None
 
     def send_in_order(self, peer: Peer, wire: Wire, size: int) -> None:
-        """Send at once: a link is a queue, and nothing waits before it."""
+        """Send a control message immediately. A link keeps the order of messages, and no message waits before it."""
         self.desk.send(peer, wire, size)

@@ -1,10 +1,10 @@
-"""A star: every message goes to one hub, which sends it to all others. It is the baseline for trees.
+"""A star: every message goes to one hub, which sends it to all other nodes. It is the baseline for trees.
 
-Owns: the hub, and its leaves. Must never: be robust. Without the hub there is no broadcast; no node receives the
-messages of a leaf without a link to the hub.
+Owns: the hub, and its leaves. Must never: try to tolerate faults. Without the hub there is no broadcast, and no node
+receives the messages of a leaf that has no link to the hub.
 
-It is causal: the hub sends every leaf the same messages in one order, and a leaf's broadcast reaches the hub after the
-messages that the leaf had received have left it.
+A star is causal, because the hub sends the same messages in the same order to every leaf, and because a leaf's
+broadcast reaches the hub after the hub has sent all messages that the leaf had received.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from .wires import GOSSIP, GOSSIP_BYTES, UP, Mid
 
 
 class Star(Node):
-    """``hub``: the same at every node. ``neighbours``: links that exist from the start, from the hub to its leaves or
-    from a leaf to the hub. ``unheard``: own messages without a link."""
+    """``hub``: the hub's number, which is the same at every node. ``neighbours``: the nodes to which links exist from
+    the start, which are the leaves at the hub, and the hub at a leaf. ``unheard``: number of this node's messages that
+    could not be sent, because it had no link to the hub."""
 
     __slots__ = ("desk", "hub", "me", "number", "peers", "unheard")
 

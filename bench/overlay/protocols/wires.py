@@ -1,26 +1,27 @@
-"""The messages of the document's protocols: their kinds, and the bytes of each apart from the payload.
+"""The messages of the document's protocols: their kinds, and the bytes of each kind other than the payload.
 
-Owns: the numbers at the start of a message, and the cost of a message. Must never: send one.
+Owns: the numbers at the start of a message, and the size of a message. Must never: send a message.
 
-A message is a tuple, made once and sent to many; no part of the code changes it. Its fields, kind by kind:
+A message is a tuple, which is made once, sent to many nodes, and never changed. These are the fields of each kind:
 
 | kind | fields |
 |---|---|
-| ``GOSSIP`` | message, hops; the payload goes along |
+| ``GOSSIP`` | message, hops; sent with the payload |
 | ``IHAVE``, ``GRAFT`` | message |
 | ``PRUNE`` | |
-| ``HELLO`` | is new: whether this link is the sender's first |
+| ``HELLO`` | is new (whether this link is the sender's first) |
 | ``DISCOVERY``, ``ALPHA`` | control id, from, to, preceding control id, path, way back |
 | ``BETA``, ``PI``, ``RHO`` | control id, from, to, preceding control id, path |
 | ``REDISCOVERY`` | control id, from, to |
-| ``B_BETA`` | preceding control id, (message, hops, payload bytes) …; their payloads go along |
+| ``B_BETA`` | preceding control id, (message, hops, payload bytes) …; sent with their payloads |
 
-The id of a *message* is its root and the root's count (``Desk.deliver``); that of a control message is its creator and
-that node's count. The document joins an address and a time (Algorithm 1, line 9); a count has the properties that it
-requires of a clock: it never gives one number twice (section 3.1), and a later one is greater.
+The id of a *message* consists of its root and the root's count (``Desk.deliver``). The id of a control message consists
+of its creator and that node's count. The document uses an address and a time instead (Algorithm 1, line 9). A count has
+the properties that the document requires of a clock: it never gives a number twice (section 3.1), and later numbers are
+greater.
 
-``hops`` counts the links that a payload has crossed, including its present one. It exists for the record of a run; no
-protocol reads it, so its bytes do not count.
+``hops`` is the number of links that a payload has crossed, including its present one. It exists only for the record of
+a run. No protocol reads it, so its bytes are not counted.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Final
 from ingeborg.broker.core.overlay.node import Peer, Wire
 
 Mid = tuple[Peer, int]
-"""Id of a message: its root, and the count of that node."""
+"""The id of a message: its root, and that node's count."""
 
 GOSSIP: Final = 1
 IHAVE: Final = 2
@@ -45,24 +46,24 @@ PI: Final = 10
 RHO: Final = 11
 B_BETA: Final = 12
 UP: Final = 13
-"""A leaf's message on its way to the hub of a star; the hub sends ``GOSSIP``."""
+"""A leaf's message to the hub of a star. The hub sends ``GOSSIP``."""
 
 KIND_BYTES: Final = 1
 
 PEER_BYTES: Final = 6
-"""An IPv4 address and a port."""
+"""Bytes of an IPv4 address and a port."""
 
 COUNT_BYTES: Final = 8
-"""The document's time stamp: a 64-bit number, as in Java's clock."""
+"""Bytes of the document's time stamp, a 64-bit number as in Java's clock."""
 
 MID_BYTES: Final = PEER_BYTES + COUNT_BYTES
 
 LENGTH_BYTES: Final = 2
-"""Length of a path, in nodes."""
+"""Bytes for the length of a path, which is a number of nodes."""
 
 SIZE_BYTES: Final = 4
-"""Length of a payload among others, in bytes (a single payload ends with its frame; frames cost all protocols the same,
-and are left out)."""
+"""Bytes for the length of a payload if a message has several. (A single payload ends with its frame. Frames cost all
+protocols the same, and are left out.)"""
 
 GOSSIP_BYTES: Final = KIND_BYTES + MID_BYTES
 IHAVE_BYTES: Final = KIND_BYTES + MID_BYTES
@@ -71,11 +72,11 @@ PRUNE_BYTES: Final = KIND_BYTES
 HELLO_BYTES: Final = KIND_BYTES + 1
 REDISCOVERY_BYTES: Final = KIND_BYTES + MID_BYTES + 2 * PEER_BYTES
 CONTROL_BYTES: Final = KIND_BYTES + 2 * MID_BYTES + 2 * PEER_BYTES
-"""DISCOVERY and alpha to rho, without their paths."""
+"""Bytes of DISCOVERY, ALPHA, BETA, PI and RHO, without their paths."""
 
 
 def control_bytes(wire: Wire) -> int:
-    """Return the bytes of a DISCOVERY, or of one of alpha to rho: only its paths grow."""
+    """Return the bytes of a DISCOVERY, ALPHA, BETA, PI or RHO. These kinds differ only in their paths."""
     return CONTROL_BYTES + sum(LENGTH_BYTES + PEER_BYTES * len(path) for path in wire[5:])
 
 

@@ -128,8 +128,8 @@ def test_goals_are_met_or_missed_for_each_number_of_senders() -> None:
         "reliability",
         "out of order",
         "RMR",
-        "mean latency against a flood's",
-        "last hop against a flood's",
+        "mean latency, relative to a flood",
+        "last hop, relative to a flood",
     }
     assert claims.goals(Cells([row(Cell("thesis", "grove", NODES))]), NODES) == []
 

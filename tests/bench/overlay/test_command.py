@@ -61,9 +61,9 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
 
     monkeypatch.setattr(command, "plan", lambda *_: CELLS)
     said = run(tmp_path / "whole")
-    assert "3 cells, 0 of them done before" in said
+    assert "3 cells, 0 of them done earlier" in said
     assert re.search(r"3 cells simulated in \d+ s, 3 digested in \d+ s", said)
-    assert re.search(r"events in \d+ s of a core: [\d,]+ events/s", said)
+    assert re.search(r"events in \d+ s of CPU time: [\d,]+ events/s", said)
     assert not list((tmp_path / "whole" / work.LOGS).iterdir())
     kept = {
         path.relative_to(tmp_path / "whole"): path.read_bytes()
@@ -80,10 +80,10 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     work.run(CELLS[1], out)  # simulated, but not digested yet
     work.run(CELLS[2], out)
     job.discard([CELLS[2]], out)  # its log is gone
-    assert "3 cells, 1 of them done before" in run(out, "--keep-logs")
+    assert "3 cells, 1 of them done earlier" in run(out, "--keep-logs")
     assert sorted(path.name for path in (out / work.LOGS).iterdir()) == sorted(cell.name for cell in CELLS[1:])
     assert {path: (out / path).read_bytes() for path in kept} == kept
-    assert "3 cells, 3 of them done before" in run(out)
+    assert "3 cells, 3 of them done earlier" in run(out)
     for name in (command.PAGE, command.SUMMARY):
         (out / name).unlink()
     run(out, "--again")
@@ -129,8 +129,8 @@ def test_a_digest_that_differs_from_the_row_is_refused(
         (["--nodes", "11"], "--nodes must be from 12 to 20000"),
         (["--nodes", "20001"], "--nodes must be from 12 to 20000"),
         (["--processes", "0"], "--processes has to be 1 or more"),
-        (["--protocols", "star"], "crash has no cells of star"),
-        (["--again"], "has no overlay.json.xz of bench overlay"),
+        (["--protocols", "star"], "crash has no cells with protocol star"),
+        (["--again"], "has no readable overlay.json.xz from bench overlay"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_a_line(

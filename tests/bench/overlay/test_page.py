@@ -37,7 +37,7 @@ def test_everything_is_on_the_page(document: dict[str, Any]) -> None:
     for title in ("Figure 4.2a", "Figure 4.2d", "Figure 4.3", "grove and its goals", "Crashes and cuts", "Churn"):
         assert title in text
     assert "Plumtree and CPTCast with other timers" in text
-    assert len(re.findall(r"RMR [0-9.]+, [0-9.]+ asked", text)) == 2 * 2 * 2 * 2
+    assert len(re.findall(r"RMR [0-9.]+, [0-9.]+ GRAFTs", text)) == 2 * 2 * 2 * 2
     assert text.count("<section") == text.count("</section>") >= 14
     assert re.search("20 nodes, [0-9]+ links, and the tree of one root", text)
     assert {badge for badge in ("holds", "does not", "within noise") if f">{badge}<" in text} >= {"holds"}
