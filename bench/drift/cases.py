@@ -226,7 +226,7 @@ async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
             position = await _position(client, b'"recovered":true')
             await client.close()
             if client.notes < count:
-                raise BenchError(f"a recovery brought {client.notes} of {count} missed messages")
+                raise BenchError(f"a recovery delivered only {client.notes} of {count} missed messages")
             return client.notes  # includes messages older than the position, which arrive again
 
         yield Doing(go, before)

@@ -6,8 +6,8 @@ Valgrind makes a program about fifty times slower. Under valgrind, an endpoint w
 of its time in ticks and other timers. Slices of a millisecond would end after fewer messages. Also, the number of ticks
 and slices in a run would depend on the machine's speed. So this process has a slow clock, for `time.monotonic` and for
 uvloop's timers. One second of that clock takes ``AT_REST`` real seconds, or ``AT_WORK`` real seconds between a SIGUSR1
-and a SIGUSR2. The cyclic garbage collector is off, because the clock would decide when it runs. An endpoint normally
-draws a random name for each of its lives; here the name comes from SEED.
+and a SIGUSR2. The cyclic garbage collector is off, because otherwise the clock would decide when it runs. An endpoint
+normally draws a random name for each of its lives; here the name comes from SEED.
 
 `bench drift` starts the endpoints of both trees with this file. So the file imports nothing from the project.
 """

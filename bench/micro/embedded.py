@@ -92,13 +92,16 @@ async def _measure(directory: Path, loop_name: str) -> None:
     bulk = [f"song/{index:07d}/artist-title" for index in range(BULK_TOPICS)]
 
     took_s, gap_s = await _longest_gap(store.subscribe([Subscribe("bulk", bulk)]))
-    _row(f"subscribe {BULK_TOPICS:,} topics in one call, empty store", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row(
+        f"subscribe {BULK_TOPICS:,} topics in one call, empty store",
+        f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms",
+    )
     took_s, gap_s = await _longest_gap(store.subscribers(bulk))
-    _row(f"subscribers of {BULK_TOPICS:,} topics in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row(f"subscribers of {BULK_TOPICS:,} topics in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.topics("bulk", None, BULK_TOPICS))
-    _row(f"topics of a client with {BULK_TOPICS:,}, one page", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row(f"topics of a client with {BULK_TOPICS:,}, one page", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.unsubscribe([("bulk", bulk, None)]))
-    _row(f"unsubscribe {BULK_TOPICS:,} topics in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row(f"unsubscribe {BULK_TOPICS:,} topics in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
 
     _row(
         "subscribe 1 topic, one after the other",
@@ -121,11 +124,11 @@ async def _measure(directory: Path, loop_name: str) -> None:
     me = Endpoint("e", "i", "ws://127.0.0.1:1", 1)
     _row("heartbeat", await _each_ms(lambda i: store.heartbeat(me), SINGLE_WRITES))
     took_s, gap_s = await _longest_gap(store.listen([f"c{i}" for i in range(BULK_TOPICS)], "i"))
-    _row(f"listen of {BULK_TOPICS:,} clients in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row(f"listen of {BULK_TOPICS:,} clients in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
 
     preload = [f"preload/{index:07d}" for index in range(PRELOADED_TOPICS)]
     took_s, gap_s = await _longest_gap(store.subscribe([Subscribe("preload", preload)]))
-    _row(f"subscribe {PRELOADED_TOPICS:,} topics in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row(f"subscribe {PRELOADED_TOPICS:,} topics in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     size = os.stat(directory / "durable" / "data.mdb").st_size
     _row("  size of the file afterwards", f"{size / 1e6:.0f} MB")
     began = time.thread_time()
@@ -137,9 +140,11 @@ async def _measure(directory: Path, loop_name: str) -> None:
         f"{(time.thread_time() - began) * 1e3:.0f} ms",
     )
     took_s, gap_s = await _longest_gap(store.end([([one], None, True) for one in expiring]))
-    _row("  end those with a term in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row("  end those with a term in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.subscribe([Subscribe("bulk", bulk, None, AWAY)]))
-    _row(f"subscribe {BULK_TOPICS:,} topics with a term in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row(
+        f"subscribe {BULK_TOPICS:,} topics with a term in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms"
+    )
     await store.unsubscribe([("bulk", bulk, None)])
     writing = asyncio.create_task(store.subscribe([Subscribe("bulk", bulk)]))
     started = time.perf_counter()
@@ -151,7 +156,7 @@ async def _measure(directory: Path, loop_name: str) -> None:
     )
     await writing
     _row(
-        f"subscribe {BULK_TOPICS:,} topics, {PRELOADED_TOPICS:,} in the store before",
+        f"subscribe {BULK_TOPICS:,} topics, store already has {PRELOADED_TOPICS:,}",
         f"{time.perf_counter() - started:.2f} s",
     )
     _row("  meanwhile, heartbeat of another endpoint", beats)
@@ -196,7 +201,7 @@ async def _measure_filters(directory: Path) -> None:
     before = os.stat(directory / "durable" / "data.mdb").st_size
     offers = [Subscribe(f"client {i}", ["offers"], _filter(i)) for i in range(FILTERS)]
     took_s, gap_s = await _longest_gap(store.subscribe(offers))
-    _row(f"{FILTERS:,} filters of one topic in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row(f"{FILTERS:,} filters of one topic in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     size = os.stat(directory / "durable" / "data.mdb").st_size - before
     _row("  size in the file", f"{size / FILTERS:.0f} bytes each")
 
@@ -210,9 +215,9 @@ async def _measure_filters(directory: Path) -> None:
         assert count == FILTERS
 
     took_s, gap_s = await _longest_gap(read())
-    _row(f"  read all filters in pages of {PAGE_FILTERS:,}", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row(f"  read all filters in pages of {PAGE_FILTERS:,}", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.unsubscribe([(row.client, ["offers"], None) for row in offers]))
-    _row("  unsubscribe all in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    _row("  unsubscribe all in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     await store.close()
 
 

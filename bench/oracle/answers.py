@@ -32,5 +32,5 @@ def check(facts: Facts, message: Message) -> Iterator[Violation]:
         and not any(send.may_have_come for send in sends)
         and not facts.disturbed(news[0].at, news[-1].over_at, Kind.CRASH, Kind.LOOKUP)
     ):
-        text = f"{payload} was new {len(news)} times: a repetition was not dropped"
+        text = f"{payload} was accepted as new {len(news)} times, so a repetition was not dropped"
         yield Violation(Broken.NOT_DROPPED, "7", text, news[-1].at, **about)

@@ -203,7 +203,7 @@ class Note(NamedTuple):
 class By(Enum):
     """The side that ended a connection."""
 
-    NOBODY = "it is open, or was when the history ended"
+    NOBODY = "nobody: it is open, or was open when the history ended"
     CLIENT = "its client"
     OTHER = "its endpoint or a fault"
 

@@ -58,7 +58,9 @@ class Judge:
         self._facts = facts
         self._report = report
         self._every_pair = every_pair
-        self._standing = Counter(facts.skipped)  # messages replaced by others, without those already found missing
+        self._standing = Counter(
+            facts.skipped
+        )  # number of messages replaced by others, minus those already found missing
 
     def message(self, message: Message, copies: Mapping[Name, Sequence[Copy]]) -> Judged:
         """Judge one message. ``copies``: all copies that each client got, at any time."""

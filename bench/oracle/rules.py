@@ -107,7 +107,10 @@ def replaced(facts: Facts, line: Line) -> Iterator[Violation]:
         and all(place.over_at >= own.begun_at for own in mine)
         for place in places
     ):
-        text = f"{line.endpoint} closed {line.client}'s connection with 4001, but it has not listened elsewhere since"
+        text = (
+            f"{line.endpoint} closed {line.client}'s connection with 4001, but the client has not listened elsewhere "
+            "since"
+        )
         yield Violation(Broken.REPLACED, "6", text, line.ended_at, clients=frozenset({line.client}))
 
 
@@ -146,5 +149,5 @@ def subscriptions(facts: Facts, listed: Listed) -> Iterator[Violation | Kind]:
                 yield Kind.UNION
                 continue
             ended = bool(facts.changes_of(client, topic))
-            text = f"{client} is subscribed to {topic} without a command that could have done it"
+            text = f"{client} is subscribed to {topic}, but no command can have caused that"
             yield Violation(Broken.SUBSCRIPTION_MADE, "2.2" if ended else "5", text, at, **about)

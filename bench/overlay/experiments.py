@@ -47,7 +47,7 @@ TIMEOUT1_MS: Final = 250
 value."""
 
 TIMEOUTS_MS: Final = (TIMEOUT1_MS, 100, 50, 25, 10)
-"""Values of this wait to compare. The wait decides whether a tree settles."""
+"""The values of this wait that the experiments compare. The wait decides whether a tree settles."""
 
 AT_REST: Final = 100
 """Number of senders in experiments where each sender must have sent a message before."""

@@ -45,8 +45,8 @@ _COUNTERS = "at_ns,phase,source,name,value\n"
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of the run. ``start``, ``end``: its slots. ``before``, ``after``: the traffic until its start and its
-    end."""
+    """A phase of the run. ``start``, ``end``: the slots of its start and end. ``before``, ``after``: the traffic until
+    its start and its end."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""Print the figures of all cells as Markdown tables, for the terminal and the documentation.
+"""Format the figures of all cells as Markdown tables, for the terminal and the documentation.
 
 Owns: the columns, and the number of their digits. Must never: compute a figure, except a mean over cells.
 """

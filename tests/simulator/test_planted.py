@@ -166,8 +166,8 @@ WHATEVER_BEFALLS: dict[Callable[[History], None], str] = {
     what_nobody_published: "nobody had published",
     to_who_has_no_wish: "is not subscribed to",
     subscriptions_lost: "was confirmed, but is lost",
-    subscription_made: "without a command that could have done it",
-    unsubscription_lost: "without a command that could have done it",
+    subscription_made: "but no command can have caused that",
+    unsubscription_lost: "but no command can have caused that",
     no_reply: "got no reply",
 }
 IN_PEACE: dict[Callable[[History], None], str] = {

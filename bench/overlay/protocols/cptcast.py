@@ -73,8 +73,8 @@ class CptCast(Linking):
         self.options = options or CptCastOptions()
         self.repairs = self.options.linking.repairs
         self.blocks = self.options.waiting
-        self.eager: dict[Peer, Waiting] = {}  # eagerPushPeers, and the waiting messages of each
-        self.lazy: dict[Peer, Waiting] = {}  # lazyPushPeers, and the waiting messages of each
+        self.eager: dict[Peer, Waiting] = {}  # eagerPushPeers, with the waiting messages of each peer
+        self.lazy: dict[Peer, Waiting] = {}  # lazyPushPeers, with the waiting messages of each peer
         self.missing: dict[Mid, list[Peer]] = {}  # announcers that got no request yet, in order
         self.grafted: dict[Mid, list[Peer]] = {}  # the neighbours that got a request
         self.timers: dict[Mid, Timer] = {}  # the valid timer of each message; earlier timers are ignored

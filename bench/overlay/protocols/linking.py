@@ -311,8 +311,7 @@ class Linking(Expecting):
         if len(self.traversals) > TRAVERSALS_MAX and self.linking.repairs.forgets:
             del self.traversals[next(iter(self.traversals))]
 
-    # The exchange. ``origin`` is N1, and ``target`` is N2. A node that is neither only forwards the messages of an
-    # exchange.
+    # The exchange. ``origin`` is N1, and ``target`` is N2. All other nodes only forward the messages of an exchange.
 
     def _send_control(self, wire: Wire) -> None:
         """Send a message to the next node of its path, or ask N1 to look for another path (Algorithm 5, lines 1-10)."""

@@ -60,5 +60,6 @@ class Prc(Linking):
         self.out_view[peer] = None
 
     def send_in_order(self, peer: Peer, wire: Wire, size: int) -> None:
-        """Send a control message immediately. A link keeps the order of messages, and no message waits before it."""
+        """Send a control message immediately. A link keeps messages in order, and in this protocol no earlier message
+        waits to be sent."""
         self.desk.send(peer, wire, size)
