@@ -277,13 +277,13 @@ def afterwards(script: Script, quiet_s: float) -> Script:
     return later
 
 
-ALONE = "publish, alone in its turn, with ack"
+ALONE = "publish, alone in its event-loop turn, with ack"
 CHUNK = "publish, 50 in a chunk"
 CHUNK_ACK = "publish, 50 in a chunk, with ack"
 MANY = "publish to 20 subscribers, 50 in a chunk"
 FURTHER = "each further subscriber"
-HOP = "a hop, alone in its turn, both sides"
-HOP_CHUNK = "a hop, 50 in a chunk, both sides"
+HOP = "a hop, alone in its event-loop turn, both endpoints"
+HOP_CHUNK = "a hop, 50 in a chunk, both endpoints"
 DUPLICATE = "duplicate"
 MISS = "publish to a topic that is not in the routing cache"
 LISTEN = "listen"

@@ -69,7 +69,7 @@ def segments() -> list[Segment]:
         _ready(),
         _publishes("", range(2_000), 50, ack=True),
         _publishes("", range(2_000, 2_200), 50, ack=False, topic="for many", to=MANY),
-        _publishes("publish, alone in its turn, with ack", range(10_000, 14_000), 1, ack=True),
+        _publishes("publish, alone in its event-loop turn, with ack", range(10_000, 14_000), 1, ack=True),
         _publishes("publish, 50 in a chunk", range(20_000, 24_000), 50, ack=False),
         _publishes("publish to 20 subscribers", range(30_000, 31_000), 50, ack=False, topic="for many", to=MANY),
         Segment("duplicate", 2_000, 2_000, [(PUBLISHER, [again])] * 2_000),
