@@ -1,4 +1,4 @@
-"""Decide which connections to accept: by the request's token, and by the page that a browser names. SPEC section 1.5.
+"""Decides which connections to accept, by the request's token and by the page that a browser names. SPEC section 1.5.
 
 Owns: where a request carries its token, which headers the endpoint forwards to the operator's server, which origins may
 connect, and how many connections an address can have (``counting`` counts them). Must never: log a request's path (it
@@ -23,20 +23,20 @@ from .claims import TokenError, TokenRevoked
 from .counting import Counting, OwnCount
 from .tokens import Keys
 
-#: Elements of `X-Forwarded-For` that the endpoint reads, from the end. No chain of proxies is longer, and a client
-#: can put a megabyte in front of their elements.
+#: Maximum number of elements of `X-Forwarded-For` that the endpoint reads, counted from the end. No chain of proxies is
+#: longer, and a client can put thousands of its own elements in front of theirs.
 HOPS_MAX = 32
 
-#: Bytes of the forwarded headers, names and values together: twice the longest header. Most servers accept far less,
-#: and all requests that wait for an answer hold theirs.
+#: Maximum number of bytes of the forwarded headers, names and values together. Most servers accept far less, and each
+#: request that waits for an answer holds its headers in memory.
 SENT_ON_BYTES_MAX = 16 << 10
 
-#: A token of the query that fits into a header: no spaces, and nothing that ends a line.
+#: Matches a query's token that can be put into a header: it has no spaces and no line ends.
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 
 class Refused(Exception):
-    """The endpoint refuses the connection. ``str(error)``: the answer's text; ``headers``: its additional headers."""
+    """The endpoint refuses the connection. ``str(error)`` is the response's text, and ``headers`` are added to it."""
 
     def __init__(self, status: http.HTTPStatus, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -47,11 +47,12 @@ class Refused(Exception):
 class Access:
     """Decides about each connection request.
 
-    ``keys`` check the tokens. ``callback`` asks the operator's server instead, and sends it those of the request's
-    headers that ``headers`` names, in lower case. Without both, no client needs a token. ``origins``: pages that may
-    connect in addition to those of this machine, such as ``https://radio.example``; ``*``: any. ``per_address_max``:
-    concurrent connections of an address; this machine has no limit. ``proxies``: networks whose ``X-Forwarded-For``
-    counts. ``counting`` counts the connections of an address; by default this process counts its own.
+    ``keys`` check the tokens. If there is a ``callback`` instead, it asks the operator's server, and sends it the
+    request's headers whose names are in ``headers``, in lower case. Without keys and callback, no client needs a token.
+    ``origins`` are the origins of pages that may connect in addition to pages of this machine, such as
+    ``https://radio.example``, or ``*`` for all pages. ``per_address_max`` is the maximum number of concurrent
+    connections of an address; this machine has no limit. ``proxies`` are the networks whose ``X-Forwarded-For`` the
+    endpoint trusts. ``counting`` counts the connections of each address; by default this process counts only its own.
     """
 
     def __init__(
@@ -73,8 +74,8 @@ class Access:
         self._origins = frozenset(origins)
         self._per_address_max = per_address_max
         self._proxies = tuple(proxies)
-        self._counting = counting or OwnCount()  # by address or network
-        #: Knows which tokens have been revoked; ``None``: this serves no endpoint.
+        self._counting = counting or OwnCount()  # counts by IPv4 address or by IPv6 network
+        #: Knows which tokens have been revoked. ``None`` if this object does not belong to an endpoint.
         self.revoking: Revoking | None = None
 
     @property
@@ -83,13 +84,13 @@ class Access:
         return self._wants_token
 
     def arrived(self, request: Request, peer: str) -> str | None:
-        """Count a connection from the numeric address ``peer`` until ``left``. Return the address that it counts under;
-        ``None``: this machine. Raises ``Refused``."""
+        """Count a connection from the numeric address ``peer`` until ``left`` is called. Return the address under which
+        it counts, or ``None`` if it comes from this machine. Raises ``Refused``."""
         address = self._address(request, peer)
         if is_loopback(address):
             if is_loopback(peer):
                 return None
-            address = _counted(peer)  # a proxy named "this machine": either its own, or a client lied
+            address = _counted(peer)  # the proxy forwarded a loopback address: its own, or a client's lie
         if not self._counting.arrived(address, self._per_address_max):
             text = f"There are {self._per_address_max} connections from your address already; close some"
             raise Refused(http.HTTPStatus.TOO_MANY_REQUESTS, text)
@@ -100,8 +101,8 @@ class Access:
         self._counting.left(address)
 
     def _address(self, request: Request, peer: str) -> str:
-        """Return the client's address: the last forwarded one that is not one of our proxies. IPv6: its /64, because
-        one customer has a whole one."""
+        """Return the client's address: the last forwarded address that does not belong to one of our proxies. For IPv6,
+        return the address's /64 network, because one customer has a whole /64."""
         address = peer
         if self._of_proxy(peer):
             forwarded = ",".join(request.headers.get_all("X-Forwarded-For")).rsplit(",", HOPS_MAX)[-HOPS_MAX:]
@@ -118,16 +119,17 @@ class Access:
         return parsed is not None and any(parsed in network for network in self._proxies)
 
     def admit(self, request: Request) -> Grant | Question | None:
-        """Return the grant of the connection; ``None``: everything is permitted; a question: the caller has to await
-        ``answer``. Raises ``Refused``."""
+        """Return the grant of the connection, or ``None`` if everything is permitted, or a question if the caller has
+        to await ``answer``. Raises ``Refused``."""
         try:
             origin = request.headers.get("Origin")
             authorization = request.headers.get("Authorization")
             host = request.headers.get("Host")
         except MultipleValuesError:
             raise Refused(http.HTTPStatus.BAD_REQUEST, "Send Host, Origin and Authorization only once each") from None
-        # Only browsers send an Origin. Any page can make a browser connect to any address, this machine's included.
-        # If clients need a token, the console page of the host itself may connect: the token protects the endpoint.
+        # Only browsers send an Origin. Any page can make a browser connect to any address, including this machine's. If
+        # clients need a token, the console page of the host itself may connect, because the token protects the
+        # endpoint.
         own = self._wants_token and origin is not None and host is not None and _is_at(origin, host)
         if origin is not None and not (own or self._origins & {origin, "*"} or _of_this_machine(origin)):
             raise Refused(http.HTTPStatus.FORBIDDEN, "Pages of this origin may not connect; see --allowed-origins")
@@ -141,7 +143,7 @@ class Access:
             raise _not_accepted(error) from None
 
     def _standing(self, grant: Grant) -> Grant:
-        """Return the grant if it has not been revoked. Raises ``Refused``, ``TokenError``."""
+        """Return the grant. Raises ``TokenError`` if it is revoked, and ``Refused`` if that is not known yet."""
         if self.revoking is None:
             return grant
         if not self.revoking.knows:
@@ -156,7 +158,7 @@ class Access:
 
     async def answer(self, question: Question) -> Grant:
         """Return the grant that the operator's server gives. Raises ``Refused``."""
-        assert self.callback is not None, "without it there are no questions"
+        assert self.callback is not None, "only a callback creates questions"
         try:
             verdict = await self.callback.answer(question)
         except Unanswered:
@@ -167,7 +169,7 @@ class Access:
             ) from None
         if not isinstance(verdict, Denied):
             try:
-                return self._standing(verdict)  # a cached verdict, too
+                return self._standing(verdict)  # a cached verdict can have been revoked, too
             except TokenError:
                 text = "You may not connect: your access has been revoked"
                 raise Refused(http.HTTPStatus.UNAUTHORIZED, text, **{"WWW-Authenticate": "Bearer"}) from None
@@ -184,7 +186,7 @@ def _not_accepted(error: TokenError) -> Refused:
 
 
 def _question(request: Request, names: Sequence[str]) -> Question:
-    """Return the question for the operator's server: the request's headers of these names. Raises ``Refused``."""
+    """Return the question for the operator's server: the request's headers with these names. Raises ``Refused``."""
     headers = [(name, _as_utf8(name, value)) for name in names for value in request.headers.get_all(name)]
     if "authorization" in names and "Authorization" not in request.headers:
         try:
@@ -202,11 +204,13 @@ def _question(request: Request, names: Sequence[str]) -> Question:
 
 
 def _as_utf8(name: str, value: str) -> str:
-    """Return a header's value as text, given one character for each byte. Raises ``Refused``."""
+    """Decode a header's value as UTF-8; ``value`` has one character for each of its bytes. Raises ``Refused``."""
     try:
         return value.encode("iso-8859-1").decode()
     except UnicodeDecodeError:
-        raise Refused(http.HTTPStatus.BAD_REQUEST, f"{name} has to be UTF-8: the endpoint forwards it") from None
+        raise Refused(
+            http.HTTPStatus.BAD_REQUEST, f"{name} has to be UTF-8, because the endpoint forwards it"
+        ) from None
 
 
 def _token(path: str, authorization: str | None) -> str:
@@ -226,7 +230,7 @@ def _token(path: str, authorization: str | None) -> str:
 
 
 def _token_of_query(path: str) -> str | None:
-    """Return the query's token, if any. Raises ``TokenError`` if it has several."""
+    """Return the query's token, if any. Raises ``TokenError`` if the query has several."""
     tokens = parse_qs(path.partition("?")[2]).get("access_token", [])
     if len(tokens) > 1:
         raise TokenError("send access_token only once")
@@ -254,7 +258,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _counted(address: str) -> str:
-    """Return the address that connections count under: for IPv6 the /64, because one customer has a whole one."""
+    """Return the address under which connections count: for IPv6 its /64, because one customer has a whole /64."""
     parsed = _parsed(address)
     if isinstance(parsed, IPv6Address) and not parsed.is_loopback:
         return str(ip_network((parsed, 64), strict=False))
@@ -262,7 +266,7 @@ def _counted(address: str) -> str:
 
 
 def _without_port(hop: str) -> str:
-    """Return an element of `X-Forwarded-For` without the port that some proxies add: ``192.0.2.1:5678``,
+    """Return an element of `X-Forwarded-For` without the port that some proxies add, as in ``192.0.2.1:5678`` or
     ``[2001:db8::1]:5678``."""
     hop = hop.strip()
     if hop.startswith("["):

@@ -1,7 +1,7 @@
-"""Decide whether a client may connect by asking the operator's server (`auth-url`). SPEC section 1.5.
+"""Decides whether a client may connect by asking the operator's server (`auth-url`). SPEC section 1.5.
 
-Owns: the cache of its answers, the limits on concurrent calls, the circuit breaker, and the counts of all this. Must
-never: speak HTTP (``calling`` does), or log anything from a request or an answer.
+Owns: the cache of the server's answers, the limits on concurrent calls, the circuit breaker, and the counters of calls
+and answers. Must never: speak HTTP (``calling`` does), or log anything from a request or an answer.
 """
 
 from __future__ import annotations
@@ -27,35 +27,37 @@ from .claims import TokenError, granted
 
 log = logging.getLogger("ingeborg.auth")
 
-#: Bytes of an answer: a few thousand topics. Larger answers would block the loop for milliseconds.
+#: Maximum number of bytes of an answer: enough for a few thousand topics. Larger answers would block the loop for
+#: milliseconds.
 BODY_BYTES_MAX = 64 << 10
 
-#: The longest lifetime of a connection that an answer may give, in seconds: a year.
+#: The longest lifetime that an answer may give a connection, in seconds: a year.
 LIFETIME_MAX_S = 366 * 86_400.0
 
-#: How long an answer counts for further requests, in seconds. A client that has lost its permission can reconnect
-#: for this long; a denied client that has gained it is refused for this long.
+#: How long the endpoint reuses an answer that granted or denied access, in seconds. A client that has lost its
+#: permission can still reconnect for ``GRANTED_S``. A denied client that has gained permission is still refused for
+#: ``DENIED_S``.
 GRANTED_S, DENIED_S = 60.0, 5.0
 
-#: Cached answers: enough for a reconnect storm. And the total bytes of their bodies, because an answer can have 64
-#: KiB, and ten times that as Python objects.
+#: Maximum number of cached answers, enough for a reconnect storm, and maximum total bytes of their bodies. The bytes
+#: are limited because an answer can have 64 KiB, and its Python objects take ten times that.
 KEPT_MAX, KEPT_BYTES_MAX = 10_000, 16 << 20
 
-#: After this number of failed calls in a row, the endpoint does not call the server for this time, in seconds.
+#: After ``FAILURES_MAX`` failed calls in a row, the endpoint does not call the server for ``OPEN_S`` seconds.
 FAILURES_MAX, OPEN_S = 5, 5.0
 
-#: Concurrent calls, a load that the operator's server has to bear; and calls that wait for a free place. If a call
-#: takes 50 ms, the last one in the queue waits for less than a second.
+#: Maximum number of concurrent calls, which is the load that the operator's server has to bear, and maximum number of
+#: calls that wait for a free place. If a call takes 50 ms, the last call in the queue waits for less than a second.
 CALLS_MAX, WAITING_MAX = 64, 1_000
 
-#: Waiting clients that get a shared answer in one pass of the loop: each handshake takes 0.2 ms.
+#: Maximum number of waiting clients that get a shared answer in one pass of the loop. Each handshake takes 0.2 ms.
 TOLD_AT_ONCE = 16
 
-#: Time between two log lines about failures, in seconds.
+#: Minimum time between two log lines about failures, in seconds.
 SAY_S = 5.0
 
-#: Bytes of a digest. Without the key, an attacker cannot find two requests with the same digest, or one with a given
-#: digest.
+#: Number of bytes of a digest and of its key. Without the key, an attacker can find neither two requests with the same
+#: digest nor a request with a given digest.
 DIGEST_BYTES = KEY_BYTES = 32
 
 
@@ -66,14 +68,14 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The server's answer. ``body``: at most ``BODY_BYTES_MAX``, only if the status is 200."""
+    """The server's answer. ``body`` has at most ``BODY_BYTES_MAX``, and is empty unless the status is 200."""
 
     status: int
     body: bytes = b""
 
 
 class Denied(NamedTuple):
-    """The server denied access. ``status``: the server's, 401 or 403."""
+    """The server denied access. ``status`` is the server's HTTP status, 401 or 403."""
 
     status: int
 
@@ -82,10 +84,10 @@ Verdict = Grant | Denied
 
 
 class CallFailed(Exception):
-    """A call brought no usable answer. ``str(error)`` says why, without anything from the request or the answer.
+    """A call got no usable answer. ``str(error)`` says why, without anything from the request or the answer.
 
-    ``is_down``: the server does not work. Otherwise it failed only on this request and may well answer others: a client
-    that sends an unreadable request must not open the breaker.
+    ``is_down`` says that the server does not work. Otherwise the server failed only on this request and may well answer
+    others. In that case the breaker stays closed, so that a client cannot open it with an unreadable request.
     """
 
     def __init__(self, why: str, *, is_down: bool, timed_out: bool = False) -> None:
@@ -99,8 +101,8 @@ class Unanswered(Exception):
 
 
 def read_answer(answer: Answer, unix_s: float, asked_at: float | None = None) -> Verdict:
-    """Return the verdict of an answer received at this Unix time, in seconds, to a call of ``asked_at``. Raises
-    ``CallFailed``."""
+    """Return the verdict in an answer. The endpoint made the call at ``asked_at`` and received the answer at
+    ``unix_s``, both Unix times in seconds. Raises ``CallFailed``."""
     status = answer.status
     if status in (401, 403):
         return Denied(status)
@@ -122,20 +124,20 @@ def read_answer(answer: Answer, unix_s: float, asked_at: float | None = None) ->
 
 
 class Cache:
-    """Verdicts by digest, each for a limited time; a full cache evicts the oldest. Pure."""
+    """Caches verdicts by digest, each for a limited time. A full cache evicts the oldest verdicts. Pure."""
 
     def __init__(self, kept_max: int = KEPT_MAX, bytes_max: int = KEPT_BYTES_MAX) -> None:
         self.evicted = 0
         self._kept_max = kept_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._kept: dict[bytes, tuple[Verdict, float, int]] = {}  # verdict, expiry, bytes; the oldest first
+        self._kept: dict[bytes, tuple[Verdict, float, int]] = {}  # verdict, expiry, bytes; in order of age
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def get(self, key: bytes, now: float) -> Verdict | None:
-        """Return the verdict, if the cache has one that still counts."""
+        """Return the verdict, or ``None`` if the cache has none or it has expired."""
         found = self._kept.get(key)
         if found is None:
             return None
@@ -146,7 +148,7 @@ class Cache:
         return verdict
 
     def put(self, key: bytes, verdict: Verdict, now: float, until: float, size: int) -> None:
-        """Cache the verdict until then."""
+        """Cache the verdict until the time ``until``."""
         self._drop(key)
         self._kept[key] = verdict, until, size
         self._bytes += size
@@ -162,7 +164,7 @@ class Cache:
 
 
 class Turn(enum.Enum):
-    """The role of a call for the breaker: one of many, or the probe that finds out whether the server works again."""
+    """The role of a call for the breaker: an ordinary call, or the probe that tests whether the server works again."""
 
     CALL = "call"
     PROBE = "probe"
@@ -171,8 +173,9 @@ class Turn(enum.Enum):
 class Breaker:
     """Decides whether the endpoint may call the server. Pure.
 
-    Closed: it may. After ``FAILURES_MAX`` failures in a row the breaker opens. For ``OPEN_S`` it allows no call, then
-    one probe, whose outcome decides.
+    While the breaker is closed, the endpoint may call. After ``FAILURES_MAX`` failures in a row the breaker opens. It
+    then allows no call for ``OPEN_S``, and after that one probe. If the probe succeeds, the breaker closes; if it
+    fails, the breaker allows no call for another ``OPEN_S``.
     """
 
     def __init__(self) -> None:
@@ -182,7 +185,7 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the breaker is open; only a successful call closes it."""
+        """Return whether the breaker is open. Only a call that shows that the server works closes it."""
         return self._open_until is not None
 
     def allows(self, now: float) -> bool:
@@ -190,8 +193,8 @@ class Breaker:
         return self._open_until is None or (now >= self._open_until and not self._is_probing)
 
     def begin(self, now: float) -> Turn | None:
-        """Begin a call; ``None``: it may not begin. The caller reports the outcome with one of the next three
-        methods."""
+        """Begin a call, and return its role, or ``None`` if the call may not begin. The caller reports the outcome with
+        ``succeeded``, ``failed`` or ``given_up``."""
         if not self.allows(now):
             return None
         if self._open_until is None:
@@ -236,12 +239,13 @@ class _Flight:
 class Callback:
     """Asks the operator's server, with a cache, limits and a breaker.
 
-    ``ask`` makes one call: it raises ``CallFailed`` and ends in bounded time. ``clock``: monotonic seconds;
-    ``unix_clock``: Unix seconds; ``key``: for the digests under which verdicts are cached.
+    ``ask`` makes one call. It ends in bounded time, and raises ``CallFailed`` if there is no usable answer. ``clock``
+    returns monotonic seconds, and ``unix_clock`` Unix seconds. ``key`` is the key of the digests under which verdicts
+    are cached.
 
-    ``calls``: ended calls by outcome. ``answers``: answers to clients by source. A client's answer comes from its own
-    `call`, from a `shared` call, or from the `cache`. Without a call, the source is the open `breaker`, or `busy` if
-    too many calls wait.
+    ``calls`` counts ended calls by outcome. ``answers`` counts answers to clients by source. A client's answer comes
+    from its own `call`, from a `shared` call, or from the `cache`. Without a call, the source is `breaker` if the
+    breaker is open, or `busy` if too many calls wait.
     """
 
     def __init__(
@@ -268,12 +272,12 @@ class Callback:
         self._unsaid = 0
 
     def metrics(self) -> list[Metric]:
-        """Return its metrics."""
+        """Return the metrics of calls, answers and the cache."""
         return [
             counters_by("auth_calls", "Calls of auth-url that have ended", "outcome", self.calls),
             counters_by("auth_answers", "Answers to clients when auth-url is set, by source", "source", self.answers),
             gauge("auth_calls_under_way", "Calls of auth-url without an answer yet", self.under_way),
-            gauge("auth_calls_waiting", "Calls of auth-url that wait for others to end", self.waiting),
+            gauge("auth_calls_waiting", "Calls of auth-url that wait for other calls to end", self.waiting),
             gauge(
                 "auth_breaker_open",
                 "1 while the endpoint does not call auth-url because calls failed",
@@ -285,11 +289,11 @@ class Callback:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for others to end."""
+        """The number of calls that wait for other calls to end."""
         return len(self._flights) - self.under_way
 
     async def answer(self, question: Question) -> Verdict:
-        """Return the server's verdict, fresh or cached. Raises ``Unanswered``."""
+        """Return the server's verdict, from a call or from the cache. Raises ``Unanswered``."""
         key = self._digest(question)
         kept = self.cache.get(key, self._clock())
         if kept is not None:
@@ -311,7 +315,7 @@ class Callback:
         return flight.verdict
 
     async def close(self) -> None:
-        """End all calls under way; their clients get no answer."""
+        """Cancel all calls. For clients that wait for them, ``answer`` raises ``Unanswered``."""
         tasks = [flight.task for flight in self._flights.values() if flight.task is not None]
         for flight in list(self._flights.values()):
             self._cancel(flight)
@@ -340,7 +344,7 @@ class Callback:
     async def _fly(self, flight: _Flight, question: Question) -> None:
         async with self._places:
             turn = self.breaker.begin(self._clock())
-            if turn is None:  # the breaker has opened meanwhile
+            if turn is None:  # the breaker has opened in the meantime
                 flight.source = "breaker"
                 return
             flight.has_begun = True
@@ -365,7 +369,7 @@ class Callback:
                 self.breaker.succeeded()
             self._say(str(error))
             return None
-        except Exception as error:  # our own fault; its text could quote the request, the lines of code cannot
+        except Exception as error:  # a bug of ours; its text could quote the request, a traceback cannot
             self._ended("failed", self._clock() - begun)
             self.breaker.given_up(turn)
             places = "".join(traceback.format_tb(error.__traceback__))

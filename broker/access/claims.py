@@ -1,5 +1,5 @@
-"""The permissions in claims: `sub` and `ingeborg`, from a token or from the operator's server. A revocation names a
-token by `sub`, `jti` and `iat`. SPEC section 1.5.
+"""Reads the permissions in claims, `sub` and `ingeborg`, from a token or from the operator's server. A revocation
+identifies tokens by `sub`, `jti` and `iat`. SPEC section 1.5.
 
 Owns: the names of the permissions, and the checks of these claims. Must never: know where claims come from, whether
 they are genuine, or when they expire.
@@ -14,9 +14,9 @@ from ingeborg.protocol.messages import JTI_BYTES_MAX, UNIX_TIME_MAX_S, is_text_o
 
 from ..core.connections.grants import Grant
 
-#: The claim with the permissions, and its permitted members. An endpoint refuses a token with any other member: it
-#: could not enforce what it does not know. So a narrower permission gets a new name, and no name ever changes its
-#: meaning.
+#: The claim with the permissions, and its permitted members. An endpoint refuses a token with any other member, because
+#: it could not enforce a permission that it does not know. So a new, narrower permission gets a new name, and no name
+#: ever changes its meaning.
 CLAIM = "ingeborg"
 PERMISSIONS = (
     "publish",
@@ -40,8 +40,8 @@ class TokenRevoked(TokenError):
 
 
 def granted(claims: Mapping[str, Any], expires_at: float, issued_at: float | None = None) -> Grant:
-    """Return the grant of the claims, which expires at that Unix time in seconds. ``issued_at``: their time of issue,
-    if they have none themselves. Raises ``TokenError``."""
+    """Return the grant of the claims. ``expires_at`` is the Unix time in seconds at which the grant expires.
+    ``issued_at`` is the time of issue if the claims have no `iat`. Raises ``TokenError``."""
     permissions = claims.get(CLAIM, {})
     if not isinstance(permissions, dict):
         raise TokenError(f"claim {CLAIM!r} has to be an object")
@@ -59,7 +59,7 @@ def granted(claims: Mapping[str, Any], expires_at: float, issued_at: float | Non
     if "jti" in claims and not is_text_of(jti, JTI_BYTES_MAX):
         raise TokenError(f"jti has to be a string of 1 to {JTI_BYTES_MAX} bytes, so that you can revoke the token")
     iat: Any = claims.get("iat")
-    if type(iat) in (int, float) and 0 <= iat < UNIX_TIME_MAX_S:  # otherwise it means nothing
+    if type(iat) in (int, float) and 0 <= iat < UNIX_TIME_MAX_S:  # any other value is ignored
         issued_at = float(iat)
     grant = Grant(
         client,

@@ -1,12 +1,13 @@
-"""Count the connections of each address: in this process, or in all processes that share a port (ADR 27).
+"""Counts the connections of each address, in this process or in all processes that share a port (ADR 27).
 
 Owns: the counts, and their layout in memory that several processes share. Must never: wait for another process, or
-write what is another's.
+write to another process's entries.
 
-A shared table has buckets, found by a keyed hash of the address. In each bucket every process has a *column* of 16
-entries. Only that process writes the column; all processes read it. An entry holds the hash (16 bytes), the life of the
-process that wrote it, and a count. It counts only during that life. So when a process dies, the number of its next life
-clears all its entries.
+A shared table consists of buckets. A keyed hash of an address selects its bucket. In each bucket, every process has a
+*column* of 16 entries. Only that process writes the column; all processes read it. An entry holds the hash (16 bytes),
+the number of the writing process's life, and a count. Each start of a process begins its next life, and an entry is
+valid only in the life in which it was written. So when a process has died and its next life begins, all its old entries
+become invalid.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from typing import Protocol
 
 log = logging.getLogger("ingeborg.endpoint")
 
-#: Bytes of an address's hash: without the key, nobody can find two addresses with the same hash.
+#: Number of bytes of an address's hash and of its key. Without the key, nobody can find two addresses with the same
+#: hash.
 KEY_BYTES = DIGEST_BYTES = 16
 _ENTRY = struct.Struct("=16sII")  # hash, life, count
 _HEAD = struct.Struct("=16sI")  # hash, life
 _COUNT = struct.Struct("=II")  # life and count, after the hash
-#: Entries of a column in one bucket. The table has four times as many entries as connections, so a bucket has 4 in
-#: use on average, and one in a million has more than 16.
+#: Number of entries of a column in one bucket. The table has four times as many entries as connections, so on average a
+#: column uses 4 of its entries in a bucket. One column in a million would need more than 16.
 WAYS = 16
 COLUMN_BYTES = WAYS * _ENTRY.size
 
@@ -37,15 +39,15 @@ class Counting(Protocol):
     """Counts the connections of addresses."""
 
     def arrived(self, address: str, most: int) -> bool:
-        """Count one more connection of the address, unless it would then have more than ``most``; return whether it
-        did."""
+        """Count one more connection of the address, unless the address would then have more than ``most``. Return
+        whether the connection was counted."""
 
     def left(self, address: str) -> None:
         """Subtract one counted connection."""
 
 
 class OwnCount:
-    """Counts the connections of this process alone."""
+    """Counts only the connections of this process."""
 
     def __init__(self) -> None:
         self._connections: Counter[str] = Counter()
@@ -65,20 +67,21 @@ class OwnCount:
 
 
 class SharedCount:
-    """Counts the connections of all processes that share the table, without a lock: a stopped process must not hold up
-    the others.
+    """Counts the connections of all processes that share the table, without a lock, so that a stopped process does not
+    hold up the others.
 
-    A process writes its own entry first and then adds up the entries of all. If two do so at the same time, at least
-    one sees the other, so the limit holds. Both may see each other and refuse although one had room. That takes
-    two handshakes within microseconds, and a client that tries again gets in. For an entry in use a process changes
-    only the count, so no reader sees a smaller one.
+    A process writes its own entry first and then adds up the entries of all processes. If two processes do so at the
+    same time, at least one sees the other's entry, so the limit holds. Both may see each other's entry and refuse,
+    although there was room for one connection. That takes two handshakes within microseconds, and a client that tries
+    again gets in. In an entry that is in use, a process changes only the count, so no reader ever sees too small a
+    count.
     """
 
     def __init__(
         self, memory: mmap, start: int, buckets: int, columns: int, mine: int, key: bytes, life: Callable[[int], int]
     ) -> None:
-        """``start``: the table's offset in the memory, in bytes; ``mine``: the column that this process writes;
-        ``life``: the number of the life of a column's process, from 1; 0: the process is dead."""
+        """``start`` is the table's offset in the memory, in bytes. ``mine`` is the column that this process writes.
+        ``life`` returns the number of the life of a column's process, from 1 on, or 0 if it has never started."""
         self._memory = memory
         self._start = start
         self._buckets = buckets
@@ -115,14 +118,14 @@ class SharedCount:
         self._write(at, digest, self._count(at, self._mine) - 1)
 
     def _spill(self, address: str, most: int) -> bool:
-        """Count the address in this process only, because the bucket is full: its limit then holds for this process."""
+        """Count the address in this process only, because the bucket is full. The limit then holds per process."""
         if not self._told:
             self._told = True
             log.warning(
                 "a bucket of the table of addresses is full: each endpoint counts the connections of some addresses "
                 "by itself; raise the limit of open files (ulimit -n) to get a larger table"
             )
-        self._spilled = +self._spilled  # drops addresses that have none left
+        self._spilled = +self._spilled  # drops addresses without connections
         counted = self._spilled[address] < most
         self._spilled[address] += counted
         return counted
@@ -135,7 +138,7 @@ class SharedCount:
         return self._start + (bucket * self._columns + column) * COLUMN_BYTES
 
     def _find(self, column: int, digest: bytes, bucket: int) -> int | None:
-        """Return the offset of the column's entry with this hash, from any life."""
+        """Return the offset of the column's entry with this hash, whichever life wrote it, or ``None``."""
         start = self._column(column, bucket)
         end, at = start + COLUMN_BYTES, start
         while (at := self._memory.find(digest, at, end)) >= 0:
@@ -145,8 +148,8 @@ class SharedCount:
         return None
 
     def _own(self, digest: bytes, bucket: int) -> int | None:
-        """Return the offset at which this process counts the address: the entry with its hash, or a free one, or
-        ``None``."""
+        """Return the offset of the entry in which this process counts the address: the entry with its hash, or else a
+        free entry, or else ``None``."""
         if (found := self._find(self._mine, digest, bucket)) is not None:
             return found
         start = self._column(self._mine, bucket)
@@ -154,10 +157,10 @@ class SharedCount:
         return next((at for at in places if not self._count(at, self._mine)), None)
 
     def _write(self, at: int, digest: bytes, count: int) -> None:
-        # Do not use `pack_into`here: it zeroes its target before it writes.
+        # Do not use `pack_into` here, because it zeroes its target before it writes.
         memory, behind = self._memory, at + _HEAD.size
         head = _HEAD.pack(digest, self._life(self._mine))
-        if memory[at:behind] != head:  # the entry counts nothing yet
+        if memory[at:behind] != head:  # the entry is not in use yet
             memory[behind : at + _ENTRY.size] = bytes(4)
             memory[at:behind] = head
         memory[behind : at + _ENTRY.size] = count.to_bytes(4, sys.byteorder)
@@ -172,5 +175,5 @@ class SharedCount:
 
 
 def table_bytes(buckets: int, columns: int) -> int:
-    """Return the bytes of a table with ``buckets`` buckets for ``columns`` processes."""
+    """Return the size in bytes of a table with ``buckets`` buckets for ``columns`` processes."""
     return buckets * columns * COLUMN_BYTES

@@ -1,10 +1,12 @@
-"""Tokens: who may connect, and what for. SPEC section 1.5; JWT (RFC 7519), JWS (RFC 7515), JWK sets (RFC 7517).
+"""Tokens say who may connect, and with which permissions. SPEC section 1.5; JWT (RFC 7519), JWS (RFC 7515), JWK sets
+(RFC 7517).
 
-Owns: the keys' file, the check of a token, and the making of one. Must never: log a token or a key, decide which
-permissions its claims give (``claims`` does), or whether they cover a command (``core.connections.grants`` does).
+Owns: the key file, and how tokens are checked and made. Must never: log a token or a key, decide which permissions a
+token's claims give (``claims`` does), or decide whether the permissions cover a command (``core.connections.grants``
+does).
 
-The libraries for JWT and cryptography take 30 ms and 9 MB. Only code that reads keys imports them: an endpoint that
-needs no tokens runs without them.
+Importing the libraries for JWT and cryptography takes 30 ms and 9 MB. Only code that reads keys imports them, so an
+endpoint that needs no tokens runs without them.
 """
 
 from __future__ import annotations
@@ -33,14 +35,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ingeborg.auth")
 
-#: RFC 7518 and RFC 8037. Others of the same families are no safer: they would only add code to trust.
+#: The supported algorithms (RFC 7518 and RFC 8037). Other algorithms of the same families are no safer, and would only
+#: add code to trust.
 ALGORITHMS = ("HS256", "RS256", "EdDSA")
 
-#: An HS256 key is as long as the hash (RFC 7518 section 3.2), an RSA key as long as section 3.3 requires.
+#: Minimum key lengths: an HS256 key is at least as long as the hash (RFC 7518 section 3.2), and an RSA key at least as
+#: long as section 3.3 requires.
 HMAC_BYTES_MIN, RSA_BITS_MIN = 32, 2048
 
-#: Keys in a file: the old, the new, and those of some issuers. For a token without a ``kid`` the endpoint tries all
-#: keys of its algorithm.
+#: Maximum number of keys in a file: the old key, the new key, and the keys of some issuers. For a token without a
+#: ``kid``, the endpoint tries all keys that have the token's algorithm.
 KEYS_MAX = 16
 
 #: Permitted difference between the clocks of issuer and endpoint, in seconds.
@@ -49,7 +53,7 @@ LEEWAY_S = 10.0
 #: Shortest time between two checks of the file for changes, in seconds.
 LOOK_S = 1.0
 
-#: Larger than any sensible token.
+#: Maximum number of bytes of a token. No sensible token is larger.
 TOKEN_BYTES_MAX = 8 * 1024
 
 #: A token needs the registered claims `exp` and `sub`. This module checks these two and `nbf`, and reads `jti` and
@@ -65,15 +69,16 @@ _DECODING: Options = {
 }
 
 
-#: Random bytes of a new token's id: no two of a million tokens share one.
+#: Number of random bytes of a new token's id. Among a million tokens, no two share an id.
 JTI_BYTES = 12
 
 
 class Keys:
-    """The keys of a file, which it reads again when the file changes.
+    """The keys in a file. They are read again when the file changes.
 
-    To rotate keys, add the new one, and remove the old one once its last token has expired. The constructor raises
-    ``ConfigError`` if the file is unusable. Later it logs the error and keeps the keys that it has.
+    To rotate keys, add the new key, and remove the old key after its last token has expired. The constructor raises
+    ``ConfigError`` if the file is unusable. If a changed file is unusable, this class logs the error and keeps the keys
+    that it has.
     """
 
     def __init__(
@@ -101,7 +106,7 @@ class Keys:
             log.info("auth-keys %s: the endpoint has read it again, %d keys", self._path, len(self._keys))
 
     def grant(self, token: str) -> Grant:
-        """Return what the token permits now. Raises ``TokenError``."""
+        """Return the permissions that a valid token gives. Raises ``TokenError``."""
         import jwt
 
         self._refresh()
@@ -140,7 +145,7 @@ class Keys:
 
 
 def id_and_end(token: str) -> tuple[str | None, float | None]:
-    """Return `jti` and `exp` of an unchecked token; ``None``: it has none. Raises ``TokenError``."""
+    """Return `jti` and `exp` of an unchecked token; each is ``None`` if missing or unusable. Raises ``TokenError``."""
     import jwt
 
     try:
@@ -154,7 +159,7 @@ def id_and_end(token: str) -> tuple[str | None, float | None]:
 
 
 def _verifying(key: jwt.PyJWK) -> Any:
-    """Return the public half of a private key."""
+    """Return the key that checks signatures: the public half of a private key, or else the key itself."""
     public = getattr(key.key, "public_key", None)
     return key.key if public is None else public()
 
@@ -199,7 +204,7 @@ def read_keys(path: Path) -> list[jwt.PyJWK]:
 
 
 def new_keys(path: Path) -> str:
-    """Make a file with one HS256 key, readable by its owner only, and return the key's id. Raises ``ConfigError``."""
+    """Make a file with one HS256 key that only its owner can read, and return the key's id. Raises ``ConfigError``."""
     from jwt.utils import base64url_encode
 
     kid = secrets.token_hex(4)
@@ -235,9 +240,9 @@ def make_token(
 ) -> str:
     """Make a token, signed with the file's first key that can sign, or with the key of the given id.
 
-    ``publish``, ``subscribe``, ``presence``: prefixes of topics; ``publish_topics``, ``subscribe_topics``,
-    ``presence_topics``: single topics. In all six ``{sub}`` stands for the client's id. ``jti``: the token's id; by
-    default a random one, so that each token can be revoked. Raises ``ConfigError``.
+    ``publish``, ``subscribe`` and ``presence`` are prefixes of topics; ``publish_topics``, ``subscribe_topics`` and
+    ``presence_topics`` are single topics. In all six, ``{sub}`` stands for the client's id. ``jti`` is the token's id;
+    by default it is random, so that each token can be revoked. Raises ``ConfigError``.
     """
     import jwt
 
@@ -258,7 +263,7 @@ def make_token(
         try:
             check_topic(topic).encode()
         except ProtocolError as error:
-            raise ConfigError(f"topic {topic[:64]!r}: {error.info}; as a prefix, '' is every topic") from None
+            raise ConfigError(f"topic {topic[:64]!r}: {error.info}; an empty prefix stands for every topic") from None
         except UnicodeEncodeError:
             raise ConfigError(f"topic {topic[:64]!r}: has to be UTF-8") from None
     for key in read_keys(path):
@@ -269,7 +274,7 @@ def make_token(
                 "subscribe": list(subscribe),
                 **{
                     name: topics for name, topics in beside.items() if topics
-                },  # left out if empty, for endpoints from before these claims
+                },  # left out if empty, because older endpoints do not know these claims
                 "broadcast": broadcast,
                 "inspect": inspect,
                 **({"revoke": True} if revoke else {}),

@@ -142,7 +142,7 @@ async def test_a_certificate_is_verified(tmp_path: Path) -> None:
         with mock.patch.dict("os.environ", SSL_CERT_FILE=str(other.file)):
             async with calling(server.url) as made:
                 failed = await failure(made)
-        assert str(failed).startswith("the endpoint does not accept its certificate: ")
+        assert str(failed).startswith("the endpoint does not accept the server's certificate: ")
         assert failed.is_down
         async with calling(server.url.replace("https:", "http:")) as made:  # the caller tries no TLS without https
             assert (await failure(made)).is_down
@@ -163,7 +163,7 @@ async def test_authorities_that_are_renewed_are_taken_by_the_next_connection(
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(pair.chain, pair.key)
     async with asked_server(always(response(200, claims())), tls) as server, calling(server.url) as made:
-        assert str(await failure(made)).startswith("the endpoint does not accept its certificate: ")
+        assert str(await failure(made)).startswith("the endpoint does not accept the server's certificate: ")
         trusted.write_bytes(other.file.read_bytes() + authority.file.read_bytes())
         assert await made.ask(ANN) == Answer(200, claims())
         connections = server.connections
