@@ -1,8 +1,8 @@
-"""Builds the package: the sources unchanged or, on request, with the core compiled.
+"""Builds the package: either the unchanged sources or, on request, the sources with the core compiled.
 
 `pip install .` installs the sources in seconds. `INGEBORG_COMPILE=1 pip install .` compiles the modules that
-ingeborg/form.py lists, and so does `make compiled`, in place. A build that should compile and cannot gives the reason,
-and fails. Everything else about the package is in pyproject.toml.
+ingeborg/form.py lists. `make compiled` compiles the same modules in place. If a build has to compile but cannot, it
+prints the reason and fails. Everything else about the package is in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ HERE = Path(__file__).resolve().parent
 #: The folder into which mypyc writes C files, and the C compiler objects.
 BUILD = "build"
 
-#: The C compiler's levels. Debugging information would name lines of C files that are not kept. `perf` and `gdb` show
-#: functions without it.
+#: The C compiler's levels of optimization and of debug information. Debug information would only point to lines of C
+#: files that are not kept, and `perf` and `gdb` show function names without it.
 OPTIMIZE, DEBUG = "3", "0"
 
-#: setuptools' releases differ in the kind of error that a failing compiler raises.
+#: The exceptions that a failing compiler can raise. They differ between releases of setuptools.
 FAILURES = (BaseError, CCompilerError, OSError)
 
 broken = [str(path) for path in Path("ingeborg").iterdir() if path.is_file() and not path.suffix]
@@ -45,19 +45,19 @@ assert _spec.loader is not None
 form: Any = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(form)
 
-#: Whether this build compiles: the environment requests it, or the command does (`make compiled`).
+#: True if this build compiles, because the environment or the command (`make compiled`) requests it.
 COMPILE = os.environ.get(form.COMPILE, "") not in ("", "0") or "build_ext" in sys.argv
 
 
 def compiling_takes() -> list[str]:
-    """Return the packages that compiling needs, with their versions."""
+    """Return the packages, with their versions, that are needed to compile."""
     project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
     requires: list[str] = project["tool"]["ingeborg"]["compile"]["requires"]
     return requires
 
 
 def say(text: str) -> None:
-    """Show progress. pip shows it with `--verbose`."""
+    """Print a progress message, which pip shows with `--verbose`."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -88,7 +88,8 @@ class Pool(build_ext):
         self.extensions = every
 
     def _side_by_side(self, sources: list[str], *arguments: Any, **options: Any) -> list[str]:
-        """Replace the compiler's ``compile``, which takes the files one by one. Returns the objects."""
+        """Compile the sources in parallel, in place of the compiler's ``compile``, which compiles one after the other.
+        Return the object files."""
         if len(sources) == 1:
             made: list[str] = self._one_by_one(sources, *arguments, **options)
             return made
@@ -127,24 +128,24 @@ class Compile(build_ext):
             compile_c.run()
         except FAILURES as error:
             raise CompileError(
-                "the core cannot be compiled. It takes a C compiler and Python's headers (Debian: gcc, libc6-dev, "
-                f"python3-dev), and 400 MB of memory for each processor. A build without {form.COMPILE}=1 installs the "
-                f"sources, which run without being compiled. The compiler's failure: {error}"
+                "the core cannot be compiled. Compiling needs a C compiler and Python's headers (Debian: gcc, "
+                f"libc6-dev, python3-dev), and 400 MB of memory for each processor. A build without {form.COMPILE}=1 "
+                f"installs the sources, which run without being compiled. The compiler failed with: {error}"
             ) from error
         self.extensions = compile_c.extensions
         record.write_text(made_of + "\n", encoding="ascii")
 
     def _translated(self) -> list[Any]:
-        """Have mypyc write the C files, and return the extension modules that they make."""
+        """Have mypyc write the C files, and return the extension modules to build from these files."""
         if sys.implementation.name != "cpython":
             raise CompileError(
-                f"mypyc compiles for CPython, and this is {sys.implementation.name}: leave out {form.COMPILE}=1"
+                f"mypyc compiles only for CPython, but this is {sys.implementation.name}: leave out {form.COMPILE}=1"
             )
         try:
             from mypyc.build import mypycify
         except ImportError as error:
             raise CompileError(
-                f"{error}: compiling takes {', '.join(compiling_takes())}. pip installs them unless it gets "
+                f"{error}: compiling needs {', '.join(compiling_takes())}. pip installs them unless it gets "
                 "--no-build-isolation"
             ) from error
         files = [f"ingeborg/{source}" for source in form.sources()]
@@ -154,7 +155,8 @@ class Compile(build_ext):
         )
         headers = Path(BUILD, *form.UNIT.split(".")[:-1])
         for extension in modules:
-            # mypyc names only the folder above its headers. It turns warnings, in which compilers differ, into errors.
+            # mypyc adds only the folder above its headers to the include path. It also turns warnings into errors, but
+            # compilers differ in what they warn about.
             extension.include_dirs = [*extension.include_dirs, str(headers)]
             extension.extra_compile_args = [*extension.extra_compile_args, "-Wno-error"]
         return modules

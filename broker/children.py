@@ -1,6 +1,6 @@
-"""Starts a process of this program: the same Python, the same packages, and a socket as its standard input.
+"""Starts a child process of this program with the same Python, the same packages, and a socket as its standard input.
 
-Owns: how the process starts. Must never: supervise it.
+Owns: how the process starts. Must never: supervise the process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: The folder from which our modules can be imported by the names that they have here.
+#: The folder to add to a child's import path, so that our modules have the same names there as in this process.
 _ROOT = str(Path(__file__).parents[__name__.count(".")])
 
 
@@ -20,8 +20,8 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Run ``python -m module arguments…`` with the open ``descriptors``. Takes about 1 ms.
 
-    The process gets its own session, because it may have to run until the end: a terminal's Ctrl-C then reaches only
-    this process. It shares this process's standard error.
+    The child gets its own session, so that a terminal's Ctrl-C reaches only this process, which may need the child
+    until its own end. The child shares this process's standard error.
     """
     path = os.pathsep.join(part for part in (_ROOT, os.environ.get("PYTHONPATH")) if part)
     return subprocess.Popen(

@@ -1,6 +1,6 @@
-"""This program's version, as `pyproject.toml` has it.
+"""This program's version, the same as in `pyproject.toml`.
 
-Owns: the number. Must never: be computed: an endpoint tells it to others, installed or not.
+Owns: the number. Must never: compute the number, because endpoints that are not installed as a package report it, too.
 """
 
 VERSION = "0.1.0"

@@ -1,8 +1,9 @@
 """The client library under one name: ``from ingeborg import Client``.
 
-Owns: the names of ``protocol`` that an application uses. Must never: import anything of ours before its first use,
-except the choice between the two forms (``form``). This module runs before every other module of the installed package.
-So it must not make an endpoint's core load a client, or a client load an endpoint's modules.
+Owns: the names of ``protocol`` that an application uses. Must never: import one of our modules before an application
+uses a name from it. The only exception is ``form``, which chooses between the compiled and the interpreted code. This
+module runs before every other module of the installed package, so it must not make an endpoint's core load a client, or
+a client load an endpoint's modules.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ __all__ = [
     "read_token",
 ]
 
-# Where Git or an archive cannot make a link, it writes a file with the target as text.
+# If Git or an archive tool cannot create a symbolic link, it writes a text file with the link's target.
 if os.path.isfile(os.path.join(os.path.dirname(__file__), "protocol")):
     raise ImportError(
         "ingeborg/protocol is a file and has to be a symbolic link: check the repository out again with links "
         "(git config core.symlinks true; git checkout -- ingeborg), or install a built package"
     )
 
-# This comes before any import of ours. Without a build and without the variable, `form` has nothing to choose.
+# This has to come before any import of our modules. Without a compiled build and without the variable, there is nothing
+# to choose.
 if os.environ.get("INGEBORG_PURE") or os.path.isfile(os.path.join(os.path.dirname(__file__), "compiled.txt")):
     from ingeborg import form
 
@@ -65,9 +67,9 @@ _HOMES = {
     "Subscription": "ingeborg.protocol.listings",
     "read_token": "ingeborg.protocol.credentials",
 }
-"""The module of each name."""
+"""The module that defines each name."""
 
-if not TYPE_CHECKING:  # a type checker would take this for a promise of any name
+if not TYPE_CHECKING:  # otherwise a type checker would accept every name
 
     def __getattr__(name: str) -> object:
         """Load a name's module at its first use. Later the name is an ordinary attribute."""

@@ -1,10 +1,12 @@
 """The two forms of the code: compiled by mypyc, or interpreted from the sources.
 
-Owns: the list of compiled modules, the fingerprint of a build, and the form that a process runs. Must never: import
-anything of ours, or anything outside the standard library: `setup.py` runs it before anything is installed.
+Owns: the list of compiled modules, the fingerprint of a build, and the form that a process runs. Must never: import one
+of our modules, or anything outside the standard library, because `setup.py` runs this module before anything is
+installed.
 
-Python imports an extension module in preference to the source in the same folder. So a build from other sources would
-run old code, and a developer who changes a line would see no effect. A checkout refuses such a build.
+Python imports an extension module in preference to the source in the same folder. So a process would run an old build
+although the sources have changed, and a developer who changes a line would see no effect. In a checkout, ``choose``
+therefore rejects a build that was made from other sources.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-#: The compiled modules, as patterns below `ingeborg/`: code that decides and checks, but no code that waits.
+#: The compiled modules, as patterns relative to `ingeborg/`. They contain code that decides and checks, but no code
+#: that waits.
 PATTERNS = (
     "autoscaler/groups/*.py",
     "broker/core/**/*.py",
@@ -41,7 +44,8 @@ EXCEPT = (
     "broker/core/links/requests.py",
 )
 
-#: The module of the one compilation unit, in which functions call each other directly.
+#: The name of the module that mypyc builds for the single compilation unit, in which functions call each other
+#: directly.
 UNIT = "ingeborg.compiled"
 
 #: If this variable is 1, a process runs the sources, even if they are compiled.
@@ -50,10 +54,11 @@ VARIABLE = "INGEBORG_PURE"
 #: If this variable is 1, a build compiles.
 COMPILE = "INGEBORG_COMPILE"
 
-#: A file in this folder: the fingerprint of the sources from which the extension modules were built.
+#: The file in this folder that holds the fingerprint of the sources from which the extension modules were built.
 RECORD = "compiled.txt"
 
-#: Its content during a build: an interrupted build matches no sources.
+#: The content of that file during a build. It matches no sources, so an interrupted build counts as a build from other
+#: sources.
 UNFINISHED = "unfinished"
 
 HERE = Path(__file__).parent
@@ -92,7 +97,7 @@ def name() -> str:
 
 
 def advice() -> str:
-    """Return advice for the operator of an interpreted endpoint. Empty: the code is compiled."""
+    """Return advice for the operator of an interpreted endpoint. The text is empty if the code is compiled."""
     if compiled():
         return ""
     if pure():
@@ -116,10 +121,10 @@ class Interpreted:
 
 
 def choose() -> None:
-    """Make the rest of this process import the form that it is to run.
+    """Make all later imports of this process load the chosen form.
 
     Raises:
-        ImportError: the build in this checkout was made from other sources.
+        ImportError: if the build in this checkout was made from other sources.
     """
     if pure():
         sys.meta_path.insert(0, Interpreted)
@@ -134,7 +139,7 @@ def choose() -> None:
 
 
 def built(package: Path = HERE) -> list[Path]:
-    """Return the extension modules of a build and its record, which ``make interpreted`` removes."""
+    """Return the files of a build that ``make interpreted`` removes: the extension modules and the record."""
     endings = tuple(EXTENSION_SUFFIXES)
     folders = {package, *((package / source).parent for source in sources(package))}
     found = [path for folder in folders for path in folder.iterdir() if path.name.endswith(endings)]

@@ -1,7 +1,8 @@
-"""The commands `ingeborg`, `loadgen` and `bench`, as an installed package starts them.
+"""The entry points of the commands `ingeborg`, `loadgen` and `bench` in an installed package.
 
 Owns: the error line and exit code 2 of a command whose extra is not installed. Must never: import a program before a
-user starts it, or take a mistake of ours for a missing package. A command may import further modules while it runs.
+user starts it, or report a bug of ours as a missing package. A package can also turn out to be missing while a command
+runs, because commands import some modules only then.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _run(command: str, module: str, extra: str) -> int:
     """Run ``module.main()``. Returns the exit code."""
     try:
         return streams.run(command, lambda: _load_and_run(command, module, extra))
-    except KeyboardInterrupt:  # during loading: a running program ends in its own way
+    except KeyboardInterrupt:  # while the program was loading; a running program handles Ctrl-C itself
         print(f"{command}: interrupted", file=sys.stderr)
         return 130
 
@@ -41,7 +42,8 @@ def _load_and_run(command: str, module: str, extra: str) -> int:
         return int(import_module(module).main())
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
-        # The image of an endpoint has no `loadgen`. If another module of ours is missing, that is our mistake.
+        # The container image of an endpoint lacks `loadgen`, so the program itself can be missing. If any other module
+        # of ours is missing, that is a bug.
         if missing.startswith("ingeborg.") and not module.startswith(f"{missing}."):
             raise
         print(f"{command}: {missing} is not installed: pip install 'ingeborg[{extra}]'", file=sys.stderr)

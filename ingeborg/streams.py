@@ -1,7 +1,7 @@
-"""The standard streams of a program: its output reaches the reader, or the exit code says that it has not.
+"""Sets up a program's standard streams. The program's output reaches the reader, or its exit code reports the failure.
 
 Owns: the handling of characters that the output's encoding lacks, of full or closed streams, and of secrets on standard
-error. Must never: know a program, or import one.
+error. Must never: import a program, or contain code for a particular one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def run(program: str, main: Callable[[], int]) -> int:
     """Run ``main()``, and flush its output.
 
     Args:
-        program: its name, which precedes an error line.
-        main: prints to ``sys.stdout``, and does not catch the ``OSError`` of printing.
+        program: the program's name, which precedes an error line.
+        main: runs the program. It prints to ``sys.stdout``, and does not catch an ``OSError`` that printing raises.
 
     Returns:
-        Its exit code; 1 if its output could not be written. One line on standard error gives the reason, unless the
-        reader has gone (``| head``).
+        The exit code of ``main``, or 1 if the output could not be written. Then one line on standard error gives the
+        reason, unless the reader has closed its end of a pipe (``| head``).
     """
     _open_closed()
     codecs.register_error("escaped", _escaped)
@@ -47,12 +47,12 @@ def run(program: str, main: Callable[[], int]) -> int:
             raise
         if not isinstance(error, BrokenPipeError):
             print(f"{program}: cannot write to standard output: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the rest of the output, which Python writes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discards the rest of the output, which Python writes at exit
         return FAILED
 
 
 class _Output(io.FileIO):
-    """Standard output. ``failure``: the first error."""
+    """Standard output. ``failure`` is the first error of a write."""
 
     failure: OSError | None = None
 
@@ -65,7 +65,7 @@ class _Output(io.FileIO):
 
 
 class _Redacting(io.TextIOWrapper):
-    """Text for people, without tokens and without passwords of URLs."""
+    """A text stream that removes tokens, and the passwords in URLs, from everything that is written."""
 
     def write(self, text: str) -> int:
         return super().write(redacted(text))
@@ -94,8 +94,9 @@ def _text(kind: type[io.TextIOWrapper], buffer: io.BufferedWriter, former: TextI
 
 
 def _open_closed() -> None:
-    """Open closed descriptors of standard input and output, so that using them fails. Otherwise the next file would get
-    such a descriptor, and the program would print into that file."""
+    """Open the null device in place of each standard stream that is closed. Otherwise the next file that the program
+    opens would get the stream's descriptor, and the program would print into that file. The mode is the opposite of the
+    stream's, so that using the stream fails."""
     for number, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)

@@ -113,10 +113,10 @@ def test_what_a_build_asks_for_is_all_that_compiling_takes(tree: Path, tmp_path:
 
 def test_a_build_that_cannot_compile_says_why_and_fails(tree: Path, tmp_path: Path) -> None:
     compiler = refused(tree, tmp_path / "out", Path(sys.executable), {"CC": "/bin/false"})
-    assert "the core cannot be compiled. It takes a C compiler" in compiler
+    assert "the core cannot be compiled. Compiling needs a C compiler" in compiler
     assert f"A build without {form.COMPILE}=1 installs the sources" in compiler
     bare = environment(tmp_path / "bare", {"setuptools"})
-    assert "compiling takes msgspec==" in refused(tree, tmp_path / "out", bare, {})
+    assert "compiling needs msgspec==" in refused(tree, tmp_path / "out", bare, {})
 
 
 def refused(tree: Path, out: Path, interpreter: Path, variables: Mapping[str, str]) -> str:
