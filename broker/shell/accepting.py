@@ -1,12 +1,12 @@
-"""Accepts connections: when this process takes one, how many at once, and how it behaves when file descriptors run out.
+"""Accepts connections. Decides when, how many at once, and what happens when file descriptors run out.
 
 Several processes can share a port (ADR 27). Owns: the watch on a listening socket, and the connections accepted from it
-until they end. Must never: listen, or keep a connection that waits at a shared port from the other processes for longer
-than they need to react.
+until they end. Must never: listen, or leave a connection waiting at a shared port for longer than the other processes
+need to react.
 
 The process reserves its last descriptors for work that must continue when clients have used up all others: health
-pages, links, a process that reads large frames. The system gives out the lowest free descriptor, so a new connection's
-own number tells how many are left.
+pages, links, and the process that reads large frames. The system always assigns the lowest free descriptor, so the
+number of a new connection's descriptor shows how many are left.
 """
 
 from __future__ import annotations
@@ -36,54 +36,61 @@ from .status_table import Other, StatusEntry
 
 log = logging.getLogger("ingeborg.endpoint")
 
-#: Connections taken in one pass of the loop: about 3 ms, in which the loop serves nobody else.
+#: Maximum number of connections accepted in one pass of the loop. They take about 3 ms, in which the loop serves nobody
+#: else.
 AT_ONCE = 32
 
-#: Connections that a process can have above the mean of all before it leaves new ones to the others for a moment: one,
-#: plus one for each ``SLACK_EACH`` of the mean. Each of a few connections may be a busy one. If the other processes
-#: take none, this process takes a few.
+#: A process that has more connections than the mean of all processes and some slack leaves new ones to the others for a
+#: moment (``MOMENT_S``). The slack is one connection, plus one for every ``SLACK_EACH`` connections of the mean. It is
+#: small if there are few connections, because each of these may be busy. If the other processes accept none, this
+#: process accepts up to ``A_FEW``.
 SLACK_EACH, A_FEW = 8, 4
-#: The same limit before it leaves new ones for longer; it then takes many if the other processes take none.
+#: The maximum slack. A process that exceeds the mean by more leaves new connections to the others for longer
+#: (``PAUSE_S``). If they accept none, it then accepts up to ``AT_ONCE``.
 SLACK = 16
 
-#: The length of that moment, in seconds: an idle process reacts within a millisecond, a busy one after a turn of its
-#: loop.
+#: The lengths of the short and of the long pause, in seconds. An idle process reacts within a millisecond, and a busy
+#: process after a pass of its loop.
 MOMENT_S, PAUSE_S = 0.001, 0.005
-#: Maximum number of pauses in a row while the others take some connections: perhaps they do not keep up.
+#: Maximum number of pauses in a row while the other processes accept some connections. It is limited because they may
+#: not keep up.
 PAUSES_MAX = 4
 
-#: Descriptors withheld from clients, or one part in this many where descriptors are few. Connections can use the first
-#: half of the reserve, for pages and links; the rest is for the endpoint's own files and processes.
+#: Number of descriptors withheld from clients. If the process can have only few descriptors, it withholds one in
+#: ``SPARE_PART``. Connections for pages and links can use the first half of this reserve. The rest is for the
+#: endpoint's own files and processes.
 SPARE_FILES, SPARE_PART = 64, 8
-#: Time that a reserved connection has for its request, in seconds, since it keeps others out.
+#: Time limit for the request on a connection with a reserved descriptor, in seconds. It is short because such a
+#: connection keeps others out.
 SPARE_S = 1.0
 
-#: Pause when the system cannot give the process a connection, in seconds. The usual cause is a lack of memory. The
-#: other processes at the port take new connections meanwhile.
+#: Pause when the system cannot give the process a connection, in seconds. The usual cause is a lack of memory. In the
+#: meantime, the other processes at the port take new connections.
 FULL_S = 0.2
-#: Linux's errors for a connection that ended while it waited (accept(2)): others may wait behind it.
+#: The errors that Linux reports for a connection that ended while it waited (accept(2)). Others may wait behind it.
 GONE = frozenset(
     (
         *(errno.ECONNABORTED, errno.EPROTO, errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPERM),
         *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH),
     )
 )
-#: Interval between two log lines about it, in seconds.
+#: Minimum interval between two log lines about the same failure to accept, in seconds.
 SAY_S = 30.0
 
-#: Time that handshakes under way have once the process accepts no more, in seconds: three round trips of 300 ms. A
-#: client that sends its request later gets the answer to go elsewhere.
+#: Time that handshakes under way have to finish after the process has stopped accepting, in seconds: three round trips
+#: of 300 ms. A client that sends its request later is refused, so that it connects elsewhere.
 HANDSHAKES_S = 1.0
 
 
 def files_max() -> int:
-    """Return how many descriptors this process can have (``ulimit -n``); others can change it while it runs."""
+    """Return how many descriptors this process can have (``ulimit -n``). The limit can change while the process
+    runs."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def spare_files(most: int) -> int:
-    """Return how many of these are withheld from clients."""
+    """Return how many of ``most`` descriptors are withheld from clients."""
     return min(SPARE_FILES, most // SPARE_PART)
 
 
@@ -91,8 +98,8 @@ class Share:
     """Decides how many waiting connections this process takes, from the counts of all processes. Pure.
 
     Connections live long, so each process should have as many as any other. But nobody knows which processes will take
-    the waiting connections, and a stalled process will take none. So a process that has more than its share leaves
-    them for a moment, repeats that while others take some, and then takes them after all.
+    the waiting connections, and a stalled process will take none. So a process that has more than its share leaves the
+    connections to the others for a moment, repeats that while the others take some, and then takes the rest itself.
     """
 
     def __init__(self) -> None:
@@ -101,14 +108,14 @@ class Share:
         self._taken = 0  # connections that the others had taken at the last pause
 
     def all_taken(self) -> None:
-        """Note that nothing waits after a pause."""
+        """Record that no connection waits any longer after a pause."""
         self._pauses = 0
 
     def turn(self, connections: int, others: Sequence[Other], is_full: bool = False) -> int:
-        """Return how many of the waiting connections to take now; 0: pause for ``pause_s``, then check again.
+        """Return how many of the waiting connections to take now, or 0 to pause for ``pause_s`` and then check again.
 
-        ``is_full``: this process would have to refuse the connections, so it leaves them to others as long as they
-        come.
+        ``is_full`` says that this process would have to refuse the connections. It then leaves them to the others for
+        as long as these take some, up to ``PAUSES_MAX`` pauses in a row.
         """
         if not others:
             return AT_ONCE
@@ -133,8 +140,9 @@ class Share:
 class Accepting:
     """One listening socket of an endpoint.
 
-    ``tls``: further arguments of ``connect_accepted_socket``; ``counts``: the core's counters; ``entry``: in the status
-    table, ``None`` if no other process shares the socket; ``internal``: the socket is at the internal address.
+    ``tls`` has further arguments for ``connect_accepted_socket``. ``counts`` are the core's counters. ``entry`` is this
+    process's entry in the status table, or ``None`` if no other process shares the socket. ``internal`` says that the
+    socket listens at the internal address.
     """
 
     def __init__(
@@ -168,7 +176,7 @@ class Accepting:
         sock.setblocking(False)
 
     def follow(self, ready: bool) -> None:
-        """Accept connections, or leave them to others."""
+        """Accept connections if ``ready``, otherwise leave them to the other processes."""
         if ready is not self._open:
             self._open = ready
             if ready:
@@ -177,9 +185,9 @@ class Accepting:
                 self._look_away()
 
     async def end(self) -> None:
-        """Accept no more, give handshakes under way ``HANDSHAKES_S`` to end, and let go of the socket.
+        """Stop accepting, close our descriptor of the socket, and wait up to ``HANDSHAKES_S`` for handshakes under way.
 
-        The socket stays open for as long as other processes have it.
+        The socket stays open as long as other processes have a descriptor of it.
         """
         self.close()
         with suppress(TimeoutError):
@@ -189,7 +197,7 @@ class Accepting:
                     await self._opened.wait()
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Stop accepting, and close our descriptor of the socket."""
         self.follow(False)
         self._sock.close()
 
@@ -198,7 +206,8 @@ class Accepting:
         self._loop.add_reader(self._sock.fileno(), self._come)
 
     def _look_away(self, for_s: float | None = None, then: Callable[[], None] | None = None) -> None:
-        """Let new connections wake up only the other processes."""
+        """Stop watching the socket, so that new connections wake up only the other processes. Call ``then`` after
+        ``for_s`` seconds."""
         self._loop.remove_reader(self._sock.fileno())
         if self._pause is not None:
             self._pause.cancel()
@@ -221,7 +230,7 @@ class Accepting:
             except OSError as error:
                 if error.errno in GONE:
                     continue
-                self._refused("cannot accept", f"cannot accept: {error.strerror}; it is tried again every {FULL_S:g} s")
+                self._refused("cannot accept", f"cannot accept: {error.strerror}; trying again every {FULL_S:g} s")
                 self._look_away(FULL_S, self._watch)
                 return
             self._adopt(sock)
@@ -237,7 +246,7 @@ class Accepting:
             self._watch()
 
     def _is_full(self) -> bool:
-        """Would the next connection get a reserved descriptor?"""
+        """Return whether the next connection would get a reserved descriptor."""
         try:
             next_one = os.dup(self._sock.fileno())
         except OSError:
@@ -271,7 +280,7 @@ class Accepting:
             self.over(client)
 
     def no_file(self) -> None:
-        """Refuse a client, since clients have all the descriptors that they can get."""
+        """Count and log the refusal of a client, since clients use all descriptors that are available to them."""
         most = files_max()
         self._refused(
             "no file",
@@ -289,20 +298,20 @@ class Accepting:
             self._entry.show_counts(len(self._connections), self._taken)
 
     def settled(self, client: AcceptedSocket) -> None:
-        """The handshake is over, successful or not."""
+        """Record that a handshake has ended, successfully or not."""
         self._opening.discard(client)
         if not self._opening:
             self._opened.set()
 
     def over(self, client: AcceptedSocket) -> None:
-        """The connection is gone."""
+        """Record that a connection has ended, or is not a client's any longer."""
         self.settled(client)
         self._connections.discard(client)
         self._show()
 
 
 class AcceptedSocket(ClientSocket):
-    """A connection accepted from a listening socket. ``spare``: it has a reserved descriptor."""
+    """A connection accepted from a listening socket. ``spare`` says that it has a reserved descriptor."""
 
     def __init__(self, clients: Clients, accepting: Accepting, internal: bool, spare: bool) -> None:
         super().__init__(clients, internal)

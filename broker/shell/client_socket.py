@@ -1,4 +1,4 @@
-"""The clients' connections: turns bytes into the core's events, and the core's effects into bytes.
+"""Clients' connections: this module turns bytes into the core's events, and the core's effects into bytes.
 
 Owns: the clients' sockets, the order in which they are read, and how to handle each request. Must never: make a
 decision that the core could make.
@@ -44,23 +44,26 @@ from .status import Status
 
 log = logging.getLogger("ingeborg.endpoint")
 
-#: Bytes written to a connection in one turn if they have to be compressed: 2 ms. Longer frames are not compressed.
+#: Maximum number of bytes written to a connection with compression in one turn, which takes 2 ms. Longer frames are not
+#: compressed.
 COMPRESS_BYTES = 64 << 10
 
-#: Connections that deliver a chunk of a large message in one pass of the loop: up to 256 KiB each, 1 ms together.
+#: Number of connections from which one pass of the loop reads a chunk of a large message. Each chunk has up to 256 KiB,
+#: and together they take 1 ms.
 LARGE_AT_ONCE = 8
 
-#: Connections refused in one pass of the loop: 1 ms.
+#: Number of connections refused in one pass of the loop, which takes 1 ms.
 ANSWERS_AT_ONCE = 16
 
-#: The largest message on a connection with permessage-deflate, in bytes after inflation. A few hundred bytes can become
-#: this much before any check sees them, in about 8 ms.
+#: The largest message on a connection with permessage-deflate, in bytes after inflation. About 2 KiB can inflate to
+#: this size, in about 8 ms, before any check sees the message.
 INFLATED_BYTES_MAX = 2 << 20
 
 
 _SUBPROTOCOLS = [Subprotocol(LINES)]
 
-#: By two facts of a connection: the client sends lines; the endpoint compresses its messages.
+#: The codecs. The first half of a key says whether the client sends lines, and the second whether the endpoint
+#: compresses messages to it.
 _CODECS: dict[tuple[bool, bool], Codec] = {
     (False, False): TextFrames(),
     (False, True): Codec(),
@@ -71,7 +74,7 @@ _CODECS: dict[tuple[bool, bool], Codec] = {
 
 @dataclass(frozen=True)
 class Terms:
-    """Limits and options of clients' connections. ``large_bytes``: a separate process parses longer messages."""
+    """Limits and options of clients' connections. A separate process parses messages of more than ``large_bytes``."""
 
     frame_bytes_max: int
     large_bytes: int
@@ -79,7 +82,7 @@ class Terms:
 
 
 class ClientSocket(Socket):
-    """A client's connection. Until its request has arrived it can turn out to be HTTP, or a peer."""
+    """A client's connection. Until its request has arrived, it can turn out to be plain HTTP or a peer's link."""
 
     quantum_bytes = QUANTUM_BYTES
 
@@ -94,23 +97,24 @@ class ClientSocket(Socket):
         )
         super().__init__(self.ws)
         self.large_bytes = terms.large_bytes
-        self.compressing = False  # messages to the client
+        self.compressing = False  # whether messages to the client are compressed
         self.codec = _CODECS[False, False]
-        self.internal = internal  # it came to the internal address
+        self.internal = internal  # it was accepted at the internal address
         self._clients = clients
         self._terms = terms
         self._driver = clients.driver
         self._router = clients.driver.router
         self._reads = True
-        self._reads_later = False  # reading resumes when its turn for a large chunk comes
-        self._stalled = False  # some of its lines wait until the router takes more
-        self._asking: asyncio.Task[None] | None = None  # the question whether it can connect
-        self.grant: Grant | None = None  # the token's permissions; None: everything
-        self.address: str | None = None  # the address that counts it
+        self._reads_later = False  # reading pauses until its turn for a large chunk
+        self._stalled = False  # some of the client's lines wait until the router accepts more
+        self._asking: asyncio.Task[None] | None = None  # the question to the server whether the client may connect
+        self.grant: Grant | None = None  # the token's permissions, or None if everything is permitted
+        self.address: str | None = None  # the address under which it counts
         self.connection: Connection | None = None
 
     def handshake(self, event: Request | Response) -> None:
-        """Handle a WebSocket client, a GET of a reserved path, or a peer. A response answers a malformed request."""
+        """Handle a WebSocket client, a GET of a reserved path, or a peer. For a malformed request, ``event`` is the
+        response."""
         if self.ws.eof_sent:  # bytes after the request, in the same chunk, have already broken the protocol
             return
         if isinstance(event, Response):
@@ -121,11 +125,11 @@ class ClientSocket(Socket):
         path = path_of(event)
         response = clients.pages.answer(event, path, self.internal)
         if response is None:
-            peer = self.transport.get_extra_info("peername")  # None: already gone
+            peer = self.transport.get_extra_info("peername")  # None if the peer has already gone
             address = peer[0] if peer else ""
             try:
-                if self.ws.has_body:  # frames follow a handshake, and nobody must take the body for them
-                    raise Refused(http.HTTPStatus.BAD_REQUEST, "A request with a body opens no WebSocket")
+                if self.ws.has_body:  # frames follow a handshake, and a body could pass for frames
+                    raise Refused(http.HTTPStatus.BAD_REQUEST, "A request with a body cannot open a WebSocket")
                 if path == PEER_PATH:
                     here = self.transport.get_extra_info("sockname")
                     self._links_come_in(address, here[0] if here else "")
@@ -142,10 +146,12 @@ class ClientSocket(Socket):
             self._respond_later(response)
 
     def _client_comes(self, request: Request, address: str) -> Response | Later:
-        """Admit or refuse the client, or find out that the operator's server has to decide. Raises ``Refused``."""
+        """Admit or refuse the client. If the operator's server has to decide, return a function that asks it. Raises
+        ``Refused``."""
         access = self._clients.access
         admitted = access.admit(request)
-        # Before the question goes out: an address has no more pending questions than it can have connections.
+        # Count the connection before asking the server, so that an address cannot have more pending questions than
+        # connections.
         self.address = access.arrived(request, address)
         response = self.ws.accept(request)
         if response.status_code == 400:
@@ -153,11 +159,11 @@ class ClientSocket(Socket):
         if not isinstance(admitted, Question):
             self.grant = admitted
             return response
-        # Only a handshake is worth a question.
+        # The server has to answer questions only for valid handshakes.
         return partial(self._let_in, admitted, response) if response.status_code == 101 else response
 
     async def _let_in(self, question: Question, response: Response) -> Response:
-        """Return the response once the answer permits the client to connect, else a refusal."""
+        """Wait for the server's answer. Return the response if the client may connect, else a refusal."""
         try:
             self.grant = await self._clients.access.answer(question)
         except Refused as refused:
@@ -191,7 +197,8 @@ class ClientSocket(Socket):
             self.connection = clients.connected(self)
 
     def _respond_later(self, later: Later) -> None:
-        """Read nothing meanwhile. The time limit of the handshake still runs, and ends the connection."""
+        """Respond when ``later`` has a response, and read nothing until then. The handshake's time limit still applies:
+        when it expires, the connection ends."""
         self._response_pending = True
         self._clients.asking.add(self)
         self._asking = asyncio.get_running_loop().create_task(self._respond_when_known(later))
@@ -207,16 +214,16 @@ class ClientSocket(Socket):
             self._stop_asking()
             self._rest = None
             self.transport.abort()
-        self._clients.wait_for_turn(self)  # for the bytes after the request
+        self._clients.wait_for_turn(self)  # to handle the bytes after the request
         self._driver.turn()
 
     def _stop_asking(self) -> None:
         self._response_pending = False
-        self._asking = None  # the two reference each other
+        self._asking = None  # this socket and the task reference each other
         self._clients.asking.discard(self)
 
     def turn_away(self) -> None:
-        """Refuse the client if its question is still pending."""
+        """Refuse the client if the operator's server has not answered about it yet."""
         if self._asking is not None:
             self._asking.cancel()
             self._stop_asking()
@@ -225,14 +232,14 @@ class ClientSocket(Socket):
             self._clients.wait_for_turn(self)
 
     def _links_come_in(self, address: str, here: str) -> None:
-        """Check that a link can come in at our address ``here`` from ``address``. Raises ``Refused``.
+        """Check that a peer at ``address`` may open a link to our address ``here``. Raises ``Refused``.
 
-        A machine that connects to one of its own addresses comes from that address.
+        If a machine connects to one of its own addresses, the connection also comes from that address.
         """
         if not self.internal and self._clients.status.internal:
-            raise Refused(http.HTTPStatus.NOT_FOUND, "Links come in at this endpoint's internal address only")
+            raise Refused(http.HTTPStatus.NOT_FOUND, "This endpoint accepts links only at its internal address")
         if not self.internal and not is_loopback(address) and address != here:
-            text = "Links of other machines come in at an internal address: give the endpoints --internal-address"
+            text = "Other machines can open links only to an internal address: give the endpoints --internal-address"
             raise Refused(http.HTTPStatus.FORBIDDEN, text)
 
     def _become_peer(self, request: Request) -> None:
@@ -272,7 +279,7 @@ class ClientSocket(Socket):
             self._driver.failed("a client's frame", connection=connection.number, request=request)
 
     def chunk_ends(self) -> None:
-        """End the turn."""
+        """Report data that is still unread, pause reading if necessary, and end the turn."""
         connection = self.connection
         if connection is not None and (
             self._rest is not None or self._buffer or self._parts or self._passing or self._large or connection.unread
@@ -285,34 +292,34 @@ class ClientSocket(Socket):
         self._driver.turn()
 
     def _read_later(self) -> None:
-        """Pause reading during a large or skipped message: otherwise libuv reads 32 of its chunks in one pass."""
+        """Pause reading during a large or skipped message, because libuv would read 32 of its chunks in one pass."""
         if not self._reads_later and not self._lost:
             self._reads_later = True
             self.read_or_not()
             self._clients.read_later(self)
 
     def read_now(self) -> None:
-        """Read a chunk now that its turn has come."""
+        """Read a chunk, since this connection's turn has come."""
         self._reads_later = False
         self.read_or_not()
 
     def head_comes(self, data: bytes) -> None:
-        """Serve connected clients before those that connect."""
+        """Queue the data, so that connected clients come before clients that still connect."""
         self.take_later(data)
 
     def rest_waits(self) -> None:
-        """Wait for a turn; meanwhile TCP holds the sender back."""
+        """Queue the connection for its turn. Reading pauses until then, so TCP holds the sender back."""
         self._clients.wait_for_turn(self)
         self.read_or_not()
 
     def next_turn(self) -> bool:
-        """Use the turn. Returns whether the connection needs another one."""
+        """Handle waiting data for one turn. Return whether the connection needs another turn."""
         if self.lined and self._paused and not self._lost:
             self._stalled = True
             return False
         self.take_on()
         if self.waits:
-            return self._asking is None  # otherwise it waits for an answer first
+            return self._asking is None  # no turn helps while the server's answer is pending
         self.read_or_not()
         return False
 
@@ -321,7 +328,7 @@ class ClientSocket(Socket):
         return self.connection is not None and self.connection.paused
 
     def read_or_not(self) -> None:
-        """Continue reading, unless earlier data waits for its turn, or the router is behind."""
+        """Resume reading, or pause it while earlier data waits for its turn or the router is behind."""
         paused = self._paused
         if self._stalled and (self._lost or not paused):
             self._stalled = False
@@ -335,7 +342,7 @@ class ClientSocket(Socket):
                 self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Still take what had arrived before, if the client was admitted."""
+        """Handle the data that had arrived before the connection was lost, if the client was admitted."""
         if self._asking is not None:
             self._asking.cancel()
             self._stop_asking()
@@ -344,31 +351,31 @@ class ClientSocket(Socket):
         self.read_or_not()
 
     def closed(self) -> None:
-        """The connection is gone."""
+        """Report that the connection is gone."""
         if self.address is not None:
             self._clients.access.left(self.address)
         if self.connection is not None:
             self._clients.disconnected(self, self.connection)
 
     def ponged(self) -> None:
-        """The client has answered a ping."""
+        """Report to the core that the client has answered a ping."""
         if self.connection is not None:
             self._router.ponged(self.connection, time.monotonic())
 
     def pause_writing(self) -> None:
-        """Note that the client does not read its messages as fast as they arrive."""
+        """Report to the core that the client reads more slowly than its messages arrive."""
         super().pause_writing()
         if self.connection is not None:
             self._router.blocked(self.connection, self.transport.get_write_buffer_size(), time.monotonic())
 
     def writable(self) -> None:
-        """The client reads fast enough again."""
+        """Report to the core that the client reads fast enough again."""
         if self.connection is not None:
             self._router.drained(self.connection, time.monotonic())
             self._driver.turn()
 
     def write(self, frames: list[bytes]) -> None:
-        """Write frames of the outbox: in one write, or one for each message that is compressed."""
+        """Write frames from the outbox: all in one write, or each message separately if it is compressed."""
         if self.ws.state is not OPEN:
             self._router.counters.drops["connection_closed"] += len(frames)
             return
@@ -386,18 +393,19 @@ class ClientSocket(Socket):
         elif self.lined is None:
             self.transport.write(b"".join(frames))
         else:
-            self.transport.writelines(frames)  # there are few long ones: joining would copy them
+            self.transport.writelines(frames)  # these are few long buffers, and joining would copy them
 
     def send_protocol(self) -> None:
-        """Send what has left the outbox before a close, or the answer to one; a pong can overtake it."""
+        """Send the protocol's output. Data that has left the outbox goes before a close, or before the answer to a
+        close. A pong can overtake that data."""
         if self.connection is not None and self.connection.outbox.leaving_bytes and self.ws.state is not OPEN:
             for buffer in self.codec.written(self._router.rest(self.connection, time.monotonic())):
                 self.transport.write(text_frame(buffer) if self.compressing else buffer)
         super().send_protocol()
 
     def let_go(self, code: CloseCode) -> None:
-        """Close the connection, and hold nothing for it. A client that does not read its messages will not read the
-        close either."""
+        """Close the connection, and drop all data held for it. A client that does not read its messages will not read
+        the close either."""
         self.fail(code)
         self.discard()
         if self.connection is not None:
@@ -407,7 +415,8 @@ class ClientSocket(Socket):
 
     @property
     def close_code(self) -> str:
-        """The code that ended the connection: ours or of the client's library, else ``other``; 1006: none was given."""
+        """The code that ended the connection, or ``1006`` if neither side sent one. A code is ``other`` if it is
+        neither one of ours nor one of those that WebSocket libraries use (1000 to 1015)."""
         first = (
             self.ws.close_sent if self.ws.close_rcvd is None or not self.ws.close_rcvd_then_sent else self.ws.close_rcvd
         )
@@ -429,7 +438,7 @@ class Clients:
         self.status = status
         self.terms = terms
         self.sockets: dict[Connection, ClientSocket] = {}
-        self.asking: set[ClientSocket] = set()  # sockets that wait for somebody else's decision on their admission
+        self.asking: set[ClientSocket] = set()  # sockets that wait for the operator's server to decide about them
         self._numbers = itertools.count(1)
         self._read_later: deque[ClientSocket] = deque()  # connections with large chunks, until their turn
         self._waiting = RoundRobin[ClientSocket](ClientSocket.next_turn, time.monotonic)
@@ -441,7 +450,7 @@ class Clients:
         driver.carry_out(Ping, self._ping)
 
     def connected(self, client: ClientSocket) -> Connection:
-        """A client's handshake is done."""
+        """Add a client whose handshake has succeeded, and return its connection."""
         number = next(self._numbers)
         router = self.driver.router
         connection = router.connected(
@@ -458,7 +467,7 @@ class Clients:
         return connection
 
     def disconnected(self, client: ClientSocket, connection: Connection) -> None:
-        """A client's connection is gone."""
+        """Remove a client whose connection has ended."""
         self.sockets.pop(connection, None)
         code = client.close_code
         self.status.closes[code] += 1
@@ -469,8 +478,8 @@ class Clients:
         self.driver.turn()
 
     async def turn_away(self) -> None:
-        """Answer clients that wait for admission that this endpoint is shutting down; a few in each pass of the
-        loop."""
+        """Refuse the clients that wait for admission, because this endpoint is shutting down. Each pass of the loop
+        refuses a few."""
         while self.asking:
             for client in list(itertools.islice(self.asking, ANSWERS_AT_ONCE)):
                 client.turn_away()
@@ -501,7 +510,8 @@ class Clients:
         if client is not None and (close.code is HELD_TOO_MUCH or close.code is TOKEN_REVOKED):
             client.let_go(close.code)
         elif client is not None:
-            # Commands that a client sent before it learns that it has to go still count, though it gets no reply.
+            # At a shutdown, commands that a client sends before it receives the close still count, though it gets no
+            # replies.
             client.close(close.code, deaf=close.code is not GOING_AWAY)
 
     def _pause_or_resume(self, act: PauseOrResume) -> None:
@@ -517,7 +527,7 @@ class Clients:
     # Turns
 
     def wait_for_turn(self, client: ClientSocket) -> None:
-        """Queue a client that has sent more than it can have taken at once."""
+        """Queue a client that has sent more data than the endpoint handles in one turn."""
         if self._waiting.add(client):
             self._loop.call_soon(self._next_turns)
 

@@ -1,11 +1,12 @@
-"""The loop around the core: events in with the time, turns, effects out, store calls, ticks.
+"""The loop around the core. The driver passes events and the time to the core, ends turns, carries out effects, calls
+the store, and ticks.
 
-Owns: when a turn ends, and that every effect reaches the part that carries it out. Must never: decide, or know a
-socket.
+Owns: when a turn ends, and that every effect reaches the part that carries it out. Must never: make decisions, or
+access a socket.
 
-A *turn* ends all events that one pass of the loop brought: every event calls ``turn()``, which runs once. So the
-effects of these events leave in one write per connection, one frame per link, and one call to the store for all their
-sets, locations or listens.
+A *turn* covers all events of one pass of the loop. Every event calls ``turn()``, but only the first call schedules the
+end of the turn. So the effects of all these events leave in one write per connection, one frame per link, and one call
+to the store for all their sets, locations or listens.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TICK_S = 0.1
 #: Interval between two log lines that say why a store operation fails, in seconds.
 SAY_S = 30.0
 
-#: Errors that are not failures of the store: the caller gets the error, or the endpoint ends and says so.
+#: Errors that are not failures of the store. Either the caller gets the error, or the endpoint reports it and ends.
 _TOLD = (ValueError, TooManyFilters, TooManyRevocations, StoreLost, Superseded)
 
 A = TypeVar("A", bound=Act)
@@ -43,8 +44,8 @@ A = TypeVar("A", bound=Act)
 class Driver:
     """The driver of one endpoint.
 
-    ``each_tick``: runs every ``TICK_S`` with the time. ``on_broken``: ends this process at once, since the core has
-    failed; without it, the error propagates to the loop.
+    The driver calls ``each_tick`` with the time every ``TICK_S``. If the core fails, it calls ``on_broken``, which ends
+    this process at once. Without ``on_broken``, the error propagates to the loop.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Driver:
         self._tick_due = time.monotonic()
         self._cpu_s = time.process_time()
         self._wake_handle: asyncio.TimerHandle | None = None
-        self._wake_at = math.inf  # when that is
+        self._wake_at = math.inf  # the time of the planned wake-up
         self._loop = asyncio.get_running_loop()
 
     def carry_out(self, kind: type[A], do: Callable[[A], None]) -> None:
@@ -96,14 +97,14 @@ class Driver:
     # Time
 
     def start(self) -> None:
-        """Start to tick."""
+        """Start ticking."""
         if self._on_broken is not None:
             self._loop.set_exception_handler(self._unhandled)
         self._tick_due = time.monotonic()
         self._tick()
 
     async def stop(self) -> None:
-        """Stop ticking, and give the store a second to finish the calls that it has."""
+        """Stop ticking, and give the store a second to finish its pending calls."""
         self._stops = True
         for handle in (self._tick_handle, self._wake_handle):
             if handle is not None:
@@ -129,7 +130,7 @@ class Driver:
     # Turns
 
     def turn(self) -> None:
-        """Note that something happened: end the turn when this pass of the loop is over."""
+        """Schedule the end of the turn, after this pass of the loop, because something has happened."""
         if not self._turn_due:
             self._turn_due = True
             self._loop.call_soon(self._end_turn)
@@ -154,7 +155,7 @@ class Driver:
         for act in effects.acts:
             try:
                 self._acts[type(act)](act)
-            except Exception:  # one act's fault must not stop the others: nobody would repeat a lost `PauseOrResume`
+            except Exception:  # the other acts still count: nothing would repeat a lost `PauseOrResume`
                 self.failed(f"a {type(act).__name__}")
         if effects.more:
             self._loop.call_soon(self._work)
@@ -173,7 +174,8 @@ class Driver:
         self.turn()
 
     def _asked(self) -> list[StoreCall]:
-        """Answer this turn's questions that the store can answer at once; return the calls that have to wait for it."""
+        """Answer this turn's questions that the store can answer at once. Return the other store calls, which have to
+        wait."""
         router, waiting = self.router, []
         while calls := router.asks(time.monotonic()):
             for call in calls:
@@ -211,17 +213,18 @@ class Driver:
         self.turn()
 
     def _store_failure(self, call: StoreCall, error: Exception) -> Exception:
-        """Return the error for the router. Clients do not learn the reason, so the log has it."""
+        """Return the error for the router, and log its reason, because clients do not learn it."""
         if isinstance(error, StoreError) and not isinstance(error, _TOLD):
             if not (error.is_logged or self._stops) and self._saying.is_due(call.operation):
                 log.warning("the store failed in %s: %s", call.operation, error)
-        elif not isinstance(error, _TOLD):  # our own fault
+        elif not isinstance(error, _TOLD):  # a bug of ours
             log.error("the store failed in %s", call.operation, exc_info=error)
         return error
 
     def failed(self, where: str, **ids: Any) -> None:
-        """Handle the current exception, our own fault. In the core it ends the endpoint, which may hold half a change.
-        Elsewhere the event is lost, logged and counted, and the endpoint continues."""
+        """Handle the current exception, which is a bug of ours. An exception in the core ends the endpoint, because the
+        core may hold half a change. After any other exception the endpoint continues; it logs and counts the failure,
+        and the event is lost."""
         self.router.counters.counts["turns_failed"] += 1
         error = sys.exception()
         assert error is not None

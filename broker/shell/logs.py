@@ -1,7 +1,7 @@
-"""Log lines: text for people, or one JSON object each, with the ids of their connection and request.
+"""Writes log lines as text or as one JSON object each, with the ids of the connection and the request.
 
-Owns: the form of lines, and that nobody waits for the log's reader. Must never: see a token, a key or a payload; the
-code that logs chooses the content.
+Owns: the form of lines, and that no code waits for the log's reader. Must never: get a token, a key or a payload. The
+code that logs chooses the content, and has to leave these out.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ingeborg.protocol.redaction import redacted
 from .outlet import Outlet, writing
 from .terminal import indented
 
-#: The fields of a line besides its text, in this order.
+#: The fields that a line can have in addition to its text, in this order.
 FIELDS = ("connection", "request", "command", "code", "address")
 
-#: The loop logs each write to a dead connection. Over TLS, a peer that ended TCP silently and reads nothing causes such
-#: a line for each message until it misses its pings: one line of a kind in this many seconds is enough.
+#: asyncio logs each write to a dead connection. Over TLS, a peer that ended TCP silently and reads nothing causes such
+#: a line for each message, until it misses its pings. One line of each kind every ``SELDOM_S`` seconds is enough.
 SELDOM_S = 30.0
 PER_WRITE = ("SSL connection is closed", "socket.send() raised exception.")
 
-#: The greatest length of a request's id in a line: clients choose ids, so the line cuts longer ones.
+#: Maximum length of a request's id in a line. Clients choose their ids, so longer ids are cut.
 ID_CHARS_MAX = 128
 
 
-#: Time that the end of the process waits for its last lines, in seconds.
+#: How long the process waits at its end for its last lines to be written, in seconds.
 FLUSH_S = 1.0
 
 
@@ -47,7 +47,8 @@ class TextFormatter(logging.Formatter):
 
 
 class Seldom(logging.Filter):
-    """Passes each of ``PER_WRITE`` once in ``SELDOM_S``, with the number left out since, and passes everything else."""
+    """Passes each line of ``PER_WRITE`` once every ``SELDOM_S``, with the number of lines left out since the last one.
+    Passes every other line."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class Seldom(logging.Filter):
 
 
 class Sparing:
-    """Decides whether a line of a kind is due: the first one, and then one in ``every_s`` seconds."""
+    """Decides whether a line of a kind is due: the first line, and then one line every ``every_s`` seconds."""
 
     def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._every_s = every_s
@@ -79,7 +80,7 @@ class Sparing:
         self._silent_until: dict[str, float] = {}
 
     def is_due(self, kind: str = "") -> bool:
-        """Return whether to log a line of this kind now. ``kind``: one of a few."""
+        """Return whether to log a line of this kind now. There have to be few kinds."""
         now = self._clock()
         if now < self._silent_until.get(kind, now):
             return False
@@ -88,7 +89,7 @@ class Sparing:
 
 
 class Handler(logging.Handler):
-    """Puts lines into the outlet of a stream, in their order. Nobody waits for the stream."""
+    """Puts lines into the outlet of a stream, in their order. The caller does not wait for the stream."""
 
     def __init__(self, outlet: Outlet) -> None:
         super().__init__()
@@ -104,7 +105,7 @@ class Handler(logging.Handler):
             self.outlet.put(f"{line}\n".encode(errors="backslashreplace"))
 
     def flush(self) -> None:
-        """Wait a moment for lines under way."""
+        """Wait up to ``FLUSH_S`` until the outlet has written its lines."""
         self.outlet.flush(FLUSH_S)
 
     def close(self) -> None:
@@ -119,8 +120,8 @@ def lines_dropped() -> int:
 
 
 def set_up(form: str, level: str, name: str = "") -> None:
-    """Log to standard error as ``form`` (``text``, ``json``) from ``level`` on. ``name``: the endpoint's name, in every
-    JSON line."""
+    """Log lines of ``level`` and above to standard error, in the given form (``text`` or ``json``). Every JSON line has
+    the endpoint's ``name``."""
     formatter: logging.Formatter
     if form == "json":
         formatter = JsonFormatter(
@@ -134,7 +135,7 @@ def set_up(form: str, level: str, name: str = "") -> None:
         formatter = TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def notice(dropped: int) -> bytes:
-        text = f"{dropped} lines of this log were dropped, since its reader was stalled"
+        text = f"{dropped} lines of this log were dropped because its reader was stalled"
         fields = {"name": "ingeborg", "levelno": logging.WARNING, "levelname": "WARNING", "msg": text}
         record = logging.makeLogRecord(fields)
         return f"{formatter.format(record)}\n".encode()
@@ -157,5 +158,5 @@ def request_id(frame: bytes) -> Any:
 
 
 def cut(number: Any) -> Any:
-    """Return the id as a log line shows it."""
+    """Return the id, cut if it is too long for a log line."""
     return number[:ID_CHARS_MAX] if isinstance(number, str) else number

@@ -1,6 +1,6 @@
 """Memory: how much this machine or this process's control group has, and how much the process uses.
 
-Owns: the questions to the system and its C library. Must never: decide what to do about the answer.
+Owns: the queries to the system and its C library. Must never: decide what to do with the results.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import signal
 import sys
 from pathlib import Path
 
-#: `M_MMAP_THRESHOLD`, `M_TRIM_THRESHOLD` (mallopt(3)): the size from which memory comes straight from the system, and
-#: the bytes that the heap's end keeps.
+#: `M_MMAP_THRESHOLD`, `M_TRIM_THRESHOLD` (mallopt(3)): the block size from which malloc maps memory outside the heap,
+#: and how many free bytes it keeps at the end of the heap.
 MALLOC_OPTIONS = ((-3, 512 * 1024), (-1, 1024 * 1024))
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
-    """Return the least of the machine's memory and the limits of the process's control groups (version 2, or 1).
+    """Return the smallest of the machine's memory and the limits of the process's control groups (version 2 or 1).
 
     ``root``: the root of the file system.
     """
@@ -34,7 +34,8 @@ def memory_bytes(root: Path = Path("/")) -> int:
             base, name = groups / "memory", "memory.limit_in_bytes"
         else:
             continue
-        # The limits of all groups above a group apply to it. A container often sees its own group as the uppermost.
+        # The limits of all groups above the process's group apply, too. A container often sees its own group as the top
+        # one.
         folder = base / path.lstrip("/")
         for group in (folder, *folder.parents):
             if not group.is_relative_to(base):
@@ -46,7 +47,7 @@ def memory_bytes(root: Path = Path("/")) -> int:
 
 
 def resident_bytes() -> int:
-    """Return the memory that the process uses. If the system does not tell, return a number larger than any real
+    """Return the memory that the process uses. If the system does not report it, return a number larger than any real
     memory."""
     fields = _text(Path("/proc/self/statm")).split()
     return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else sys.maxsize
@@ -71,8 +72,9 @@ def die_with_parent(parent: int) -> None:
 
 
 def return_large_memory() -> None:
-    """Have large blocks mapped and unmapped one by one. By default glibc does so until the first large block is freed.
-    Then blocks of up to 32 MiB go to the heap, where the frames of a large subscribe leave holes of about 35 MB."""
+    """Make malloc map and unmap each large block separately, so that its memory returns to the system. By default glibc
+    does so only until the first large block is freed. After that, it puts blocks of up to 32 MiB on the heap, where the
+    frames of a large subscribe leave holes of about 35 MB."""
     with contextlib.suppress(AttributeError, OSError):  # another C library, with its own methods
         for option, size in MALLOC_OPTIONS:
             ctypes.CDLL(None).mallopt(option, size)

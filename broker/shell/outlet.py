@@ -1,10 +1,10 @@
-"""Lines for a stream whose reader may stand still: a paused `tee`, a log driver that blocks.
+"""Writes lines to a stream whose reader may stall, such as a paused `tee` or a log driver that blocks.
 
 Owns: the waiting lines, and the thread that writes them. Must never: make the caller wait, or hold more than
 ``HELD_BYTES_MAX``.
 
-There is no simpler way to write to a pipe without waiting. Making it non-blocking would change it for all processes
-that share it, and not every process is permitted to open it a second time.
+There is no simpler way to write to a pipe without waiting. Making the pipe non-blocking would affect all processes that
+share it, and not every process is permitted to open it a second time.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Write = Callable[[bytes], None]
 
 
 def writing(stream: TextIO) -> Write:
-    """Return a function that writes bytes to the stream unbuffered: the buffer's lock would hold up other writers."""
+    """Return a function that writes bytes to the stream unbuffered, since a buffer's lock would block other writers."""
     try:
         fd = stream.fileno()
-    except (OSError, ValueError):  # not a real stream, but a test's
+    except (OSError, ValueError):  # a test's stream, which has no descriptor
 
         def write_text(data: bytes) -> None:
             stream.write(data.decode())
@@ -49,8 +49,8 @@ def writing(stream: TextIO) -> Write:
 
 
 class Outlet:
-    """The outlet of one stream. ``notice``: makes the line that says how many were dropped, once there is room again;
-    ``None``: no such line."""
+    """The outlet of one stream. When there is room again after lines were dropped, ``notice`` makes the line that says
+    how many. If it is ``None``, there is no such line."""
 
     def __init__(self, write: Write, notice: Callable[[int], bytes] | None = None) -> None:
         self.dropped = 0  # lines, since the start
@@ -64,7 +64,7 @@ class Outlet:
         self._changed = threading.Condition()
 
     def put(self, line: bytes) -> None:
-        """Have the line written soon; drop it if too much waits already."""
+        """Queue the line to be written soon, or drop it if too many bytes wait already."""
         with self._changed:
             if self._held + len(line) > HELD_BYTES_MAX:
                 self.dropped += 1
@@ -77,12 +77,12 @@ class Outlet:
             self._changed.notify_all()
 
     def flush(self, timeout_s: float) -> None:
-        """Wait until all lines are written, or the time is over."""
+        """Wait until all lines are written, or ``timeout_s`` has passed."""
         with self._changed:
             self._changed.wait_for(lambda: not self._lines, timeout_s)
 
     def close(self) -> None:
-        """Accept no more lines: the thread ends when it has written those that wait."""
+        """End the thread when it has written the waiting lines. Later lines are not written."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -108,7 +108,7 @@ class Outlet:
                 self._changed.notify_all()
 
     def _next(self) -> bytes | None:
-        """Return the next line to write; ``None``: the last one is written."""
+        """Return the next line to write, or ``None`` after the last line of a closed outlet."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._closed)
             return self._lines[0] if self._lines else None

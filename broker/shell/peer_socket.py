@@ -1,20 +1,22 @@
-"""Connections between endpoints: who dials, how both sides prove the shared secret, and the sockets under the link.
+"""Connections between endpoints: who dials, how both sides prove that they know the shared secret, and the sockets
+under the link.
 
 Owns: the sockets of the links. Must never: look into a frame after the handshake (``core.links`` does).
 
 A link's connection is a WebSocket at the reserved path ``/_peer``, at the internal port if there is one, else at the
-clients' port. The endpoint with the smaller incarnation dials; after a second without a link, the other one does. The
-handshake follows in MessagePack:
+clients' port. The endpoint with the smaller incarnation dials. After a second without a link, the other endpoint dials.
+The handshake follows in MessagePack:
 
 1. acceptor: ``["challenge", VERSION, nonce, capabilities, settings]``
 2. dialler: ``["hello", VERSION, nonce, name, incarnation, url, capabilities, settings, proof]``
 3. acceptor: ``["welcome", name, incarnation, url, proof]``
 
-A proof is HMAC-SHA256 under the shared secret of the role, both nonces, the prover's own three fields, and both sides'
-capabilities and settings. So nobody can replay one side's proof as the other's.
+A proof is an HMAC-SHA256 with the shared secret as its key. It covers the prover's role, both nonces, the prover's
+name, incarnation and URL, and both sides' capabilities and settings. So nobody can replay one side's proof as the
+other's.
 
-``capabilities`` names what a peer has to support beyond VERSION (``core.links.capabilities``). ``settings`` is
-``[grace time in seconds, replication, history]``.
+``capabilities`` lists the features that a peer has to support in addition to VERSION (``core.links.capabilities``).
+``settings`` is ``[grace time in seconds, replication, history]``.
 """
 
 from __future__ import annotations
@@ -52,24 +54,27 @@ from .tls import Trust
 
 log = logging.getLogger("ingeborg.peers")
 
-#: The version of the handshake, the links and the requests; endpoints of different versions do not talk to each other.
+#: The version of the handshake, the links and the requests. Endpoints with different versions do not form links.
 VERSION = 8
 
 #: The path that clients cannot use.
 PEER_PATH = "/_peer"
 
-#: A link's frame is at most a batch of items; an item is at most a payload, or a slice of a command.
+#: Maximum number of bytes of a link's frame. A frame has at most a batch of items, and an item at most a payload or a
+#: slice of a command.
 FRAME_BYTES_MAX = 256 << 20
 
-#: An unauthenticated peer could be any program; a hello has only a few hundred bytes.
+#: Maximum number of bytes of a handshake's frame. An unauthenticated peer could be any program, and a hello has only a
+#: few hundred bytes.
 HANDSHAKE_BYTES_MAX = 4096
 
-#: Bytes taken from a link in one pass of the loop, to the end of the frame: some hundred messages, or a thousand
-#: clients that listen. Without this limit it would be four times as much, and all others would wait.
+#: Bytes handled from a link in one pass of the loop, up to the end of a frame: some hundred messages, or the `listen`
+#: of a thousand clients. Without this limit, a pass would handle four times as many, and all other connections would
+#: wait.
 LINK_BYTES_AT_ONCE = 64 << 10
 
-#: Interval in seconds between two log lines with the same reason for a missing link, and maximum number of reasons
-#: remembered.
+#: Minimum interval in seconds between two log lines with the same reason for a missing link, and maximum number of
+#: reasons to remember.
 COMPLAINT_S = 30.0
 COMPLAINTS_MAX = 1_000
 
@@ -88,45 +93,46 @@ def proof(
     secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint, told: tuple[Told, Told]
 ) -> bytes:
     """Compute the proof that its sender knows the secret and is this endpoint, in this role and this handshake.
-    ``told``: what the acceptor and the dialler tell about themselves."""
+    ``told`` has the capabilities and settings of the acceptor, and then those of the dialler."""
     fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url, *told])
     return hmac.new(secret, fields, hashlib.sha256).digest()
 
 
 class PeerSocket(Socket):
-    """One connection of a link, at either side."""
+    """One connection of a link, on either side."""
 
     quantum_bytes = LINK_BYTES_AT_ONCE
 
     def __init__(self, peers: Peers, ws: ClientProtocol | ServerProtocol, dialled: Endpoint | None) -> None:
         super().__init__(ws)
         self._peers = peers
-        self._dialled = dialled  # the endpoint that we dialled; None: the peer dialled us
+        self._dialled = dialled  # the endpoint that we dialled, or None if the peer dialled us
         self._nonce = secrets.token_bytes(16)
         self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
         self.introduced = asyncio.Event()  # set once the peer has proved itself, or never will over this connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Having dialled, ask for the upgrade."""
+        """Request the upgrade to a WebSocket, since we dialled."""
         super().connection_made(transport)
         assert isinstance(self.ws, ClientProtocol)
         self.ws.send_request(self.ws.connect())
         self.send_protocol()
 
     def adopt(self, transport: asyncio.Transport) -> None:
-        """Having been dialled, take over the transport of a connection that was upgraded at the reserved path."""
+        """Take over the transport of a connection that the peer dialled and that was upgraded at the reserved path."""
         super().connection_made(transport)
         transport.set_protocol(self)
         self._say(["challenge", VERSION, self._nonce, *self._peers.told])
 
     def handshake(self, event: Request | Response) -> None:
-        """Do nothing: the protocol checks the acceptor's answer to our request, and ends what it does not accept."""
+        """Log a refusal. ``websockets`` checks the acceptor's answer to our request, and ends a connection that it
+        rejects."""
         if self.ws.state is not OPEN and isinstance(event, Response):
             said = (event.body or b"").decode(errors="replace").strip()[:ANSWER_CHARS_MAX]
             self._complain(f"it answers {event.status_code}: {said!r}")
 
     def message(self, data: bytes) -> None:
-        """Handle a frame of the link, or of the handshake before it; none is text."""
+        """Handle a frame of the link, or of the handshake before it. A text frame is an error."""
         if self._text:
             self.fail(PROTOCOL_VIOLATION)
         elif self.endpoint is not None:
@@ -170,7 +176,7 @@ class PeerSocket(Socket):
             if not hmac.compare_digest(given, proof(secret, b"acceptor", self._nonces, endpoint, self._told)):
                 self._refuse("it does not know the shared secret: give all endpoints the same --peer-secret-file")
             elif incarnation != self._dialled.incarnation:
-                self._refuse("another endpoint answers at this address by now")
+                self._refuse("another endpoint answers at this address now")
             else:
                 self._proved(endpoint, self._told[0])
         else:
@@ -204,8 +210,8 @@ class PeerSocket(Socket):
         self.send([ormsgpack.packb(fields)])
 
     def send(self, frames: list[bytes]) -> None:
-        """Write frames of the link. The link bounds the data that they hold: it keeps them until the peer confirms
-        them."""
+        """Write frames of the link. The link keeps them until the peer confirms them, and limits how much data they
+        hold."""
         if self.ws.state is not OPEN:
             return
         if self._dialled is None:
@@ -214,11 +220,11 @@ class PeerSocket(Socket):
             self.transport.write(b"".join([masked_binary_frame(frame, next_mask()) for frame in frames]))
 
     def chunk_ends(self) -> None:
-        """End the turn."""
+        """Schedule the end of the turn."""
         self._peers.turn()
 
     def rest_waits(self) -> None:
-        """Read the rest in the next passes; meanwhile TCP holds the peer back."""
+        """Handle the rest in the next passes of the loop. Reading pauses until then, so TCP holds the peer back."""
         if not self.transport.is_closing():
             self.transport.pause_reading()
         asyncio.get_running_loop().call_soon(self._go_on)
@@ -231,16 +237,16 @@ class PeerSocket(Socket):
             self.transport.resume_reading()
 
     def closed(self) -> None:
-        """The connection is gone; the link can continue over another."""
+        """Report that the connection is gone. The link can continue over another connection."""
         self.introduced.set()
         if self.endpoint is not None:
             self._peers.down(self, self.endpoint)
         elif self._dialled is not None and self.ws.close_rcvd_then_sent and self.ws.close_code == POLICY.code:
-            self._peers.complain(self._dialled.url, "it refused ours; its log says why (another secret?)")
+            self._peers.complain(self._dialled.url, "it refused our handshake; its log says why (another secret?)")
 
 
 def _told(fields: list[Any]) -> Told:
-    """Return what a handshake says about its sender. Raises ``ValueError`` if it is malformed."""
+    """Return the sender's capabilities and settings in a handshake. Raises ``ValueError`` if it is malformed."""
     names, settings = fields
     if type(names) is not list or len(names) > CAPABILITIES_MAX or not all(type(name) is str for name in names):
         raise ValueError("not capabilities")
@@ -256,8 +262,8 @@ def _told(fields: list[Any]) -> Told:
 
 
 class Peers:
-    """The connections that carry this endpoint's links, by the peer's incarnation. ``secret``: all endpoints share
-    it."""
+    """The connections that carry this endpoint's links, by the peer's incarnation. All endpoints share the
+    ``secret``."""
 
     def __init__(self, driver: Driver, secret: bytes) -> None:
         self.secret = secret
@@ -275,15 +281,16 @@ class Peers:
         driver.carry_out(DropLink, lambda act: self._drop(act.incarnation))
 
     def turn(self) -> None:
-        """Note that data arrived: end the turn."""
+        """Schedule the end of the turn, since data has arrived."""
         self._driver.turn()
 
     def count_error(self, code: str) -> None:
-        """Handle our own fault in a peer's connection."""
+        """Count an error in a peer's connection, by its code."""
         self._router.counters.errors[code] += 1
 
     def complain(self, whom: str, why: str) -> None:
-        """Log periodically why a link is missing: the endpoint dials again every second."""
+        """Log why a link is missing. Since the endpoint dials again every second, log the same reason only
+        periodically."""
         now = time.monotonic()
         if now - self._complained.get((whom, why), -math.inf) < COMPLAINT_S:
             return
@@ -300,7 +307,7 @@ class Peers:
     def _dialled(self, task: asyncio.Task[None]) -> None:
         self._dialling.discard(task)
         if not task.cancelled():
-            task.result()  # our own faults reach the loop now, and not when the task is collected
+            task.result()  # a bug of ours reaches the loop now, and not when the task is collected
 
     async def _dial(self, endpoint: Endpoint) -> None:
         loop = asyncio.get_running_loop()
@@ -318,12 +325,12 @@ class Peers:
             self._router.counters.counts["dials_failed"] += 1
             self.complain(endpoint.url, f"its certificate or its TLS is not acceptable: {error}")
         except (OSError, TimeoutError, ValueError, InvalidURI) as error:
-            # Peers refuse while they start or end: membership decides whether a peer is dead.
+            # Peers refuse connections while they start or end. Membership decides whether a peer is dead.
             self._router.counters.counts["dials_failed"] += 1
             log.debug("cannot reach %s at %s: %s", endpoint.name, endpoint.url, error)
         else:
-            # A busy peer takes a while to introduce itself: a second connection would only add work, and break the
-            # first. A silent one may hold a connection that failed, where another would succeed.
+            # A busy peer takes a while to introduce itself. A second connection would only add work, and break the
+            # first. But if the peer stays silent, this connection may have failed, and another may succeed.
             with suppress(TimeoutError):
                 async with asyncio.timeout(REDIAL_MAX_S):
                     await peer.introduced.wait()
@@ -332,11 +339,12 @@ class Peers:
 
     def _trusted(self) -> ssl.SSLContext:
         if self._trust is None:
-            self._trust = Trust()  # 10 ms: only an endpoint that dials over TLS needs it
+            self._trust = Trust()  # takes 10 ms, and only an endpoint that dials over TLS needs it
         return self._trust.current()
 
     def up(self, socket: PeerSocket, endpoint: Endpoint, introduction: Introduction) -> None:
-        """Adopt the authenticated connection; an earlier one of the same peer is useless now."""
+        """Adopt the authenticated connection, and abort an earlier connection of the same peer, which is useless
+        now."""
         former = self.sockets.get(endpoint.incarnation)
         self.sockets[endpoint.incarnation] = socket
         if former is not None:
@@ -347,7 +355,7 @@ class Peers:
         self.turn()
 
     def _compare(self, endpoint: Endpoint, theirs: Introduction) -> None:
-        """Log that the peer has other settings: the operator's choice may not be in effect."""
+        """Warn if the peer has other settings, because the operator's choice may then not be in effect."""
         mine, name, me = self._introduction, endpoint.name, self.me.name
         if theirs.grace_s != mine.grace_s:
             text = (
@@ -373,7 +381,7 @@ class Peers:
             self._drop(incarnation)
 
     def down(self, socket: PeerSocket, endpoint: Endpoint) -> None:
-        """The connection is gone; if it was in use, the link loses it."""
+        """Remove a connection that is gone. If the link was using it, report the loss."""
         if self.sockets.get(endpoint.incarnation) is socket:
             del self.sockets[endpoint.incarnation]
             log.info("%s: the link to %s is down", self.me.name, endpoint.name)
@@ -387,7 +395,7 @@ class Peers:
             socket.send(frames)
 
     def _drop(self, incarnation: str) -> None:
-        """Close the connection to the peer; a new one starts afresh."""
+        """Abort the connection to the peer. A new connection begins with a new handshake."""
         socket = self.sockets.get(incarnation)
         if socket is not None:
             socket.transport.abort()

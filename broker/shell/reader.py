@@ -1,10 +1,10 @@
-"""The reader: a process that parses one endpoint's large frames for it (``core/connections/large.py``).
+"""The reader is a process that parses the large frames of one endpoint (``core/connections/large.py``).
 
-Owns: the loop of this process. Must never: keep anything from one frame to the next, or outlive its endpoint.
+Owns: the loop of this process. Must never: keep any data of a frame for the next one, or outlive its endpoint.
 
-Requests arrive over the socket that is its standard input: two lengths of 4 bytes, the arguments, the frame. The reader
-answers each with a length of 4 bytes and the outcome, before it reads the next. When the endpoint closes its end, so
-does the reader.
+Requests arrive over the socket that is the reader's standard input. A request has two lengths of 4 bytes each, the
+arguments, and the frame. The reader answers each request with a length of 4 bytes and the outcome, before it reads the
+next request. When the endpoint closes its end of the socket, the reader ends.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from contextlib import suppress
 from ..core.connections.large import read_packed
 from .machine import dies_first, return_large_memory
 
-#: The reader yields to endpoints and clients that need the same core: a client that sends 16 MiB can wait a little.
+#: The reader's nice value. The reader yields to endpoints and clients that need the same core, because a client that
+#: sends 16 MiB can wait a little.
 NICENESS = 10
 
 
 def main() -> int:
-    """Answer until nobody is left to answer. Returns the exit code."""
+    """Answer requests until the endpoint closes the connection. Return the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the endpoint, which closes this process
     os.nice(NICENESS)
     dies_first()
     return_large_memory()
     with (
-        suppress(ConnectionError),  # the endpoint was killed: the caller is gone as well
+        suppress(ConnectionError),  # the endpoint was killed, so nobody needs an answer
         socket.socket(fileno=os.dup(sys.stdin.fileno())) as connection,
         connection.makefile("rwb") as stream,
     ):

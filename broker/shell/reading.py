@@ -1,8 +1,8 @@
 """The endpoint's side of the reader (``ingeborg.broker.shell.reader``): starts it when a large frame arrives, and gives
 it one frame at a time.
 
-Owns: the child process, the frames that wait for it, the time-out, and its end after idling. Must never: look into a
-frame, or block the event loop.
+Owns: the child process, the frames that wait for it, the time-out, and the end of an idle process. Must never: look
+into a frame, or block the event loop.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from .logs import Sparing
 
 log = logging.getLogger("ingeborg.reading")
 
-#: Time limit for one frame, in seconds: 16 MiB take about 2 s, or ten times that on a machine under full load.
+#: Time limit for one frame, in seconds. A frame of 16 MiB takes about 2 s, or ten times that on a machine under full
+#: load.
 READ_TIMEOUT_S = 60.0
 
-#: Idle time after which a reader ends, in seconds; that frees its memory, up to about 450 MB.
+#: Idle time after which a reader ends, in seconds. Its end frees up to about 450 MB of memory.
 IDLE_S = 10.0
 
 #: The text of the error if the reader died or was too slow.
@@ -36,25 +37,26 @@ FAILED = "The process that reads large frames failed"
 #: The text for a client while the process cannot start, which can be temporary.
 NOT_STARTED = "The process that reads large messages cannot be started now: try again later, or send it in parts"
 
-#: Interval between two log lines about it, in seconds.
+#: Minimum interval between two log lines about a process that cannot start, in seconds.
 SAY_S = 30.0
 
 _LENGTH_BYTES = 4
 
 
 class _Link(asyncio.Protocol):
-    """The connection to one life of the reader: one request at a time."""
+    """The connection to one reader process. It carries one request at a time."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
-        self._answer: asyncio.Future[memoryview] | None = None  # the awaited one
+        self._answer: asyncio.Future[memoryview] | None = None  # for the pending request
         self._held = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def ask(self, call: Read) -> asyncio.Future[memoryview]:
-        """Send a request and return its answer. Raises ``ConnectionError`` if the process is known to be dead."""
+        """Send a request and return a future for its answer. Raises ``ConnectionError`` if the process is known to be
+        dead."""
         if self.transport.is_closing():
             raise ConnectionResetError("the reader process died")
         answer = self._answer = asyncio.get_running_loop().create_future()
@@ -62,7 +64,7 @@ class _Link(asyncio.Protocol):
         lengths = len(arguments).to_bytes(_LENGTH_BYTES, "big") + call.size.to_bytes(_LENGTH_BYTES, "big")
         self.transport.write(lengths + arguments)
         for piece in call.pieces:
-            self.transport.write(piece)  # unchanged until the socket has it
+            self.transport.write(piece)  # not modified before the socket has sent it
         return answer
 
     def data_received(self, data: bytes) -> None:
@@ -72,7 +74,7 @@ class _Link(asyncio.Protocol):
             end = _LENGTH_BYTES + int.from_bytes(held[:_LENGTH_BYTES], "big")
             if len(held) >= end:
                 words, self._held = memoryview(held)[_LENGTH_BYTES:end], bytearray()
-                answer, self._answer = self._answer, None  # released early: it may have megabytes
+                answer, self._answer = self._answer, None  # released early, because an answer may have megabytes
                 if answer is not None and not answer.done():
                     answer.set_result(words)
 
@@ -83,8 +85,8 @@ class _Link(asyncio.Protocol):
 
 
 class Reader:
-    """The frames for the reader. ``wanted``: tells, when a frame's turn comes, whether anybody still needs it.
-    ``done``: gets each call's number and outcome; ``None``: nobody needed it."""
+    """The queue of frames for the reader. When a frame's turn comes, ``wanted`` says whether its outcome is still
+    needed. ``done`` gets each call's number and outcome, or ``None`` as the outcome if it was not needed."""
 
     def __init__(self, wanted: Callable[[int], bool], done: Callable[[int, Outcome | None], None]) -> None:
         self._wanted = wanted
@@ -104,19 +106,19 @@ class Reader:
         """The reader's metrics."""
         frames = [(("read",), float(self.frames)), (("failed",), float(self.failures))]
         return [
-            gauge("large_frames_waiting", "Frames that wait to be read away from the loop", self.waiting),
+            gauge("large_frames_waiting", "Large frames that wait for the process that reads them", self.waiting),
             counters(
                 "large_frames",
-                "Frames that another process read for the loop, and those that could not be read",
+                "Large frames that the separate process read, and large frames that could not be read",
                 ("result",),
                 frames,
             ),
-            counter("reader_starts", "Starts of the process that reads them", self.starts),
+            counter("reader_starts", "Starts of the process that reads large frames", self.starts),
         ]
 
     @property
     def pid(self) -> int | None:
-        """The memory of the process, if there is one."""
+        """The reader's process id, or ``None`` if no reader is running."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -132,8 +134,8 @@ class Reader:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def forget(self, number: int) -> None:
-        """Drop a frame whose outcome is no longer needed. Nobody learns its outcome, unless the reader already has
-        it."""
+        """Drop a frame whose outcome is no longer needed. ``done`` is not called for the frame, unless the reader
+        already has it."""
         self._waiting.pop(number, None)
 
     async def close(self) -> None:
@@ -144,8 +146,8 @@ class Reader:
             await asyncio.wait((self._task,))
 
     def _next(self) -> Read | None:
-        """Choose the next frame so that small frames do not wait for all large ones, and large ones do not starve.
-        ``None``: none is needed."""
+        """Return the next frame, or ``None`` if none is needed. Small frames do not wait for all large frames, and
+        large frames do not starve."""
         for number in [number for number in self._waiting if not self._wanted(number)]:
             del self._waiting[number]
             self._done(number, None)
@@ -185,8 +187,8 @@ class Reader:
     async def _outcome(self, call: Read) -> Outcome:
         """Return the process's outcome for the frame.
 
-        A process that was there before can have died for any reason, also while idle: then the frame goes to a new one.
-        If that one dies as well, the frame is the cause.
+        A process that has run before can have died for any reason, even while idle. So the frame goes to a new process.
+        If the new process dies as well, the frame is the cause.
         """
         while True:
             was_there = self._link is not None
@@ -205,7 +207,7 @@ class Reader:
                 if was_there:
                     continue
                 why: Exception = error
-            except Exception as error:  # for any error: the frames behind this one still need reading
+            except Exception as error:  # any error, because the frames behind this one still need reading
                 await self._bury()
                 why = error
             self.failures += 1

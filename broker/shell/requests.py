@@ -1,8 +1,9 @@
-"""The head of the HTTP request that begins a client's connection, and the answer to a malformed one. SPEC 1.2.
+"""Parses the head of the HTTP request that begins a client's connection, and answers malformed requests. SPEC 1.2.
 
-Owns: how a request announces a body, and the answer to a malformed request. Must never: read a body. The answer goes
-out once the head has arrived. The socket then reads on for a while, and drops the bytes (RFC 9112 section 9.6): if the
-endpoint closed a connection with unread bytes, TCP would reset it, and the client might never see the answer.
+Owns: how a request announces a body, and the answer to a malformed request. Must never: read a body. The endpoint
+answers when the head has arrived. The socket then reads further bytes for a while and drops them (RFC 9112 section
+9.6). If the endpoint closed a connection with unread bytes, TCP would reset it, and the client might never see the
+answer.
 """
 
 from __future__ import annotations
@@ -18,28 +19,29 @@ from websockets.protocol import CONNECTING, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-#: Maximum number of bytes of a line of the head, including its end: a header with everything that goes to `auth-url`
-#: (``access.admission``), or a first line with a token of that size, and some room for the rest of the line.
+#: Maximum number of bytes of a line of the head, including the line end. This is enough for a header with everything
+#: that the endpoint forwards to `auth-url` (``access.admission``), or for a first line with a token of that size, and
+#: for the rest of the line.
 LINE_BYTES_MAX: Final = 17 << 10
 
 #: Maximum number of bytes of a head.
 HEAD_BYTES_MAX: Final = 64 << 10
 
-#: A request to a proxy has this before its path (RFC 9112 section 3.2.2).
+#: The scheme and host that a request to a proxy has before its path (RFC 9112 section 3.2.2).
 _SCHEME_AND_HOST: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 #: The headers that announce a body (RFC 9112 section 6.3), in lower case.
 _LENGTH: Final = b"content-length"
 _CODING: Final = b"transfer-encoding"
 
-#: A length, in bytes. No length of a body has more digits.
+#: The value of a Content-Length header, in bytes. The length of a body never needs more digits.
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 
 ReadLine = Callable[[int, type[Exception]], Generator[None, None, bytes | bytearray]]
 
 
 class BadRequest(Exception):
-    """The endpoint cannot answer it as a request. ``str(error)`` is the text of the answer."""
+    """The request is malformed, or has an unsupported body. ``str(error)`` is the text of the answer."""
 
     def __init__(self, status: http.HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -47,11 +49,11 @@ class BadRequest(Exception):
 
 
 class RequestProtocol(ServerProtocol):
-    """The library's server, with three differences. Every request gets to ``handshake``, also one with a body. For a
-    malformed request, ``handshake`` gets its ``Response``. And the handshake succeeds without a subprotocol if the
-    client offers none that the endpoint knows."""
+    """The library's server protocol, with three differences. ``handshake`` gets every request, including requests with
+    a body. For a malformed request, it gets the ``Response`` to send. And the handshake succeeds without a subprotocol
+    if the client offers none that the endpoint knows."""
 
-    has_body = False  # whether the request announces one
+    has_body = False  # whether the request announces a body
 
     def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
         """Choose the first of our subprotocols that the client offers."""
@@ -68,7 +70,7 @@ class RequestProtocol(ServerProtocol):
                 self.handshake_exc = error
                 refusal = _refusal(error)
                 self.events.append(self.reject(refusal.status, f"{refusal}\n"))
-                yield  # for the last time: after the answer another parser gets the bytes
+                yield  # never resumed, because after the answer another parser gets the bytes
             request.path = origin_form(request.path)
             self.events.append(request)
         yield from Protocol.parse(self)
@@ -84,8 +86,8 @@ def origin_form(target: str) -> str:
 
 
 class _Head:
-    """Reads the lines of a head, with our own limits on their length. Withholds the lines that announce a body from the
-    library, which refuses one."""
+    """Reads the lines of a head, with our own limits on their length. Hides the lines that announce a body from the
+    library, which refuses requests with a body."""
 
     def __init__(self, read_line: ReadLine) -> None:
         self._read_line = read_line
@@ -103,7 +105,7 @@ class _Head:
             if self._is_first or name not in (_LENGTH, _CODING) or not line.endswith(b"\r\n"):
                 self._is_first = False
                 return line
-            if self._kept:  # another length, or both: two parsers could disagree about the request's end
+            if self._kept:  # a second length, or both headers: parsers could disagree about the request's end
                 raise BadRequest(http.HTTPStatus.BAD_REQUEST, "The request's body is announced twice")
             self._kept[name] = value.strip()
 
@@ -120,7 +122,7 @@ class _Head:
 
 
 def _refusal(error: Exception) -> BadRequest:
-    """Return the answer to the error. It does not repeat the request, which may hold a token."""
+    """Return the answer for the error. The answer does not quote the request, which may hold a token."""
     if isinstance(error, BadRequest):
         return error
     if isinstance(error, RequestLineTooLong):

@@ -1,4 +1,4 @@
-"""One endpoint: its core, driver, store and sockets put together; how it starts, and how it ends.
+"""Assembles one endpoint from its core, driver, store and sockets, starts it, and ends it.
 
 Owns: the listening sockets, and the order in which things start and end. Must never: handle an event.
 """
@@ -40,10 +40,10 @@ from .tls import Certificate
 
 log = logging.getLogger("ingeborg.endpoint")
 
-#: Time for connections that have not answered a close, at an orderly end, in seconds.
+#: How long an orderly shutdown waits for clients that have not answered the close, in seconds.
 CLOSE_S = 2.0
 
-#: Time that the server waits beyond the core's own limit for its end, in seconds: the core may not get to run.
+#: How long a shutdown waits beyond the core's own time limits, in seconds, in case the core does not get to run.
 END_S = 5.0
 
 #: Time limit for a TLS handshake, in seconds.
@@ -56,10 +56,10 @@ BACKLOG = 4096
 class EndpointServer:
     """One endpoint process.
 
-    ``secret``: the peers share it; ``alone_at_url``: nobody else can be at the URL of ``me``; ``states``: the state of
-    slots besides the core's own; ``entry``: in the supervisor's table; ``on_fatal``: gets the reason why the process
-    has to end (another endpoint has its name, or the store is lost); ``on_broken``: ends the process at once, since its
-    core has failed.
+    All peers share the ``secret``. ``alone_at_url`` says that no other endpoint can be at the URL of ``me``. ``states``
+    are states of slots in addition to the core's own. ``entry`` is this process's entry in the supervisor's table.
+    ``on_fatal`` gets the reason why the process has to end: another endpoint has its name, or the store is lost. If the
+    core fails, ``on_broken`` ends the process at once.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class EndpointServer:
         self._drain_s = drain_s
         self._transfer_s = patience.transfer_s
         self._on_fatal = on_fatal
-        self._reasons: list[str] = []  # why it was not ready, as last logged
+        self._reasons: list[str] = []  # the reasons for not being ready that were logged last
         self._gone = asyncio.Event()
         self._own: list[Accepting] = []  # at ports that no other process shares
         self._entry = entry
@@ -150,13 +150,14 @@ class EndpointServer:
     async def start(
         self, sock: socket.socket, internal: socket.socket | None = None, *, shared: bool = False, opened: bool = False
     ) -> None:
-        """Open the store, unless it has been ``opened``, and accept on the listening socket. ``ready`` is set once the
-        other endpoints have let this one in.
+        """Open the store, unless it has been ``opened``, and accept on the listening socket. ``ready`` is set when the
+        other endpoints have let this endpoint in.
 
-        ``internal``: a socket for the other endpoints and ``/metrics``, which are then at no other address. ``shared``:
-        other processes accept on the listening socket as well; this one does so while it is ready.
+        ``internal`` is a socket for the other endpoints and ``/metrics``, which are then at no other address.
+        ``shared`` says that other processes accept on the listening socket as well. This process then accepts only
+        while it is ready.
 
-        Raises ``StoreError`` if the store is unusable; the server then closes what it has opened.
+        Raises ``StoreError`` if the store is unusable.
         """
         if not opened:
             await self.store.open()
@@ -177,10 +178,11 @@ class EndpointServer:
         self.driver.start()
 
     async def stop(self) -> None:
-        """Leave in order: hand over all homes, send the clients away, finish the work under way, close."""
+        """Shut down in order: hand over all homes, disconnect the clients, finish the work under way, and close
+        everything."""
         self._ending = True
         self._show(time.monotonic())
-        if self._shared is not None:  # other processes take the next clients, and nobody is turned away
+        if self._shared is not None:  # other processes accept the next clients, so none is refused
             await self._shared.end()
         self.status.leaving = True
         self.router.leave(time.monotonic(), self._drain_s)
@@ -210,7 +212,7 @@ class EndpointServer:
         status = self.status
         if self.router.members.joined and not status.knows_nothing_of_tokens and not status.awaits_position:
             status.has_begun = True
-            self._show(time.monotonic())  # a client that learns that it is ready can connect
+            self._show(time.monotonic())  # before ``ready`` is set: clients can connect from then on
             self.ready.set()
 
     def _slots_transferred(self, act: SlotsTransferred) -> None:
@@ -253,7 +255,8 @@ class EndpointServer:
         self._show(now)
 
     def _show(self, now: float) -> None:
-        """Show this endpoint's state to the supervisor and to the processes at its port; accept there only if ready."""
+        """Show this endpoint's state to the supervisor and to the processes at its port. Accept at a shared port if
+        ready."""
         if self._entry is None:
             return
         ready = not self._ending and not self.status.not_ready()
@@ -262,7 +265,7 @@ class EndpointServer:
             self._shared.follow(ready)
 
     def _tell_readiness(self) -> None:
-        """Log what ``/readyz`` says when it changes."""
+        """Log the answer of ``/readyz`` when it changes."""
         reasons = self.status.not_ready()
         if reasons != self._reasons and self.ready.is_set():
             self._reasons = reasons

@@ -1,4 +1,4 @@
-"""An endpoint's report about itself: whether it is ready, and what it counts besides the core.
+"""An endpoint's report about itself: whether it is ready, and what it counts in addition to the core.
 
 Owns: the shell's counts, the list of all metrics, and the verdict on readiness. Must never: change anything in the
 core.
@@ -21,15 +21,15 @@ from ..version import VERSION
 from . import logs
 from .reading import Reader
 
-#: The greatest age of a ready endpoint's last heartbeat in the store, in seconds.
+#: Maximum age of an endpoint's last heartbeat in the store, in seconds, at which the endpoint is still ready.
 STORE_FRESH_S = 3.0
 
 
-#: The names under which the sockets and the loop count in the core's counters.
+#: The counters of the sockets and of the loop among the core's counters, with their help texts.
 _COUNTED = {
     "connections_accepted": "Connections accepted",
-    "connections_refused": "Connections refused: no token, a revoked one, auth-url, a page of another origin, too many "
-    "of an address, no open file for them, or not an HTTP request that can be answered",
+    "connections_refused": "Connections refused because of a missing or revoked token, auth-url, a page of another "
+    "origin, too many connections of an address, no open file, or a request that the endpoint cannot answer",
     "accepts_failed": "Clients refused because all open files for clients are in use, or the system gave no connection",
     "dials_failed": "Connections to peers that could not be made",
     "turns_failed": "Events whose handling failed; each is a fault of the endpoint and logged",
@@ -58,17 +58,17 @@ class Status:
 
     @property
     def awaits_position(self) -> bool:
-        """Whether it retains messages, but cannot tell positions yet."""
+        """Whether the endpoint retains messages, but does not know a position for recovery yet."""
         retained = self.router.retained
         return retained.on and not retained.watermarks.known
 
     @property
     def knows_nothing_of_tokens(self) -> bool:
-        """Whether clients need tokens, but it does not know yet which are revoked."""
+        """Whether clients need tokens, but the endpoint does not know yet which tokens are revoked."""
         return self.wants_tokens and not self.router.clients.revoking.knows
 
     def metrics(self) -> list[Metric]:
-        """Return all that this endpoint counts and measures: the core, and the shell around it."""
+        """Return everything that the core, and the shell around it, count and measure."""
         router = self.router
         found = [self._about(), *router.metrics(), *self._of_sockets(), *self.reader.metrics()]
         operations = getattr(self.store, "counters", None)
@@ -100,14 +100,14 @@ class Status:
         return [*found, counters_by("connections_closed", closed, "code", self.closes)]
 
     def not_ready(self) -> list[str]:
-        """Return the reasons why this endpoint should not get new clients; empty: it should."""
+        """Return the reasons why this endpoint should not get new clients. The list is empty if it should."""
         reasons = []
         joining = self.router.joining
         if self.leaving:
             reasons.append("shutting down")
         elif joining.name_awaited:
             name = self.router.me.name
-            reasons.append(f"another endpoint has had the name {name} until lately, and may still live")
+            reasons.append(f"another endpoint had the name {name} until recently, and may still be running")
         elif not self.router.members.joined:
             reasons.append("not all other endpoints have let this one in yet")
         if not joining.name_awaited and not self.router.members.store_fresh(time.monotonic(), STORE_FRESH_S):

@@ -1,11 +1,11 @@
-"""The status table in shared memory: what one supervisor's endpoints know of each other without messages, ADR 27.
+"""The status table in shared memory, which shows one supervisor's endpoints to each other without messages (ADR 27).
 
 Owns: the table's layout, and who writes which part. Must never: lock, or hold anything that has to outlive the
 supervisor.
 
-The supervisor makes the table, and every process inherits its descriptor. A process has an *entry*, and only the
-process writes to it while it lives. Between two lives the supervisor does: it begins the next life, which clears the
-counts. Every write stores a whole word, so that nobody reads half a number.
+The supervisor makes the table, and every process inherits its descriptor. Each process has an *entry*, and only that
+process writes to the entry while it lives. When the process has ended and before it starts again, the supervisor begins
+the entry's next life, which clears the counts. Every write stores a whole word, so that no process reads half a number.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ _MAGIC = int.from_bytes(b"Ingebo\0\1", "little")
 _WORD = 8
 #: Words of the table's head: magic, entries, buckets, the hashes' key of two words, and three spare.
 _HEAD_WORDS = 8
-#: Words of an entry: life, state, beat, connections, connections accepted; one line of the processor's cache each.
+#: Words of an entry: life, state, heartbeat, connections, accepted connections, and three spare. An entry fills one
+#: line of the processor's cache.
 _ENTRY_WORDS = 8
 _LIFE, _STATE, _BEAT, _CONNECTIONS, _TAKEN = range(5)
 
-#: A process without a heartbeat for this long, in seconds, stands still, or is about to: it ticks every 0.1 s.
+#: A process without a heartbeat for this long, in seconds, counts as stalled. A process ticks every 0.1 s.
 FRESH_S = 1.0
 
-#: Maximum number of open files that the table of addresses has room for: with more, each process counts some addresses
-#: alone.
+#: Maximum number of open files of a process for which the table of addresses has room. If a process can open more, each
+#: process counts some addresses by itself.
 FILES_MAX = 1 << 20
-#: The minimum: a table of less than a page saves no memory.
+#: Minimum number of open files for the table's size. A table smaller than a page would save no memory.
 FILES_MIN = 1 << 10
 
 
 class State(IntEnum):
-    """The state of an entry's process. ``WAITING``: the others have not let it in, or it cannot use the store."""
+    """The state of an entry's process. ``WAITING``: the other endpoints have not let it in yet, or it cannot use the
+    store."""
 
     WAITING = 0
     ACCEPTING = 1
@@ -51,17 +53,17 @@ class State(IntEnum):
 
 
 class Other(NamedTuple):
-    """Another process that accepts: its connections, and how many it has accepted in its life."""
+    """Another process that accepts connections: how many it has now, and how many it has accepted since its start."""
 
     connections: int
     taken: int
 
 
 class StatusTable:
-    """The supervisor's side, and the layout that both sides know."""
+    """The whole table, as the supervisor uses it, and the layout, which all processes share."""
 
     def __init__(self, fd: int) -> None:
-        """Map the table behind the descriptor. Raises ``ValueError`` if it is not one."""
+        """Map the table behind the descriptor. Raises ``ValueError`` if the descriptor's memory is not a table."""
         self.fd = fd
         size = os.fstat(fd).st_size
         if size < _HEAD_WORDS * _WORD:
@@ -72,7 +74,7 @@ class StatusTable:
         head.release()
         if magic != _MAGIC or size != _bytes(self.entries, self.buckets):
             self._memory.close()
-            raise ValueError("it is another version's, or none")
+            raise ValueError("it is not a table of this version")
         self._words = memoryview(self._memory)[: _header_bytes(self.entries)].cast("Q")
 
     def close(self) -> None:
@@ -82,7 +84,7 @@ class StatusTable:
         os.close(self.fd)
 
     def begin(self, entry: int) -> None:
-        """Begin the next life of an entry without a process. The last life's counts no longer apply."""
+        """Begin the next life of an entry whose process is not running. The counts of the last life no longer apply."""
         self._set(entry, _STATE, State.WAITING)
         self._set(entry, _CONNECTIONS, 0)
         self._set(entry, _TAKEN, 0)
@@ -90,11 +92,11 @@ class StatusTable:
         self._set(entry, _LIFE, self.life(entry) + 1)
 
     def accepts(self, entry: int, now: float) -> bool:
-        """Return whether the process is ready and responsive. ``now``: monotonic, in seconds."""
+        """Return whether the process is ready and responsive. ``now`` is monotonic, in seconds."""
         return self._get(entry, _STATE) == State.ACCEPTING and self._get(entry, _BEAT) >= (now - FRESH_S) * 1000
 
     def life(self, entry: int) -> int:
-        """The number of the entry's life, from 1 on; 0: the first one has not begun."""
+        """Return the number of the entry's life, from 1 on, or 0 if the first life has not begun."""
         return self._get(entry, _LIFE)
 
     def _get(self, entry: int, word: int) -> int:
@@ -117,14 +119,14 @@ class StatusTable:
 
 
 class StatusEntry:
-    """One process's entry: tells the others about it, and reads theirs."""
+    """One process's entry. The process shows its state there, and reads the entries of the other processes."""
 
     def __init__(self, table: StatusTable, number: int) -> None:
         self._table = table
         self._number = number
 
     def show(self, state: State, now: float) -> None:
-        """Write a heartbeat, with the state. ``now``: monotonic, in seconds."""
+        """Write a heartbeat, with the state. ``now`` is monotonic, in seconds."""
         self._table._set(self._number, _BEAT, int(now * 1000))
         self._table._set(self._number, _STATE, state)
 

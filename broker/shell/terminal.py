@@ -1,24 +1,26 @@
-"""Others' text, made safe for a terminal or a log line.
+"""Makes text from others safe to show on a terminal or in a log line.
 
-Owns: which characters act on a terminal, and how they are spelled instead. Must never: print.
+Owns: which characters control a terminal, and how they are escaped. Must never: print.
 """
 
 from __future__ import annotations
 
 import re
 
-#: Controls (C0, DELETE, and C1, in which U+009B begins a sequence as ESC [ does), line ends that only some programs
-#: see, and characters that turn the direction of writing, so that a line reads differently from what it is.
+#: Control characters (C0, DELETE, and C1, in which U+009B begins a sequence as ESC [ does), line ends that only some
+#: programs recognize, and characters that change the direction of writing, so that a line looks different from its
+#: content.
 _ACTING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    r"""Return the text with ``\u001b`` for ESC and so on: in a string of JSON that is still the same character."""
+    r"""Return the text with ``\u001b`` for ESC and so on: in a JSON string, the escape is still the same character."""
     if text.isprintable():
         return text
     return _ACTING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def indented(text: str) -> str:
-    """Do the same for text of several lines; only its first line can begin where one of the caller's lines would."""
+    """Escape text of several lines. Indent all lines after the first, so that they cannot pass for the caller's own
+    lines."""
     return "\n    ".join(map(printable, text.split("\n")))

@@ -22,9 +22,11 @@ LOOK_S = 5.0
 
 
 class Certificate:
-    """A certificate chain and its key, two PEM files. ``context``: for the listening socket, TLS 1.2 and newer.
+    """A certificate chain and its key, in two PEM files. ``context`` is for the listening socket, with TLS 1.2 or
+    newer.
 
-    At the start, unusable files raise ``ConfigError``; later the log says so, and the previous certificate stays.
+    The constructor raises ``ConfigError`` if the files are unusable. If changed files are unusable, the log says so,
+    and the previous certificate stays in use.
     """
 
     def __init__(self, chain: str, key: str) -> None:
@@ -40,11 +42,12 @@ class Certificate:
         load_pair(context, ("tls-cert", self._chain), ("tls-key", self._key))
 
     def refresh(self, now: float) -> None:
-        """Give new connections the certificate that the files hold now. Call at every tick; ``now``: monotonic."""
+        """Give new connections the certificate that is in the files now. Call this at every tick. ``now`` is
+        monotonic."""
         if not self._files.changed(now):
             return
         try:
-            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # a half-loaded pair would stay in the context in use
+            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # a first try, because a half-loaded pair would stay
             self._load(self.context)
         except ConfigError as error:
             self._files.again()
@@ -54,7 +57,8 @@ class Certificate:
 
 
 def load_pair(context: ssl.SSLContext, chain: tuple[str, Path], key: tuple[str, Path]) -> None:
-    """Load a certificate chain and its key into the context, each with its option's name. Raises ``ConfigError``."""
+    """Load a certificate chain and its key into the context, each given with the name of its option. Raises
+    ``ConfigError``."""
     for option, path in (chain, key):
         readable(option, path)
     try:
@@ -77,12 +81,13 @@ def readable(option: str, path: Path) -> Path:
 
 
 def trust() -> ssl.SSLContext:
-    """Return a context that verifies peers' certificates by the system's authorities, or those of ``SSL_CERT_FILE``."""
+    """Return a context that verifies peers' certificates with the system's authorities, or with those of
+    ``SSL_CERT_FILE``."""
     return ssl.create_default_context()
 
 
 def authorities() -> list[Path]:
-    """The files and folders that ``trust`` reads authorities from, whether they exist or not."""
+    """Return the files and folders from which ``trust`` reads authorities, whether they exist or not."""
     paths = ssl.get_default_verify_paths()
     file = os.environ.get(paths.openssl_cafile_env) or paths.openssl_cafile
     folders = os.environ.get(paths.openssl_capath_env) or paths.openssl_capath
@@ -90,7 +95,7 @@ def authorities() -> list[Path]:
 
 
 def checked_trust() -> ssl.SSLContext:
-    """Return ``trust``'s context, and raise ``ConfigError`` for a file that it would skip as unreadable."""
+    """Return the context of ``trust``. Raises ``ConfigError`` for an unreadable file, which ``trust`` would skip."""
     context = trust()
     paths = ssl.get_default_verify_paths()
     file = os.environ.get(paths.openssl_cafile_env) or paths.cafile
@@ -104,8 +109,8 @@ def checked_trust() -> ssl.SSLContext:
 
 
 class Trust:
-    """``trust``, read again when its files change. If a file is unusable, the log names it, and the authorities read
-    before stay. ``clock``: monotonic seconds."""
+    """The context of ``trust``, read again when its files change. If a file is unusable, the log names the file, and
+    the authorities that were read before stay. ``clock`` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

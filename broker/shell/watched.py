@@ -1,6 +1,6 @@
-"""Files to read again when they change: keys, certificates.
+"""Watches files that have to be read again when they change, such as keys and certificates.
 
-Owns: when to look, and what counts as a change. Must never: read their content.
+Owns: when to check the files, and what counts as a change. Must never: read their content.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 
 
 class WatchedFiles:
-    """Checks files every ``every_s`` seconds at most. Make it before you read the files, so that it misses no
-    change."""
+    """Checks files every ``every_s`` seconds at most. Create this object before you read the files, so that it misses
+    no change."""
 
     def __init__(self, paths: Sequence[Path], every_s: float) -> None:
         self._paths = paths
@@ -21,8 +21,8 @@ class WatchedFiles:
         self._look_at = float("-inf")
 
     def changed(self, now: float) -> bool:
-        """Return whether a file has changed since the last call. Its removal is a change. ``now``: monotonic
-        seconds."""
+        """Return whether a file has changed since the last call. The removal of a file is a change. ``now`` is in
+        monotonic seconds."""
         if now < self._look_at:
             return False
         self._look_at = now + self._every_s

@@ -42,7 +42,7 @@ async def test_one_that_stood_still_until_its_name_was_taken_ends_and_says_why(t
         older.signal(signal.SIGSTOP)
         await younger.start(ready=False)
         await eventually(younger.answers, "it serves HTTP")
-        waiting = "another endpoint has had the name twin until lately, and may still live\n"
+        waiting = "another endpoint had the name twin until recently, and may still be running\n"
         assert (await fetch(younger.url, "/readyz")).text in (waiting, "ready\n")
         await younger.ready()
         older.signal(signal.SIGCONT)

@@ -75,7 +75,7 @@ async def test_one_that_advertises_the_wrong_address_is_told_so(
         await dialler.start(sock)
 
         async def complained() -> bool:
-            return "Links come in at this endpoint's internal address only" in caplog.text
+            return "This endpoint accepts links only at its internal address" in caplog.text
 
         await eventually(complained, "the reason why there is no link")
         assert caplog.text.count("it answers 404") == 1  # though it dials repeatedly

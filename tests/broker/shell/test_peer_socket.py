@@ -355,7 +355,9 @@ async def test_a_broken_link_is_made_again_and_loses_nothing(tmp_path: Path, how
 
 @pytest.mark.over_tcp
 async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path, logged: Logged) -> None:
-    logged.expect("no link with 127.0.0.1: it does not know the shared secret", "no link with .*: it refused ours")
+    logged.expect(
+        "no link with 127.0.0.1: it does not know the shared secret", "no link with .*: it refused our handshake"
+    )
     async with running(tmp_path) as endpoint:
         sock = listen("127.0.0.1", 0)
         me = Endpoint("other", secrets.token_hex(8), f"{scheme()}://127.0.0.1:{sock.getsockname()[1]}", 0)

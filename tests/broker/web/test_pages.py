@@ -147,7 +147,7 @@ async def test_a_handshake_with_a_body_is_refused_and_no_frame_is_taken_from_the
                 frame = raw_frame(0x81, b'{"command": "what", "client_id": "c"}')
                 head = await connection.upgrade(path, frame, headers)
                 assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-                assert await connection.rest() == b"A request with a body opens no WebSocket\n"
+                assert await connection.rest() == b"A request with a body cannot open a WebSocket\n"
     after = await shared.metrics()
     for name, more in (("connections_accepted_total", 0), ("connections_refused_total", 4)):
         assert after[f"ingeborg_{name}"] == before[f"ingeborg_{name}"] + more
