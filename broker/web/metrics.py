@@ -1,6 +1,7 @@
 """The page `/metrics`, in Prometheus' text format 0.0.4.
 
-Owns: the names' prefix and the format. Must never: count, or reach into a part: each part lists its own metrics.
+Owns: the names' prefix and the format. Must never: count, or read counters of a part, because each part lists its own
+metrics.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ class _Endpoint:
         self._status = status
 
     def collect(self) -> Iterator[Family]:
-        """Yield all families. Metrics of one kind and name are one family."""
+        """Yield all families. Metrics of the same kind and name form one family."""
         together: dict[tuple[str, str], list[Metric]] = {}
         for metric in self._status.metrics():
             together.setdefault((metric.kind, metric.name), []).append(metric)
         yield from map(_family, together.values())
         uptime_s = time.time() - self._status.started_unix_s
-        yield GaugeMetricFamily("process_uptime_seconds", "Since the start", value=uptime_s)
+        yield GaugeMetricFamily("process_uptime_seconds", "Time since the process started", value=uptime_s)
 
 
 def _family(metrics: list[Metric]) -> Family:

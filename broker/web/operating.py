@@ -1,6 +1,6 @@
-"""The figures that an endpoint gives operators over the protocol: `endpoints`, SPEC section 2.4.
+"""The figures that an endpoint gives operators over the protocol, in reply to `endpoints` (SPEC section 2.4).
 
-Owns: the choice of these figures. Must never: change anything. (``web`` has all figures, for Prometheus.)
+Owns: the choice of these figures. Must never: change anything. (``metrics`` has all figures, for Prometheus.)
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def figures(status: Status) -> dict[str, Any]:
 
 @functools.cache
 def _statm() -> int:
-    """Return the file, which is opened once: later, when the figure matters, there may be no free descriptor."""
+    """Return the file, which is opened once, because no descriptor may be free later, when the figure matters."""
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 

@@ -28,9 +28,10 @@ Later = Callable[[], Awaitable[Response]]
 def path_of(request: Request) -> str:
     """Return the request's path, without its query.
 
-    The path alone decides whose a request is: code compares nothing else with a reserved path, since the two would
-    differ sooner or later. The comparison takes the path as it came: another spelling (``/%5fpeer``, ``//_peer``) is
-    another path. ``shell.requests`` has already reduced a whole URL to its path.
+    This path alone decides which code handles a request. No code compares anything else with a reserved path, since two
+    different comparisons would disagree sooner or later. The comparison uses the path exactly as it arrived, so another
+    spelling (``/%5fpeer``, ``//_peer``) is another path. ``shell.requests`` has already reduced a whole URL to its
+    path.
     """
     return request.path.partition("?")[0]
 
@@ -43,10 +44,10 @@ class Pages:
         self._access = access
 
     def answer(self, request: Request, path: str, internal: bool) -> Response | Later | None:
-        """Return the response to a request of the path. ``None``: the path is a link's, or, except at the internal
-        address, a client's.
+        """Return the response to a request for the path. Return ``None`` if the request has to open a link or, except
+        at the internal address, a client's WebSocket.
 
-        ``internal``: the request arrived at the internal address, which serves only links, health and metrics.
+        ``internal`` says that the request arrived at the internal address, which serves only links, health and metrics.
         """
         if request.method not in ("GET", "HEAD"):
             return _not_allowed()
@@ -69,13 +70,16 @@ class Pages:
         if path == "/metrics":
             return _text(http.HTTPStatus.NOT_FOUND, "The metrics are at this endpoint's internal address\n")
         if internal and path != PEER_PATH:
-            return _text(http.HTTPStatus.NOT_FOUND, "This address is for other endpoints; clients connect to another\n")
+            return _text(
+                http.HTTPStatus.NOT_FOUND,
+                "This address is only for other endpoints; clients must use a different address\n",
+            )
         if path == "/console/access":
             return self._console_access(request)
         return serving.answer(request, path)
 
     def _console_access(self, request: Request) -> Response | Later:
-        """Answer whether the console can open a WebSocket with this token from a page of ``?origin=…``.
+        """Answer whether the console can open a WebSocket with this token from a page of the origin ``?origin=…``.
 
         A browser does not tell a page why a handshake was refused, so the page asks first.
         """

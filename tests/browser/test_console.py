@@ -292,7 +292,7 @@ async def test_it_shows_filters_in_one_line_each_and_cut(page: Page, cluster: Cl
         rows = "return [...document.querySelectorAll('{}-result tbody tr')].map(row => row.innerText).sort();"
         every, some = await page.run(rows.format("#clients"))
         assert every.split("\n") == [
-            "all of it every message, for there is one without a filter, too",
+            "all of it every message, because one subscription has no filter",
             '{"price":[1]} until it disconnects',
         ]
         name, *filters, more = some.split("\n")
@@ -303,7 +303,7 @@ async def test_it_shows_filters_in_one_line_each_and_cut(page: Page, cluster: Cl
         await page.until(says("topics-result", "1 subscriber"))
         assert "and 1 more filter" in (await page.run(rows.format("#topics")))[0]
         await page.run("location.hash = '#topics/all of it';")
-        await page.until(says("topics-result", "every message, for there is one without a filter, too"))
+        await page.until(says("topics-result", "every message, because one subscription has no filter"))
         await page.until(says("topics-result", '{"price":[1]} until it disconnects'))
     assert await page.run(
         """

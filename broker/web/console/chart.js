@@ -1,5 +1,5 @@
-// Owns: lines over time, as SVG: the charts with their scales, and the small lines of a table. Must never: know what
-// the figures measure.
+// Owns: lines over time, drawn as SVG, namely the charts with their scales and the small lines of a table. Must never:
+// know what the figures measure.
 
 import { drawing, element, say } from "./dom.js";
 import { NONE } from "./words.js";
@@ -8,14 +8,17 @@ const HEIGHT = 168;
 const MARGIN = { top: 8, right: 4, bottom: 20, left: 52 };
 const RULES = 4;
 
-/** The smallest round number that is not less; its half is short as well. */
+/** Returns the smallest round number that is not less than the value. Half of that number is short as well. */
 export function ceiling(value) {
     if (!(value > 0)) return 1;
     const power = 10 ** Math.floor(Math.log10(value));
     return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => step >= value * 0.9999);
 }
 
-/** The "d" of a path through the points; a null leaves a gap. `x`, `y`: map a point to its position. */
+/**
+ * Returns the attribute "d" of a path through the values. A null leaves a gap. `x` maps an index, and `y` a value, to a
+ * position.
+ */
 export function line(values, x, y) {
     let path = "";
     let gap = true;
@@ -26,7 +29,7 @@ export function line(values, x, y) {
     return path;
 }
 
-/** A small line without a scale; the greatest value fills its height. */
+/** A small line without a scale. The greatest value takes its whole height. */
 export class Spark {
     node = drawing("svg", { class: "spark", viewBox: "0 0 72 22", "aria-hidden": "true" });
     #path = drawing("path", { class: "line delivered" });
@@ -44,15 +47,20 @@ export class Spark {
     }
 }
 
-/** Several lines on one scale, the newest value at the right edge; pointing at the chart shows that moment's values. */
+/**
+ * A chart with several lines on one scale. The newest values are at the right edge. If the user points at the chart, it
+ * shows the values of that moment.
+ */
 export class Chart {
-    /** `lines`: {name, label, hint} each; `format`: writes a value; `length`: points from edge to edge. */
+    /**
+     * `lines` has {name, label, hint} for each line. `format` returns a value's text. `length` is the number of points.
+     */
     constructor(host, { lines, format, length, what }) {
         this.lines = lines;
         this.format = format;
         this.length = length;
         this.points = [];
-        this.pointed = null; // points from the right edge; null: nowhere
+        this.pointed = null; // number of points from the right edge, or null
         this.width = 0;
         this.svg = drawing("svg", { class: "chart", role: "img", "aria-label": what, height: HEIGHT });
         this.scale = Array.from({ length: RULES + 1 }, () => ({
@@ -79,7 +87,10 @@ export class Chart {
         }).observe(this.svg);
     }
 
-    /** `points`: objects with a value or null by line; `now`: the legend's value by line while nobody points. */
+    /**
+     * Each of `points` has a value or null for each line. `now` has the legend's values while nobody points at the
+     * chart.
+     */
     show(points, now) {
         this.points = points;
         this.now = now;

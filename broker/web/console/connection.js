@@ -1,17 +1,20 @@
-// Owns: one WebSocket to the page's origin, and its renewal: it asks whether the endpoint would let it in, connects,
-// matches replies with commands, and starts again with backoff. SPEC sections 1.5, 5, 6 and 9. Must never: keep a token
-// (the caller supplies it), or put one anywhere except into the two requests that need it.
+// Owns: one WebSocket to the page's origin, and its renewal. The connection first asks whether the endpoint would
+// accept it. Then it connects, matches replies with commands, and reconnects with backoff. SPEC sections 1.5, 5, 6 and
+// 9. Must never: keep a token (the caller supplies it), or put a token anywhere except into the two requests that need
+// it.
 
-/** Maximum waits in seconds: before the first retry, before a later one, for a command's reply, for a handshake. */
+/**
+ * Maximum waits in seconds: before the first retry, before later retries, for a command's reply, and for a handshake.
+ */
 const FIRST_S = 0.5;
 const LONGEST_S = 20;
-const REPLY_S = 20; // longer than any time-out of the endpoint's own (SPEC section 1.4)
+const REPLY_S = 20; // longer than any time-out in the endpoint (SPEC section 1.4)
 const HANDSHAKE_S = 10;
 
-/** Maximum number of commands without a reply; a page that has more in flight is faulty. */
+/** Maximum number of commands without a reply; a page that has more in flight has a bug. */
 const PENDING_MAX = 200;
 
-/** Close codes after which it does not reconnect (SPEC section 6). */
+/** Close codes after which it does not reconnect, or (1008) waits longest before it does (SPEC section 6). */
 const REPLACED = 4001;
 const POLICY = 1008;
 const EXPIRED = 4004;
@@ -20,7 +23,7 @@ const REVOKED = 4006;
 /** The endpoint's address: one level above its `/console`, under any path that a proxy adds. */
 const ROOT = new URL("./", document.baseURI);
 
-/** An error reply: `code`, `message`, `info`; or a missing reply: only `message`. */
+/** An error reply with `code`, `message` and `info`, or a missing reply with only a `message`. */
 export class Refusal extends Error {
     constructor(message, fields = {}) {
         super(message);
@@ -31,18 +34,19 @@ export class Refusal extends Error {
 }
 
 /**
- * The states; an event "state" reports each: "idle", "connecting", "open", "waiting" (for the next try; `retry_at`, and
- * `reason`), "token" (the endpoint needs one; `reason`), "replaced" (another connection listens for its client).
- * Event "note": a message that is not a reply; `detail` is {key, payload} with the payload as JSON text.
+ * An event "state" reports each new state: "idle", "connecting", "open", "waiting" (for the next try; see `retry_at`
+ * and `reason`), "token" (the endpoint needs a token; see `reason`), or "replaced" (another connection listens for the
+ * client). An event "note" reports a message that is not a reply. Its `detail` is {key, payload}, with the payload as
+ * JSON text.
  */
 export class Connection extends EventTarget {
     state = "idle";
     reason = "";
     retry_at = 0; // by performance.now(), in milliseconds
 
-    #token; // a function: returns the token to connect with now, or null
+    #token; // a function that returns the token to connect with now, or null
     #socket = null;
-    #attempt = 0; // the number of the try; events of older tries are void
+    #attempt = 0; // the number of the try; events of older tries are ignored
     #failures = 0;
     #timer = 0;
     #number = 0;
@@ -55,7 +59,7 @@ export class Connection extends EventTarget {
 
     /** Connect now, without any further wait. */
     open() {
-        this.#end("The connection starts again");
+        this.#end("The connection was started again");
         void this.#try(++this.#attempt);
     }
 
@@ -84,7 +88,7 @@ export class Connection extends EventTarget {
         else this.#connect(attempt, token);
     }
 
-    /** A browser does not say why the endpoint refused a WebSocket; a request with the same question does. */
+    /** Ask whether the endpoint would accept a WebSocket, because a browser does not say why it was refused. */
     async #ask(token) {
         const url = new URL("console/access", ROOT);
         url.searchParams.set("origin", location.origin);
@@ -133,7 +137,7 @@ export class Connection extends EventTarget {
     }
 
     #later(reason, longest = false) {
-        // Full jitter (SPEC section 9), over half of the time: nobody likes to read "in 0 s".
+        // Full jitter (SPEC section 9), but only over the second half of the time, to avoid the text "in 0 s".
         const most_s = longest ? LONGEST_S : Math.min(LONGEST_S, FIRST_S * 2 ** this.#failures++);
         const wait_ms = most_s * (0.5 + Math.random() / 2) * 1e3;
         this.retry_at = performance.now() + wait_ms;
@@ -151,13 +155,14 @@ export class Connection extends EventTarget {
     }
 
     /**
-     * Send a command and return its success. Rejects with a `Refusal`. `fields`: by name; `source`: JSON text, by name.
+     * Send a command and return its success reply. Rejects with a `Refusal`. `fields` has values by name, and `source`
+     * has JSON texts by name.
      */
     ask(command, fields, source = {}) {
         if (this.state !== "open") return Promise.reject(new Refusal("There is no connection"));
         if (this.#pending.size >= PENDING_MAX) return Promise.reject(new Refusal("Too many commands wait for a reply"));
         const id = ++this.#number;
-        // JSON text goes out unchanged: a number may have more digits than JavaScript's.
+        // JSON text is sent unchanged, because its numbers may have more digits than JavaScript's numbers.
         const texts = Object.entries(source).map(([name, text]) => `,${JSON.stringify(name)}:${text}`);
         this.#socket.send(`${JSON.stringify({ command, id, ...fields }).slice(0, -1)}${texts.join("")}}`);
         return new Promise((resolve, reject) => {
@@ -192,7 +197,9 @@ export class Connection extends EventTarget {
     }
 }
 
-/** The payload's own text, if the frame has the form that endpoints use: parsing would round its numbers. */
+/**
+ * Returns the payload's own text if the frame has the form that endpoints use, since parsing would round its numbers.
+ */
 export function payload_of(frame, message) {
     const head = /^\{"key":(?:null|"(?:[^"\\]|\\.)*"),"broadcast":/s.exec(frame);
     return head === null ? JSON.stringify(message.broadcast) : frame.slice(head[0].length, -1);

@@ -1,5 +1,5 @@
-// Owns: the page: the current view, the state of the connection, and the token. Must never: put a token into an address
-// that the page keeps or shows.
+// Owns: the page, with the current view, the state of the connection, and the token. Must never: put a token into an
+// address that the page keeps or shows.
 
 import { Connection } from "./connection.js";
 import { part, say } from "./dom.js";
@@ -19,7 +19,7 @@ const messages = new Messages(connection, token, identity);
 
 // Views: #overview, #topics/NAME, #clients/ID, #messages
 
-/** A lookup by address while there was no connection; it runs once there is one. */
+/** A lookup that the page's address requested while there was no connection. It runs when there is a connection. */
 let sought = null;
 
 function go(by_link) {
@@ -36,7 +36,8 @@ function go(by_link) {
     messages.show(shown === "messages");
     sought = shown === "topics" ? [topics, decoded(name)] : shown === "clients" ? [clients, decoded(name)] : null;
     find();
-    // A focused link inside a view has gone with it: focus its target. A link of the menu keeps the focus.
+    // If the focused link was inside the old view, it is hidden now, so focus the new view's title. A link in the menu
+    // keeps the focus.
     if (by_link && !document.activeElement?.closest("nav")) part(`${shown}-title`).focus({ preventScroll: true });
     scrollTo(0, 0);
 }
@@ -59,7 +60,7 @@ function find() {
 
 addEventListener("hashchange", () => go(true));
 part("skip").addEventListener("click", (event) => {
-    event.preventDefault(); // otherwise the browser would take its address for a view's
+    event.preventDefault(); // otherwise the link's address would count as a view's
     part("main").focus();
 });
 
@@ -91,7 +92,7 @@ function tell() {
     introduce();
 }
 
-/** Above the page's foot: why there is no connection, and how to get one. */
+/** Show above the page's foot why there is no connection, and how to get one. */
 function notice() {
     const without_token = connection.state === "token" && !part("token-dialog").open;
     if (connection.state === "waiting") {
@@ -105,7 +106,7 @@ function notice() {
         say(part("lost-when"), "Trying now …");
     }
     say(part("try-now"), without_token ? "Give a token" : "Try now");
-    // The notice stays while the page tries again: otherwise it would flicker.
+    // The notice stays while the page tries again, because it would flicker otherwise.
     const stays = connection.state === "connecting" && !part("lost").hidden;
     part("lost").hidden = !(connection.state === "waiting" || without_token || stays);
 }
@@ -115,7 +116,7 @@ function count_down() {
     say(part("lost-when"), `Trying again in ${left_s} s.`);
 }
 
-/** The line at the foot: the endpoint, the user, the expiry. */
+/** Show the endpoint, the user and the token's expiry in the line at the foot. */
 function introduce() {
     const text = token();
     const { exp } = text === null ? {} : claims(text);

@@ -1,21 +1,24 @@
-// Owns: making elements. Must never: turn text into markup; everything shown becomes a text node, so that a topic
+// Owns: how elements are made. Must never: turn text into markup. All shown text becomes a text node, so that a topic
 // called <script> is only a topic with an odd name.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** The element with this id, which has to exist. */
+/** Returns the element with this id, which has to exist. */
 export function part(id) {
     const found = document.getElementById(id);
     if (found === null) throw new Error(`the page has no #${id}`);
     return found;
 }
 
-/** An element: attributes (nulls are left out; functions become listeners), then children: elements or text. */
+/**
+ * Makes an element. Attributes that are null are left out, and functions become listeners. Children are elements or
+ * text.
+ */
 export function element(tag, attributes = {}, ...children) {
     return filled(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** Makes an SVG element in the same way. */
 export function drawing(tag, attributes = {}, ...children) {
     return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -29,17 +32,20 @@ function filled(made, attributes, children) {
     return made;
 }
 
-/** Put the text there if it differs: browsers then do not draw, or read out, an unchanged text again. */
+/** Set the element's text if it differs, so that browsers do not draw, or read out, an unchanged text again. */
 export function say(where, text) {
     if (where.textContent !== text) where.textContent = text;
 }
 
-/** Mark a button as unusable; unlike a disabled one it keeps its focus, and its listener has to check this. */
+/**
+ * Mark a button as usable or unusable. Unlike a disabled button, an unusable button keeps its focus, so its listener
+ * has to call `allowed`.
+ */
 export function allow(button, allowed) {
     button.setAttribute("aria-disabled", String(!allowed));
 }
 
-/** Is the button usable? */
+/** Returns whether the button is usable. */
 export function allowed(button) {
     return button.getAttribute("aria-disabled") !== "true";
 }

@@ -1,18 +1,24 @@
-// Owns: figures derived from counters: rates, quantiles, and their last minutes. Pure: no DOM, no clock.
+// Owns: figures derived from counters, namely rates, quantiles, and their values in the last minutes. Pure: uses
+// neither the DOM nor a clock.
 
-/** Number of samples shown, one per second; numbers of samples kept of an endpoint, for rates and for quantiles. */
+/**
+ * Number of samples shown, one per second, and numbers of an endpoint's samples over which rates and quantiles are
+ * computed.
+ */
 export const HISTORY = 180;
 const RATE_LOOKS = 5;
 const LATENCY_LOOKS = 10;
 
-/** Points of an endpoint's small line. */
+/** Number of points in an endpoint's small line. */
 export const SPARK = 60;
 
-/** Maximum number of endpoints to remember; unlisted ones are forgotten after a while. */
+/**
+ * Maximum number of endpoints to remember, and the time after which the page forgets an endpoint that is not listed.
+ */
 const ENDPOINTS_MAX = 256;
 const GONE_FOR_MS = 600_000;
 
-/** The bands of priority that conflated messages are counted by. */
+/** The bands of priority by which endpoints count conflated messages. */
 export const BANDS = ["low", "medium", "high"];
 
 const COUNTERS = [
@@ -20,13 +26,15 @@ const COUNTERS = [
     ...["bounds_exceeded", ...BANDS.map((band) => `bounds_conflated_${band}`)],
 ];
 
-/** The buckets' increase between two cumulative histograms with the same bounds; null if the bounds differ. */
+/**
+ * Returns the buckets' increase between two cumulative histograms with the same bounds, or null if the bounds differ.
+ */
 export function increase(earlier, later) {
     if (earlier.length !== later.length || earlier.some(([bound], at) => bound !== later[at][0])) return null;
     return later.map(([bound, total], at) => [bound, total - earlier[at][1]]);
 }
 
-/** The sum of histograms; it leaves out those whose bounds differ from the first one's. */
+/** Returns the sum of histograms. It leaves out histograms whose bounds differ from those of the first. */
 export function sum(histograms) {
     const [first, ...others] = histograms;
     if (first === undefined) return [];
@@ -38,7 +46,10 @@ export function sum(histograms) {
     return total;
 }
 
-/** The q-quantile, in seconds, interpolated within its bucket. {value_s, beyond}; null: the count is zero. */
+/**
+ * Returns the q-quantile, in seconds and interpolated within its bucket, as {value_s, beyond}, or null if the count is
+ * zero. If `beyond` is true, the quantile is above all bounds.
+ */
 export function quantile(buckets, q) {
     const total = buckets.at(-1)?.[1] ?? 0;
     if (!(total > 0)) return null;
@@ -54,7 +65,10 @@ export function quantile(buckets, q) {
     return { value_s: lower_s, beyond: true };
 }
 
-/** Per second, between two samples of one endpoint; null: they belong to two lives, or are the same sample. */
+/**
+ * Returns the rates per second between two samples of one endpoint, or null if the samples belong to two lives of the
+ * endpoint or are the same.
+ */
 function between(earlier, later) {
     if (earlier === undefined || later === undefined) return null;
     const time_s = later.uptime_s - earlier.uptime_s;
@@ -64,15 +78,16 @@ function between(earlier, later) {
     );
 }
 
-/** One endpoint over time. */
+/** The samples of one endpoint over time. */
 export class Watched {
     /**
-     * From the last sample. `seen_at`: when the endpoint was last listed, in milliseconds; `listed`: in the last reply.
+     * The last sample. `seen_at` is the time when the endpoint was last listed, in milliseconds. `listed` says whether
+     * the last reply lists it.
      */
     entry;
     seen_at = 0;
     listed = true;
-    spark = []; // deliveries per second; null: unknown
+    spark = []; // deliveries per second, or null if unknown
     #looks = [];
 
     take(entry, at_ms) {
@@ -106,12 +121,12 @@ export class Watched {
         return between(this.#looks.at(-2), this.#looks.at(-1));
     }
 
-    /** Rates of the last seconds, for the numbers shown: rates over one second change all the time. */
+    /** Rates of the last few seconds, for the shown numbers, because rates over one second fluctuate all the time. */
     get rates() {
         return between(this.#looks.at(-1 - RATE_LOOKS) ?? this.#looks[0], this.#looks.at(-1));
     }
 
-    /** The histogram of the last ten seconds; null: unknown. */
+    /** The histogram of the last ten seconds, or null if it is unknown. */
     get buckets() {
         if (this.#looks.length < 2) return null;
         return increase(this.#looks[0].figures.delivery_buckets, this.#looks.at(-1).figures.delivery_buckets);
@@ -124,15 +139,15 @@ export class Watched {
     }
 }
 
-/** All endpoints over time. */
+/** The samples of all endpoints over time. */
 export class Cluster {
     endpoints = new Map();
     history = []; // results of `point`, oldest first
 
-    /** Process a reply to `endpoints`. `at_ms`: by any clock that only goes forward. */
+    /** Process a reply to `endpoints`. `at_ms` comes from any clock that only goes forward. */
     take(entries, at_ms) {
         for (const watched of this.endpoints.values()) watched.listed = false;
-        // For a while the list has a restarted endpoint next to its former life.
+        // For a while, the list has a restarted endpoint twice: its present life and its former life.
         const dead_first = entries.slice(0, ENDPOINTS_MAX).sort((one, other) => Number(one.up) - Number(other.up));
         const newest = new Map(dead_first.map((entry) => [entry.name, entry]));
         for (const entry of newest.values()) {
@@ -146,7 +161,7 @@ export class Cluster {
         this.#remember({ at_ms, ...this.#point() });
     }
 
-    /** Samples pause from now on: rates across that gap would be true but misleading. */
+    /** Record that sampling pauses now. Rates across the pause would be true but misleading. */
     pause(at_ms) {
         for (const watched of this.endpoints.values()) watched.pause();
         this.#remember({ at_ms, published: null, delivered: null, duplicates: null, p50: null, p99: null });
@@ -180,8 +195,10 @@ export class Cluster {
         return { p50: quantile(buckets, 0.5), p99: quantile(buckets, 0.99) };
     }
 
-    /** Over the endpoints that are up: sums (`now`) and the greatest (`most`) of levels, rates of events (`per_s`); null:
-     * none is known. */
+    /**
+     * Functions that combine a figure of all endpoints that are up. `now` returns the sum and `most` the maximum of a
+     * level, and `per_s` the total rate of events. Each returns null if no endpoint's value is known.
+     */
     get totals() {
         const up = this.#up;
         const add = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) : null);

@@ -1,5 +1,5 @@
-// Owns: the visitor's token and its claims. The tab's session keeps the token; the page's address never does. Must
-// never: judge a token; the endpoint does.
+// Owns: the visitor's token and its claims. The tab's session storage keeps the token, and the page's address never
+// contains it. Must never: decide whether a token is valid, because the endpoint does that.
 
 const PLACE = "ingeborg-token";
 
@@ -14,7 +14,7 @@ export function token() {
 
 let held = null; // for a browser that refuses to store anything
 
-/** Store the token; null: forget it. */
+/** Store the token, or forget it if the value is null. */
 export function keep(value) {
     held = value;
     try {
@@ -25,7 +25,7 @@ export function keep(value) {
     }
 }
 
-/** The token's claims, unchecked: {} if it is not a JWT. */
+/** Returns the token's claims without checking them, or {} if it is not a JWT. */
 export function claims(text) {
     try {
         const body = text.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
@@ -36,14 +36,17 @@ export function claims(text) {
     }
 }
 
-/** A client id that the token covers; where the token leaves a choice, the same one for the life of the page. */
+/**
+ * Returns a client id that the token covers. If the token covers several, the id stays the same for the life of the
+ * page.
+ */
 export function client_id(text) {
     const subject = text === null ? "*" : claims(text).sub;
     if (typeof subject !== "string" || subject === "*") return mine;
     return subject.endsWith("*") ? subject.slice(0, -1) + mine : subject;
 }
 
-/** Whether no other page or program uses this id again once this page is gone. */
+/** Returns whether the id is this page's own, so that no page or program uses it after this page is gone. */
 export function is_mine(client_id) {
     return client_id.endsWith(mine);
 }

@@ -1,31 +1,32 @@
-// Owns: the lookup views: a topic's subscribers and where they are, a client's topics and where it listens. Must never:
-// change anything; its commands only read.
+// Owns: the two lookup views. One shows a topic's subscribers and where they listen, and the other shows a client's
+// topics and where it listens. Must never: change anything; its commands only read.
 
 import { element, part } from "./dom.js";
 import { Pages } from "./pages.js";
 import { counted, ending, filtering } from "./words.js";
 
-/** The address of a topic's or client's view in this page. */
+/** Returns the address of a topic's or client's view in this page. */
 export function address(view, name) {
     return `#${view}/${encodeURIComponent(name)}`;
 }
 
-/** The place where a subscriber listens; a token without `inspect` learns only that it does. */
+/** Shows the place where a subscriber listens. A token without `inspect` learns only whether it listens. */
 function place({ endpoint = null, online = endpoint !== null }) {
     if (!online) return element("span", { class: "mark away" }, "does not listen");
     return element("span", { class: "mark up" }, endpoint ?? "listens");
 }
 
 /**
- * A link to a client, with its filters and ends at a topic. `subscriptions`: SPEC section 2.3; the reply has none for a
- * client that has neither filter nor end, nor for a token without `inspect`. `filtered`: it has filters only.
+ * Adds to a link the filters and ends of a client's subscriptions to a topic. SPEC section 2.3 describes
+ * `subscriptions`. The reply has none if the client has neither a filter nor an end there, or if the token lacks
+ * `inspect`. `filtered` says that all of the client's subscriptions have filters.
  */
 export function with_subscriptions(link, subscriptions = [], filtered = false) {
     const now = new Date();
     const muted = (text) => element("span", { class: "muted" }, ` ${text}`);
     const filters = subscriptions.filter(({ filter }) => filter !== undefined);
     const texts = subscriptions.filter(({ filter }) => filter === undefined).map((all) => ending(all, now));
-    if (texts.length > 0 && filters.length > 0) texts.push("every message, for there is one without a filter, too");
+    if (texts.length > 0 && filters.length > 0) texts.push("every message, because one subscription has no filter");
     if (filtered && filters.length === 0) texts.push("with filters");
     const beside = texts.filter((text) => text !== "").map(muted);
     const lines = filtering(filters, now).map(([line, ends]) =>
@@ -34,12 +35,12 @@ export function with_subscriptions(link, subscriptions = [], filtered = false) {
     return element("span", {}, link, ...beside, ...lines);
 }
 
-/** The client's subscriptions to one of the topics in a page of `subscriptions`: SPEC section 2.3. */
+/** Returns the client's subscriptions to one of the topics in a page of `subscriptions` (SPEC section 2.3). */
 export function subscriptions_at({ subscriptions = {} }, topic) {
     return Object.hasOwn(subscriptions, topic) ? subscriptions[topic] : undefined;
 }
 
-/** One view: a field for the name, and the result. */
+/** A lookup view, with a field for the name and the result. */
 class Lookup {
     constructor(view, pages) {
         this.view = view;
@@ -54,7 +55,7 @@ class Lookup {
         });
     }
 
-    /** Look the name up; "": only show the field. */
+    /** Look the name up. If it is empty, only show the field. */
     async find(name) {
         this.name = name;
         this.field.value = name;
@@ -64,7 +65,7 @@ class Lookup {
     }
 }
 
-/** A topic's subscribers. `identity`: a function: returns the client id that sends the command. */
+/** A topic's subscribers. `identity` is a function that returns the id of the client that sends the command. */
 export class Topics extends Lookup {
     constructor(connection, identity) {
         const pages = new Pages(part("topics-result"), {
@@ -90,7 +91,7 @@ export class Topics extends Lookup {
     }
 }
 
-/** A client's topics, and its place. */
+/** A client's topics, and the place where it listens. */
 export class Clients extends Lookup {
     constructor(connection) {
         const pages = new Pages(part("clients-result"), {

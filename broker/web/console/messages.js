@@ -1,6 +1,6 @@
-// Owns: publishing, subscribing and listening by hand, over a separate connection: losing a client to another
-// connection (4001) or being slow (4002) must not cut the other views' connection. Must never: hold more messages than
-// it shows; it counts those that leave the list.
+// Owns: publishing, subscribing and listening by hand. This view has a separate connection, because the loss of a
+// client to another connection (4001) or slow reading (4002) must not cut the other views' connection. Must never: hold
+// more messages than it shows. It only counts messages that have left the list.
 
 import { Connection } from "./connection.js";
 import { element, part, say } from "./dom.js";
@@ -9,8 +9,8 @@ import { address, subscriptions_at, with_subscriptions } from "./lookups.js";
 import { clock, count, counted, trouble } from "./words.js";
 
 /**
- * Maximum numbers: messages in the list, outcomes in the list of publishes, topics shown as subscribed, characters of a
- * payload.
+ * Maximum numbers of messages in the list, of outcomes in the list of outcomes, of topics shown as subscribed, and of
+ * characters of a payload.
  */
 const MESSAGES_MAX = 200;
 const OUTCOMES_MAX = 20;
@@ -18,19 +18,22 @@ const TOPICS_MAX = 200;
 const PAYLOAD_SHOWN = 2_000;
 
 export class Messages {
-    #looking; // the other views' connection: looks up where a client listens now
+    #looking; // the other views' connection, to look up where a client listens now
     #connection;
     #identity;
-    #wanted = null; // the client that is to listen; null: none
+    #wanted = null; // the client that is to listen, or null
     #listening = false;
     #fresh = []; // messages that the list does not show yet, oldest first
     #received = 0;
-    #unseen = 0; // how many have left the list
+    #unseen = 0; // how many messages have left the list
     #due = false;
-    #topics = new Map(); // each with the client's subscriptions there, or undefined: one without filter and end
+    #topics = new Map(); // each with the client's subscriptions to it, or undefined for one without filter and end
     #more = false; // the client has further topics that the view does not show
 
-    /** `token`: a function: returns the token to connect with; `identity`: another: returns the proposed client id. */
+    /**
+     * `token` is a function that returns the token to connect with. `identity` is one that returns the proposed client
+     * id.
+     */
     constructor(looking, token, identity) {
         this.#looking = looking;
         this.#identity = identity;
@@ -50,7 +53,7 @@ export class Messages {
         this.#count();
     }
 
-    /** The view becomes visible or hidden; a listening client continues either way. */
+    /** Show or hide the view. A client that listens continues to listen in both cases. */
     show(shown) {
         const field = part("client-id");
         if (!shown) return;
@@ -58,7 +61,7 @@ export class Messages {
         if (this.#connection.state === "idle" && this.#looking.state === "open") this.#connection.open();
     }
 
-    /** Another token, perhaps for another client. */
+    /** Start again after a change of the token, which may be for another client. */
     begin_anew() {
         this.#wanted = null;
         this.#listening = false;
@@ -76,7 +79,7 @@ export class Messages {
         return part("client-id").value;
     }
 
-    /** The connection, once open; rejects if it does not open soon. */
+    /** Returns the connection when it is open. Rejects if the present try to open it fails. */
     async #open() {
         const connection = this.#connection;
         if (connection.state === "open") return connection;
@@ -109,7 +112,7 @@ export class Messages {
         else this.#ask_first(place);
     }
 
-    /** The place where the client listens now, as far as this page can learn it. */
+    /** Returns the place where the client listens now, or null if it does not listen or this page cannot learn it. */
     async #place() {
         try {
             return (await this.#looking.ask("location", { client_id: this.#client })).endpoint;
@@ -124,7 +127,7 @@ export class Messages {
             part("listen").focus();
             return;
         }
-        say(part("take-over-text"), `${this.#client} listens at ${place} now. If it listens here, that connection loses it.`);
+        say(part("take-over-text"), `${this.#client} listens at ${place} now. If it listens here, the endpoint closes the other connection.`);
         part("leave-it").focus();
     }
 
@@ -159,7 +162,7 @@ export class Messages {
         await this.#reread();
     }
 
-    /** Handle the ended subscriptions in a `listen` reply: subscribe the page's own client again. */
+    /** Report the ended subscriptions in a `listen` reply. If the client is the page's own, subscribe it again. */
     async #have_ended(client_id, { ended = [], ended_count = 0 }) {
         if (ended_count === 0) return;
         this.#outcome("unready", `${counted(ended_count, "subscription")} of ${client_id} had ended`);
@@ -215,7 +218,8 @@ export class Messages {
     }
 
     /**
-     * Subscriptions that nobody would remove end with this page, if the endpoint can do that. Returns when they end.
+     * Subscribe the client. Nobody would remove the subscriptions of the page's own client, so they end with this page
+     * if the endpoint supports that. Returns when they end.
      */
     async #subscribe_to(client_id, topic, filter = {}) {
         if (is_mine(client_id)) {
@@ -223,7 +227,7 @@ export class Messages {
                 await this.#connection.ask("subscribe", { client_id, topic, ...filter, until: "disconnect" });
                 return { until: "disconnect" };
             } catch (error) {
-                if (error.code !== "bad_state") throw error; // with `lookup` routing
+                if (error.code !== "bad_state") throw error; // an endpoint with `lookup` routing
             }
         }
         await this.#connection.ask("subscribe", { client_id, topic, ...filter });
@@ -241,7 +245,7 @@ export class Messages {
         await this.#reread();
     }
 
-    /** The client's subscriptions, as the store has them. */
+    /** Read the client's subscriptions from the store again, and show them. */
     async #reread() {
         const client_id = this.#client;
         if (client_id === "" || this.#connection.state !== "open") return;
@@ -249,11 +253,11 @@ export class Messages {
             const page = await this.#connection.ask("subscriptions", { client_id, limit: TOPICS_MAX });
             if (client_id === this.#client) this.#show_topics(page.topic.map((topic) => [topic, subscriptions_at(page, topic)]), page.cursor !== null);
         } catch {
-            if (client_id === this.#client) this.#show_topics([], false); // the next command to it says why
+            if (client_id === this.#client) this.#show_topics([], false); // the next command shows the reason
         }
     }
 
-    /** `topics`: pairs of a topic and the client's subscriptions there. */
+    /** `topics` has pairs of a topic and the client's subscriptions to it. */
     #show_topics(topics, more) {
         this.#topics = new Map(topics.slice(0, TOPICS_MAX));
         this.#more = more || topics.length > TOPICS_MAX;
@@ -275,7 +279,7 @@ export class Messages {
 
     // Publishing
 
-    /** The payload as JSON text; null: it is invalid, and the field says why. */
+    /** Returns the payload as JSON text. If it is invalid, returns null, and the page shows the reason. */
     #check() {
         const field = part("publish-payload");
         const problem = part("payload-problem");
@@ -329,7 +333,7 @@ export class Messages {
             this.#unseen++;
         }
         if (this.#due) return;
-        this.#due = true; // a page that the browser does not draw keeps no more than it would show
+        this.#due = true; // while the browser does not draw the page, `#fresh` keeps only what fits into the list
         requestAnimationFrame(() => this.#draw());
     }
 

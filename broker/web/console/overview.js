@@ -1,5 +1,6 @@
-// Owns: the first view: load, speed, and the health of the endpoints. It sends `endpoints` each second while visible.
-// Must never: send it while the view is not visible, or before the last reply has arrived.
+// Owns: the first view, with the load, speed and health of the endpoints. The view sends the command `endpoints` every
+// second while it is visible. Must never: send this command while the view is not visible, or before the last reply has
+// arrived.
 
 import { Chart, Spark } from "./chart.js";
 import { element, part, say } from "./dom.js";
@@ -8,30 +9,33 @@ import { bytes, count, counted, duration, latency, NONE, rate, share, trouble } 
 
 const LOOK_MS = 1_000;
 
-/** Columns of the table behind name, state and the small line: heading, explanation, and the cell of a `Watched`. */
+/**
+ * The columns of the table after name, state and small line. Each has a heading, an explanation, and a function that
+ * returns a row's cell.
+ */
 const COLUMNS = [
     ["Published", "publishes received from its clients, per second", ({ rates }) => rate(rates?.publishes_received)],
     ["Delivered", "messages put into its clients' outboxes, per second", ({ rates }) => rate(rates?.messages_delivered)],
     ["p99", "99 % of the messages of the last ten seconds are written to their subscribers within this time", ({ quantiles }) => written(quantiles.p99)],
-    ["Duplicates", "dropped as home of their topics, per second", ({ rates }) => rate(rates?.duplicates_dropped)],
+    ["Duplicates", "duplicate publishes dropped here, as the home of their topics, per second", ({ rates }) => rate(rates?.duplicates_dropped)],
     ["Drops", "messages dropped for any other reason, per second", ({ rates }) => rate(rates?.drops)],
     ["Errors", "error replies, per second", ({ rates }) => rate(rates?.errors)],
     ["In flight", "publishes whose outcome is still unknown", ({ figures }) => count(figures?.publishes_in_flight)],
     ["Clients", "clients that listen there", ({ figures }) => count(figures?.clients)],
     ["Connections", "open connections of clients", ({ figures }) => count(figures?.connections)],
-    ["CPU", "of one core", ({ rates }) => (rates ? `${(rates.cpu_s * 100).toFixed(0)} %` : NONE)],
-    ["Memory", "resident", ({ figures }) => bytes(figures?.rss_bytes)],
-    ["Up for", "since its start", ({ entry }) => (entry.figures ? duration(entry.uptime_s) : NONE)],
+    ["CPU", "CPU time, in percent of one core", ({ rates }) => (rates ? `${(rates.cpu_s * 100).toFixed(0)} %` : NONE)],
+    ["Memory", "resident memory", ({ figures }) => bytes(figures?.rss_bytes)],
+    ["Up for", "time since its start", ({ entry }) => (entry.figures ? duration(entry.uptime_s) : NONE)],
 ];
 
 function written(quantile) {
     return quantile === null ? NONE : latency(quantile.value_s, quantile.beyond);
 }
 
-/** An endpoint's health: a class for its mark, a word, and the reason. */
+/** Returns an endpoint's health as a class for its mark, a word, and the reason. */
 export function state_of(watched, now_ms) {
     const { entry, listed, seen_at } = watched;
-    if (!listed) return ["down", "Gone", `not a member for ${duration((now_ms - seen_at) / 1e3)}`];
+    if (!listed) return ["down", "Gone", `last listed ${duration((now_ms - seen_at) / 1e3)} ago`];
     if (!entry.up || entry.figures === null) return ["down", "Down", entry.reasons?.join("; ") || "does not answer"];
     if (!entry.ready) return ["unready", "Not ready", entry.reasons.join("; ")];
     return ["up", "Up", ""];
@@ -47,7 +51,7 @@ export class Overview {
     #shown = false;
     #tiles;
 
-    /** `identity`: a function: returns the client id that sends the command. */
+    /** `identity` is a function that returns the id of the client that sends the command. */
     constructor(connection, identity) {
         this.#connection = connection;
         this.#identity = identity;
@@ -87,7 +91,7 @@ export class Overview {
         this.#go();
     }
 
-    /** Sample now if the view is visible and a connection is open; else rest. */
+    /** Sample now if the view is visible and the connection is open. Otherwise stop sampling. */
     #go() {
         clearTimeout(this.#timer);
         this.#timer = 0;
@@ -125,7 +129,7 @@ export class Overview {
     }
 
     #refused(error) {
-        if (error.code === undefined) return; // the connection's state already says it
+        if (error.code === undefined) return; // the shown state of the connection already says so
         part("overview-figures").hidden = true;
         const notice = part("overview-notice");
         notice.hidden = false;
@@ -158,7 +162,7 @@ export class Overview {
         this.#draw_endpoints(now);
     }
 
-    /** The tiles of bounds: only where a client has some. */
+    /** Draw the tiles of bounds, or hide them if no client has bounds. */
     #draw_bounds(totals) {
         part("bounds-tiles").hidden = !(totals.now("bounds_clients") > 0);
         say(this.#tiles.level, count(totals.most("bounds_level")));

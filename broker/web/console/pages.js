@@ -1,5 +1,5 @@
-// Owns: a result that comes in pages: a table, its previous page and its next page. Must never: hold more than one
-// page; a topic can have 100,000 subscribers.
+// Owns: a result that comes in pages, shown as a table with buttons for the previous and the next page. Must never:
+// hold more than one page, because a topic can have 100,000 subscribers.
 
 import { allow, allowed, element, say } from "./dom.js";
 import { clock, count, trouble } from "./words.js";
@@ -11,14 +11,15 @@ export class Pages {
     #load;
     #row;
     #head;
-    #cursors = [null]; // the last cursor of each page up to this one: as many as somebody has clicked
-    #sizes = []; // the sizes of the pages before
+    #cursors = [null]; // the cursor with which each page was requested, up to the present one
+    #sizes = []; // the sizes of the earlier pages
     #next = null;
     #asked = 0;
 
     /**
-     * `host`: an empty element; `headings`: of the columns; `row`: from an item to its cells' contents; `load`: from
-     * (cursor, limit) to a promise of {items, cursor, title, note}; `what`: the table's subject, for screen readers.
+     * `host` is an empty element, and `headings` are the headings of the columns. `row` maps an item to the contents of
+     * its cells. `load` maps (cursor, limit) to a promise of {items, cursor, title, note}. `what` is the table's
+     * subject, for screen readers. `empty` is the text if there are no items.
      */
     constructor(host, { headings, row, load, what, empty }) {
         this.#load = load;
@@ -47,8 +48,8 @@ export class Pages {
     }
 
     /**
-     * Start from the first page, and clear the old one. `wait`: the text to show until the page arrives; `failed`: the
-     * text if it fails.
+     * Clear the old page, and load the first page. `wait` is the title until the page arrives, and `failed` the title
+     * if the page cannot be loaded.
      */
     async begin(wait, failed) {
         this.failed = failed;

@@ -1,8 +1,8 @@
 """The console's files over plain HTTP, at ``/console`` and below. SPEC section 1.2.
 
-Owns: which files there are, and the headers that isolate the page. Must never: serve a file that it has not read at its
-start (so that no path leads out of its folder), or put data of the broker into a file: files hold no data and need no
-token. The page gets its data over a WebSocket, like any client.
+Owns: which files there are, and the headers that isolate the page. Must never: serve a file that it did not read at the
+start (so that no path can lead out of the folder), or put data of the broker into a file. The files contain no data, so
+they need no token. The page gets its data over a WebSocket, like any client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from websockets.http11 import Request, Response
 
 PATH = "/console"
 
-#: Content types by file extension. The console does not serve files with other extensions (this module).
+#: Content types by file extension. Files with other extensions, such as this module, are not served.
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -27,8 +27,9 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 
-#: The page can load its own files and connect to its own origin ('self' covers ws: and wss: of that host), and nothing
-#: else; nothing inline. A topic can look like a script: with Trusted Types a browser refuses to turn text into markup.
+#: The page can only load its own files and connect to its own origin ('self' covers ws: and wss: of that host). Inline
+#: scripts and styles are forbidden. A topic can look like a script, so Trusted Types make the browser refuse to turn
+#: text into markup.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -49,7 +50,7 @@ class Page:
 
 
 def read_pages(folder: Path) -> dict[str, Page]:
-    """Return the folder's files by the path that serves them."""
+    """Return the folder's files, by the URL path at which they are served."""
     pages = {}
     for file in sorted(folder.iterdir()):
         if file.suffix in TYPES:
@@ -59,12 +60,12 @@ def read_pages(folder: Path) -> dict[str, Page]:
     return pages
 
 
-#: Read once: together they are smaller than the largest message.
+#: The files, which are read once. Together they are smaller than the largest message.
 PAGES = read_pages(Path(__file__).parent)
 
 
 def answer(request: Request, path: str) -> Response | None:
-    """Return the response to a GET at ``/console`` or below; ``None``: the path does not exist."""
+    """Return the response to a GET at ``/console`` or below, or ``None`` for any other path."""
     if path == f"{PATH}/":
         return _response(http.HTTPStatus.PERMANENT_REDIRECT, Location="../console")
     if path != PATH and not path.startswith(f"{PATH}/"):

@@ -1,5 +1,5 @@
-// Owns: light or dark, as the system says or as the visitor chose. A classic script in the page's head, so that a page
-// is never drawn in one and then in the other. Must never: keep anything but that choice.
+// Owns: the theme, light or dark, as the system or the visitor chose. This is a classic script in the page's head, so
+// that a page is never drawn first in one theme and then in the other. Must never: store anything except that choice.
 "use strict";
 
 (() => {
@@ -11,7 +11,7 @@
             const theme = localStorage.getItem("ingeborg-theme");
             return theme in NEXT ? theme : "system";
         } catch {
-            return "system"; // a browser may refuse to keep anything; the choice then lasts as long as the page
+            return "system"; // a browser may refuse to store anything; the choice then lasts as long as the page
         }
     }
 

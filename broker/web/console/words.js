@@ -1,4 +1,4 @@
-// Owns: the spelling of figures, times and errors. Pure: the current time is an argument.
+// Owns: how figures, times and errors are written. Pure: the current time is an argument.
 
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
@@ -26,7 +26,7 @@ export function rate(value) {
     return value < 1e6 ? whole.format(value) : short.format(value);
 }
 
-/** A time in seconds, of the order of milliseconds. `beyond`: the true value is greater. */
+/** A short time, given in seconds. `beyond` says that the true time is longer. */
 export function latency(value_s, beyond = false) {
     if (value_s === null || value_s === undefined) return NONE;
     if (value_s === 0) return "0";
@@ -65,7 +65,7 @@ export function clock(date) {
     return date.toLocaleTimeString("en-GB");
 }
 
-/** When a subscription ends (`until`, `ends_at`: SPEC section 2.3); "": it stays. */
+/** Says when a subscription ends (`until`, `ends_at`: SPEC section 2.3). The text is empty if it stays. */
 export function ending({ until, ends_at }, now) {
     const listens = until === undefined ? "" : "until it disconnects";
     if (ends_at === undefined) return listens;
@@ -74,11 +74,14 @@ export function ending({ until, ends_at }, now) {
     return `${listens === "" ? "until" : `${listens}, or`} ${day}${clock(at)}`;
 }
 
-/** Maximum number of filters shown of one client at one topic, and maximum number of characters of each. */
+/** Maximum number of a client's filters shown for a topic, and maximum number of characters shown of each filter. */
 const FILTERS_SHOWN = 3;
 const FILTER_CHARACTERS = 160;
 
-/** Subscriptions with filters (SPEC section 2.6), one a line with its end, and how many more there are. */
+/**
+ * Returns a line for each subscription with a filter (SPEC section 2.6), with its end. If there are too many, the last
+ * line says how many more there are.
+ */
 export function filtering(subscriptions, now) {
     const lines = subscriptions.slice(0, FILTERS_SHOWN).map((subscription) => {
         const text = JSON.stringify(subscription.filter);
@@ -89,7 +92,7 @@ export function filtering(subscriptions, now) {
     return more > 0 ? [...lines, [`and ${counted(more, "more filter")}`, ""]] : lines;
 }
 
-/** An error reply (SPEC section 5), or why a command got no reply. */
+/** Returns the text of an error reply (SPEC section 5), or the reason why a command got no reply. */
 export function trouble(error) {
     if (error.code === undefined) return error.message;
     const where = error.failed?.length ? ` Not delivered to: ${error.failed.join(", ")}.` : "";
