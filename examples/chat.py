@@ -1,13 +1,13 @@
-"""A chat: rooms are topics, a line is a message.
+"""A chat, in which each room is a topic and each line is a message.
 
-    python examples/chat.py ann lobby kitchen          # ann joins two rooms; what she types goes to the last
+    python examples/chat.py ann lobby kitchen          # ann joins two rooms; her lines go to the last room
     echo "dinner is ready" | python examples/chat.py bob kitchen
 
 ``/join ROOM`` joins a room and makes it the current one, ``/leave ROOM`` leaves it, ``/rooms`` lists them. The broker
-remembers who is in which room: tomorrow ann is still in both. While she is away she misses messages.
+remembers who is in which room, so ann is still in both rooms tomorrow. While she is away, she misses messages.
 
-You can give ``--url`` several times: if an endpoint dies, the client continues at the next. If the endpoints require a
-token, pass it in ``--token-file FILE`` or in the variable ``INGEBORG_TOKEN``.
+You can give ``--url`` several times. If an endpoint dies, the client continues at the next one. If the endpoints
+require a token, pass it in ``--token-file FILE`` or in the variable ``INGEBORG_TOKEN``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PREFIX = "chat room "  # other programs may use the same endpoints
 
 
 async def lines() -> AsyncIterator[str]:
-    """Yield the lines of standard input. A terminal blocks, so a thread reads it; it is a daemon, so Ctrl-C need not
-    wait."""
+    """Yield the lines of standard input. Reading from a terminal blocks, so a thread does it. The thread is a daemon,
+    so Ctrl-C does not have to wait for it."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[str | None] = asyncio.Queue(100)
 
@@ -62,8 +62,8 @@ async def chat(client: Client, name: str, rooms: list[str]) -> None:
         elif command == "/rooms":
             print(f"you are in {', '.join(await joined()) or 'no room'}", flush=True)
         elif line and room:
-            # Someone can say "yes" twice. If the connection breaks now, the client repeats the message, and nobody
-            # reads it twice.
+            # A person can say "yes" twice. But if the connection breaks now and the client sends this message again,
+            # nobody reads it twice.
             await client.publish(PREFIX + room, {"from": name, "text": line}, ack=True, dedup="retry")
 
 
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--url", action="append", help="an endpoint (ws://127.0.0.1:9000)")
     parser.add_argument("--token-file", metavar="FILE", help="holds the token, if the endpoints require one")
     parser.add_argument("name", help="your name")
-    parser.add_argument("rooms", metavar="room", nargs="*", help="to join")
+    parser.add_argument("rooms", metavar="room", nargs="*", help="a room to join")
     try:
         asyncio.run(run(parser.parse_args()))
     except (ClientError, ProtocolError, OSError, ValueError) as error:

@@ -1,11 +1,11 @@
-"""A dashboard in the terminal: the work of the endpoints, and the last notifications of some topics.
+"""A dashboard in the terminal, with the load of the endpoints and the latest notifications of some topics.
 
     python examples/dashboard.py
     python examples/dashboard.py --url ws://127.0.0.1:9001 "Daft Punk - Get Lucky" --seconds 10
 
-One endpoint's ``/metrics`` names the others; rates are the growth of their counters in a second. If the output is not a
-terminal, the program prints one picture after the other. If the endpoints require a token, pass it in ``--token-file
-FILE`` or in the variable ``INGEBORG_TOKEN``; its client is ``dashboard``.
+The ``/metrics`` page of one endpoint names the other endpoints. A rate is the growth of a counter in one second. If the
+output is not a terminal, the program prints one picture after the other. If the endpoints require a token, pass it in
+``--token-file FILE`` or in the variable ``INGEBORG_TOKEN``. The token has to be for the client ``dashboard``.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ TITLES = ("clients", "in/s", "out/s", "dropped/s", "MB")
 
 
 class Scrape(NamedTuple):
-    """One endpoint at one instant."""
+    """The metrics of one endpoint at one time."""
 
     at_s: float
     name: str
-    sums: dict[str, float]  # over the labels, by metric
+    sums: dict[str, float]  # by metric, over all labels
     peers: list[str]  # URLs
 
 
 async def scrape(url: str) -> Scrape | None:
-    """Read an endpoint's metrics; ``None`` if it does not answer."""
+    """Read an endpoint's metrics. Return ``None`` if it does not answer."""
     try:
         page = await fetch(url, "/metrics")
     except PageError:
@@ -63,9 +63,9 @@ def row(url: str, old: Scrape | None, new: Scrape | None) -> str:
 
 
 async def watch(url: str, notes: deque[str], seconds: int) -> None:
-    """Draw once a second; forever, if ``seconds`` is 0."""
+    """Draw once a second for this many seconds, or forever if ``seconds`` is 0."""
     head = f"{'endpoint':<24}" + "".join(f"{title:>10}" for title in TITLES)
-    # Start at the upper left corner, erase each line's end, and everything below: nothing flickers.
+    # To avoid flicker, start at the upper left corner, and erase the end of each line and everything below the last.
     corner, end, below = ("\x1b[H", "\x1b[K\n", "\x1b[J") if sys.stdout.isatty() else ("", "\n", "")
     before = {url: await scrape(url)}
     for _ in range(seconds) if seconds else itertools.count():
@@ -87,7 +87,7 @@ async def run(options: argparse.Namespace) -> None:
     async with Client(
         options.url, "dashboard", token=read_token(options.token_file), on_notification=heard, listen=True
     ) as client:
-        await client.subscribe(options.topics, until="disconnect")  # if the program is killed, a minute later
+        await client.subscribe(options.topics, until="disconnect")  # they end a minute after the program is killed
         try:
             await watch(options.url, notes, options.seconds)
         finally:
@@ -99,8 +99,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Watch the endpoints.")
     parser.add_argument("--url", default="ws://127.0.0.1:9000", help="any endpoint (ws://127.0.0.1:9000)")
     parser.add_argument("--token-file", metavar="FILE", help="holds the token, if the endpoints require one")
-    parser.add_argument("--seconds", type=int, default=0, help="end after this time (0: never)")
-    parser.add_argument("topics", metavar="topic", nargs="*", help="whose notifications to show")
+    parser.add_argument("--seconds", type=int, default=0, help="end after this many seconds (0: never)")
+    parser.add_argument("topics", metavar="topic", nargs="*", help="a topic whose notifications to show")
     try:
         asyncio.run(run(parser.parse_args()))
     except (ClientError, ProtocolError, OSError, ValueError) as error:

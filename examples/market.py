@@ -1,13 +1,13 @@
-"""The feed of a market: prices of 100 shares, as many a second as you like.
+"""The feed of a market: prices of 100 shares, at any number of prices per second.
 
     python examples/market.py --rate 1000
 
-``examples/market.html`` shows them, and its slider changes the rate. Every price is a message to one topic, and its
-``item`` is the share, so the endpoint may leave out a price that a newer one of the same share replaces. Each reader's
-bounds say whether it may.
+``examples/market.html`` shows the prices, and its slider changes the rate. Every price is a message to one topic, and
+the message's ``item`` is the share. So an endpoint can leave out a price that a newer price of the same share replaces.
+Each reader's bounds say whether the endpoint may do so.
 
 You can give ``--url`` several times. If the endpoints require a token, pass it in ``--token-file FILE`` or in the
-variable ``INGEBORG_TOKEN``; its client is ``market feed``.
+variable ``INGEBORG_TOKEN``. The token has to be for the client ``market feed``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RATE_TOPIC = "market rate"
 RATE_MAX = 10_000
 STEP_S = 0.01
 
-#: Shares that do not exist.
+#: Symbols of shares that do not exist.
 SYMBOLS = [
     f"{one}{other}"
     for one in ("BA", "DE", "FI", "GO", "KU", "LA", "ME", "NI", "RO", "SU")
@@ -36,14 +36,14 @@ SYMBOLS = [
 
 
 class Feed:
-    """The prices, and how many ticks a second it publishes."""
+    """The prices, and the number of ticks that the feed publishes per second."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
         self._prices = {symbol: random.uniform(20, 500) for symbol in SYMBOLS}
 
     def heard(self, topic: str | None, rate: Any) -> None:
-        """A page says how many ticks a second it would like."""
+        """Change the rate to the number of ticks per second that a page requests."""
         if topic == RATE_TOPIC and type(rate) is int and 0 <= rate <= RATE_MAX:  # anyone can publish anything
             self.rate = rate
             print(f"{rate} ticks a second", flush=True)
@@ -60,11 +60,11 @@ class Feed:
         while True:
             await asyncio.sleep(STEP_S)
             now = time.monotonic()
-            due += self.rate * min(now - before, 1.0)  # after a longer pause it does not catch up
+            due += self.rate * min(now - before, 1.0)  # after a longer pause, the feed does not catch up
             before = now
             for _ in range(int(due)):
                 tick = self.tick()
-                # A price may come back, and is no duplicate then.
+                # A share may have an earlier price again, which is not a duplicate.
                 await client.publish(TOPIC, tick, item=tick["symbol"], dedup=False)
             due %= 1
 

@@ -1,4 +1,4 @@
-"""News that wait for their reader: a returning reader gets the reports that it missed, and learns whether any are lost.
+"""News that waits for its reader. A returning reader gets the reports that it missed, and learns whether any are lost.
 
 A subject is a topic, and the broker keeps a report for a day. The reader's position is in a file, so the next run
 continues where this one ended, however it ended:
@@ -6,8 +6,9 @@ continues where this one ended, however it ended:
     python examples/news.py read ann football weather
     python examples/news.py report football "1:0"
 
-The program marks retained reports. If the endpoints have forgotten or lost some, it names the subjects; a program with
-state would reload that state. The endpoints must keep a history: `ingeborg serve --history memory`.
+The program marks missed reports. If the endpoints have forgotten or lost some reports, it names the subjects. (A
+program that keeps state would then reload that state.) The endpoints must keep a history: `ingeborg serve --history
+memory`.
 
 You can give ``--url`` several times. If the endpoints require a token, pass it in ``--token-file FILE`` or in the
 variable ``INGEBORG_TOKEN``.
@@ -57,13 +58,15 @@ async def run(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Parse the command line and run the example."""
-    parser = argparse.ArgumentParser(description="Read news, and those that you missed.")
+    parser = argparse.ArgumentParser(description="Read news, including news that you missed.")
     parser.add_argument("--url", action="append", help="an endpoint (ws://127.0.0.1:9000)")
     parser.add_argument("--token-file", metavar="FILE", help="holds the token, if the endpoints require one")
     parts = parser.add_subparsers(dest="what", required=True)
     part = parts.add_parser("read", help="print missed and new reports")
     part.add_argument("name", help="the reader; must be valid in a file name, unless you give --position")
-    part.add_argument("subjects", metavar="subject", nargs="*", help="to follow in addition to earlier ones")
+    part.add_argument(
+        "subjects", metavar="subject", nargs="*", help="a subject to follow, in addition to earlier subjects"
+    )
     part.add_argument("--position", metavar="FILE", type=Path, help="this reader's own file (NAME.position)")
     part = parts.add_parser("report", help="publish a report")
     part.add_argument("subject")

@@ -1,13 +1,13 @@
-"""Offers of restaurants: receive those that you care for, and no others.
+"""Offers of restaurants: receive the offers that you care for, and no others.
 
-All offers go to one topic. A waiting client selects offers by restaurant, by food, and by the discount in percent; the
-broker compares, and sends the others nothing:
+All offers go to one topic. A waiting client selects offers by restaurant, by food, and by the discount in percent. The
+broker compares each offer with the clients' filters, and sends it only to the clients whose filters match:
 
     python examples/offers.py wait ann --restaurant Dominos --restaurant Vapiano --discount 30
     python examples/offers.py offer Dominos pizza 35
 
-``wait`` without an option waits for every offer. It replaces the earlier filter. Like every plain subscription, a
-filter stays until the client removes it; ``--forget`` removes it at the end.
+``wait`` without an option waits for every offer. Each ``wait`` replaces the client's earlier filter. Like every plain
+subscription, a filter stays until the client removes it. With ``--forget``, the program removes its filter at the end.
 
 You can give ``--url`` several times. If the endpoints require a token, pass it in ``--token-file FILE`` or in the
 variable ``INGEBORG_TOKEN``.
@@ -36,7 +36,7 @@ def wanted(options: argparse.Namespace) -> dict[str, Any]:
 
 
 async def wait(client: Client, filter: dict[str, Any], forget: bool) -> None:
-    """Print what matches until Ctrl-C."""
+    """Print the offers that match until Ctrl-C."""
     await client.subscribe(TOPIC, filter=filter, replace=True)
     await client.listen()
     print(f"{client.client_id} waits for {filter}", flush=True)
@@ -53,7 +53,7 @@ async def wait(client: Client, filter: dict[str, Any], forget: bool) -> None:
 
 
 async def offer(client: Client, restaurant: str, food: str, discount: float) -> None:
-    """Publish an offer to those who wait for it. The same offer a minute later counts as a new one."""
+    """Publish an offer to the clients that wait for it. The same offer, published a minute later, is a new offer."""
     payload = {"restaurant": restaurant, "food": food, "discount": discount}
     await client.publish(TOPIC, payload, ack=True, dedup="retry")
     print("offered", flush=True)
@@ -78,8 +78,8 @@ def main() -> None:
     parts = parser.add_subparsers(dest="what", required=True)
     part = parts.add_parser("wait", help="wait for offers")
     part.add_argument("name", help="the waiting client")
-    part.add_argument("--restaurant", action="append", help="from this one; can be given several times")
-    part.add_argument("--food", action="append", help="for this food; can be given several times")
+    part.add_argument("--restaurant", action="append", help="offers from this restaurant; can be given several times")
+    part.add_argument("--food", action="append", help="offers of this food; can be given several times")
     part.add_argument("--discount", metavar="PERCENT", type=float, help="the minimum discount")
     part.add_argument("--forget", action="store_true", help="remove the filter when this program ends")
     part = parts.add_parser("offer", help="publish an offer")

@@ -1,10 +1,10 @@
-"""Orders for an autoscaled group: a load that doubles and then falls. Checks that the sink has each order once.
+"""Orders for an autoscaled group, with a load that doubles and then falls. Checks that the sink has each order once.
 
     python examples/orders.py HOST:PORT
 
-Makes the topic ``orders`` with 16 partitions and writes 100 kB/s for a minute, 200 kB/s for a minute, and 50 kB/s for
-two. Then it waits until the folder ``sink`` has every order, as docs/autoscaling.md sets it up. ``--seconds 20``
-shortens a minute to 20 s; ``--sink FOLDER`` names another folder.
+The program makes the topic ``orders`` with 16 partitions and writes 100 kB/s for a minute, 200 kB/s for a minute, and
+50 kB/s for two minutes. Then it waits until every order is in the folder ``sink``, which docs/autoscaling.md sets up.
+``--seconds 20`` shortens a minute to 20 s; ``--sink FOLDER`` names another folder.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from aiokafka.errors import for_code
 
 PARTITIONS = 16
 ORDER_BYTES = 1_000
-#: Kilobytes per second, and the minutes for which they last.
+#: The phases of the load: kilobytes per second, and minutes.
 LOAD = ((100, 1), (200, 1), (50, 2))
-#: Seconds after the last order within which the sink must have all.
+#: The sink must have all orders within this many seconds after the last one was written.
 PATIENCE_S = 120.0
 
 
@@ -38,7 +38,7 @@ async def produce(server: str, minute_s: float) -> int:
     for _, code, *_ in answer.topic_errors:
         if code:
             raise SystemExit(
-                f"topic orders cannot be made: {for_code(code).__name__}. Delete it, if it is there already"
+                f"topic orders cannot be made: {for_code(code).__name__}. Delete the topic if it exists already"
             )
     written = 0
     async with AIOKafkaProducer(bootstrap_servers=server, acks="all") as producer:
@@ -70,7 +70,7 @@ def main() -> int:
     """Run the example; return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("server", metavar="HOST:PORT", help="Kafka's address")
-    parser.add_argument("--seconds", type=float, default=60.0, help="length of a minute (60)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of a minute, in seconds (60)")
     parser.add_argument("--sink", type=Path, default=Path("sink"), help="the sink's folder (sink)")
     given = parser.parse_args()
     written = asyncio.run(produce(given.server, given.seconds))

@@ -1,15 +1,16 @@
-"""A wish list: learn when a station, any station, plays one of your songs.
+"""A wish list: learn when any radio station plays one of your songs.
 
-A song is a topic. A listener wishes for songs. A client that notices one reports it, with the station as the payload:
+A song is a topic. A listener wishes for songs. A client that hears a song on a station reports it, with the station as
+the payload:
 
     python examples/wish_list.py wish ann "Daft Punk - Get Lucky" "ABBA - Waterloo"
     python examples/wish_list.py play bob triplej "Daft Punk - Get Lucky"
 
-Let several clients report the same change: the broker treats the reports of one minute as one message, and ann gets one
+Several clients can report the same change. The broker treats all reports of one minute as one message, so ann gets one
 notification. This requires identical payloads, so the payload does not name the reporter.
 
-You can give ``--url`` several times: if an endpoint dies, the client continues at the next. If the endpoints require a
-token, pass it in ``--token-file FILE`` or in the variable ``INGEBORG_TOKEN``.
+You can give ``--url`` several times. If an endpoint dies, the client continues at the next one. If the endpoints
+require a token, pass it in ``--token-file FILE`` or in the variable ``INGEBORG_TOKEN``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ async def wish(client: Client, songs: list[str]) -> None:
     """Add the songs to the listener's list, and print their reports until Ctrl-C."""
     if songs:
         await client.subscribe(songs)
-    # The broker keeps subscriptions, so this lists today's and all earlier ones.
+    # The broker keeps subscriptions, so this list has today's songs and all earlier ones.
     wishes = [each.topic async for each in client.subscriptions()]
     await client.listen()
     print(f"{client.client_id} waits for {len(wishes)} songs", flush=True)
@@ -61,7 +62,7 @@ def main() -> None:
     parts = parser.add_subparsers(dest="what", required=True)
     part = parts.add_parser("wish", help="wait for songs")
     part.add_argument("name", help="the listener")
-    part.add_argument("songs", metavar="song", nargs="*", help="to add to the list")
+    part.add_argument("songs", metavar="song", nargs="*", help="a song to add to the list")
     part = parts.add_parser("play", help="report a song")
     part.add_argument("name", help="the reporter")
     part.add_argument("station")

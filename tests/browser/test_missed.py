@@ -170,7 +170,7 @@ async def test_the_page_says_when_the_endpoint_keeps_no_messages(page: Page, exa
     async with scripted() as endpoint:
         endpoint.replies["listen"] = {"error": "bad_state", "info": "no history is kept here"}
         await page.open(f"{example}?url={endpoint.url}")
-        await page.until("document.getElementById('state').textContent.includes('It keeps no messages')")
+        await page.until("document.getElementById('state').textContent.includes('The endpoint keeps no messages')")
         assert (await endpoint.next("listen"))["recover"] is True
         assert endpoint.heard.empty()
 
