@@ -88,8 +88,8 @@ class Pool(build_ext):
         self.extensions = every
 
     def _side_by_side(self, sources: list[str], *arguments: Any, **options: Any) -> list[str]:
-        """Compile the sources in parallel, in place of the compiler's ``compile``, which compiles one after the other.
-        Return the object files."""
+        """Compile the sources in parallel, in place of the compiler's ``compile``, which compiles one file after the
+        other. Return the object files."""
         if len(sources) == 1:
             made: list[str] = self._one_by_one(sources, *arguments, **options)
             return made

@@ -20,8 +20,8 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Run ``python -m module arguments…`` with the open ``descriptors``. Takes about 1 ms.
 
-    The child gets its own session, so that a terminal's Ctrl-C reaches only this process, which may need the child
-    until its own end. The child shares this process's standard error.
+    The child gets its own session, so that a terminal's Ctrl-C reaches only this process. The child may have to run
+    until this process has shut down. The child shares this process's standard error.
     """
     path = os.pathsep.join(part for part in (_ROOT, os.environ.get("PYTHONPATH")) if part)
     return subprocess.Popen(

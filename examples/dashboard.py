@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--url", default="ws://127.0.0.1:9000", help="any endpoint (ws://127.0.0.1:9000)")
     parser.add_argument("--token-file", metavar="FILE", help="holds the token, if the endpoints require one")
     parser.add_argument("--seconds", type=int, default=0, help="end after this many seconds (0: never)")
-    parser.add_argument("topics", metavar="topic", nargs="*", help="a topic whose notifications to show")
+    parser.add_argument("topics", metavar="topic", nargs="*", help="show the notifications of this topic")
     try:
         asyncio.run(run(parser.parse_args()))
     except (ClientError, ProtocolError, OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The feed of a market: prices of 100 shares, at any number of prices per second.
+"""The feed of a market: prices of 100 shares, at a rate that you choose.
 
     python examples/market.py --rate 1000
 

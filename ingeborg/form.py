@@ -103,7 +103,7 @@ def advice() -> str:
     if pure():
         return f"{VARIABLE} is set"
     how = "make compiled" if HERE.with_name("pyproject.toml").is_file() else f"install with {COMPILE}=1"
-    return f"the compiled form takes about half the CPU time: {how}, docs/compiled.md"
+    return f"the compiled form takes about half the CPU time: {how} (see docs/compiled.md)"
 
 
 class Interpreted:

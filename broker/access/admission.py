@@ -2,7 +2,7 @@
 
 Owns: where a request carries its token, which headers the endpoint forwards to the operator's server, which origins may
 connect, and how many connections an address can have (``counting`` counts them). Must never: log a request's path (it
-can hold a token), or wait for anybody except in ``answer``.
+can hold a token), or wait, except in ``answer``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .counting import Counting, OwnCount
 from .tokens import Keys
 
 #: Maximum number of elements of `X-Forwarded-For` that the endpoint reads, counted from the end. No chain of proxies is
-#: longer, and a client can put thousands of its own elements in front of theirs.
+#: longer, and a client can put thousands of its own elements in front of those of the proxies.
 HOPS_MAX = 32
 
 #: Maximum number of bytes of the forwarded headers, names and values together. Most servers accept far less, and each
 #: request that waits for an answer holds its headers in memory.
 SENT_ON_BYTES_MAX = 16 << 10
 
-#: Matches a query's token that can be put into a header: it has no spaces and no line ends.
+#: Matches a token from a query that can also be sent in a header: it has no spaces and no line ends.
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 
@@ -90,7 +90,7 @@ class Access:
         if is_loopback(address):
             if is_loopback(peer):
                 return None
-            address = _counted(peer)  # the proxy forwarded a loopback address: its own, or a client's lie
+            address = _counted(peer)  # the forwarded loopback address is the proxy's own, or a client forged it
         if not self._counting.arrived(address, self._per_address_max):
             text = f"There are {self._per_address_max} connections from your address already; close some"
             raise Refused(http.HTTPStatus.TOO_MANY_REQUESTS, text)
@@ -169,7 +169,7 @@ class Access:
             ) from None
         if not isinstance(verdict, Denied):
             try:
-                return self._standing(verdict)  # a cached verdict can have been revoked, too
+                return self._standing(verdict)  # even a cached grant can have been revoked
             except TokenError:
                 text = "You may not connect: your access has been revoked"
                 raise Refused(http.HTTPStatus.UNAUTHORIZED, text, **{"WWW-Authenticate": "Bearer"}) from None

@@ -68,7 +68,7 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The server's answer. ``body`` has at most ``BODY_BYTES_MAX``, and is empty unless the status is 200."""
+    """The server's answer. ``body`` has at most ``BODY_BYTES_MAX`` bytes. It is empty unless the status is 200."""
 
     status: int
     body: bytes = b""
@@ -131,7 +131,7 @@ class Cache:
         self._kept_max = kept_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._kept: dict[bytes, tuple[Verdict, float, int]] = {}  # verdict, expiry, bytes; in order of age
+        self._kept: dict[bytes, tuple[Verdict, float, int]] = {}  # verdict, expiry, bytes; oldest first
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -315,7 +315,7 @@ class Callback:
         return flight.verdict
 
     async def close(self) -> None:
-        """Cancel all calls. For clients that wait for them, ``answer`` raises ``Unanswered``."""
+        """Cancel all calls. For the clients that wait, ``answer`` then raises ``Unanswered``."""
         tasks = [flight.task for flight in self._flights.values() if flight.task is not None]
         for flight in list(self._flights.values()):
             self._cancel(flight)
@@ -369,7 +369,7 @@ class Callback:
                 self.breaker.succeeded()
             self._say(str(error))
             return None
-        except Exception as error:  # a bug of ours; its text could quote the request, a traceback cannot
+        except Exception as error:  # a bug of ours; the log omits its text, which could quote the request
             self._ended("failed", self._clock() - begun)
             self.breaker.given_up(turn)
             places = "".join(traceback.format_tb(error.__traceback__))

@@ -46,7 +46,7 @@ def granted(claims: Mapping[str, Any], expires_at: float, issued_at: float | Non
     if not isinstance(permissions, dict):
         raise TokenError(f"claim {CLAIM!r} has to be an object")
     if unknown := sorted(set(permissions) - set(PERMISSIONS)):
-        raise TokenError(f"claim {CLAIM!r} has {', '.join(PERMISSIONS)}, not {unknown[0][:64]!r}")
+        raise TokenError(f"claim {CLAIM!r} can only have {', '.join(PERMISSIONS)}, not {unknown[0][:64]!r}")
     broadcast, inspect, revoke = (_flag(permissions, name) for name in ("broadcast", "inspect", "revoke"))
     client = claims.get("sub")
     if not isinstance(client, str) or not client:

@@ -1,7 +1,7 @@
 """Counts the connections of each address, in this process or in all processes that share a port (ADR 27).
 
-Owns: the counts, and their layout in memory that several processes share. Must never: wait for another process, or
-write to another process's entries.
+Owns: the counts, and their layout in shared memory. Must never: wait for another process, or write to another process's
+entries.
 
 A shared table consists of buckets. A keyed hash of an address selects its bucket. In each bucket, every process has a
 *column* of 16 entries. Only that process writes the column; all processes read it. An entry holds the hash (16 bytes),
@@ -72,9 +72,9 @@ class SharedCount:
 
     A process writes its own entry first and then adds up the entries of all processes. If two processes do so at the
     same time, at least one sees the other's entry, so the limit holds. Both may see each other's entry and refuse,
-    although there was room for one connection. That takes two handshakes within microseconds, and a client that tries
-    again gets in. In an entry that is in use, a process changes only the count, so no reader ever sees too small a
-    count.
+    although there was room for one connection. This takes two handshakes within microseconds of each other, and a
+    client that tries again gets in. In an entry that is in use, a process changes only the count, so no reader ever
+    sees too small a count.
     """
 
     def __init__(
@@ -118,7 +118,8 @@ class SharedCount:
         self._write(at, digest, self._count(at, self._mine) - 1)
 
     def _spill(self, address: str, most: int) -> bool:
-        """Count the address in this process only, because the bucket is full. The limit then holds per process."""
+        """Count the address in this process only, because the bucket is full. The limit then applies to each process
+        separately."""
         if not self._told:
             self._told = True
             log.warning(
@@ -138,7 +139,7 @@ class SharedCount:
         return self._start + (bucket * self._columns + column) * COLUMN_BYTES
 
     def _find(self, column: int, digest: bytes, bucket: int) -> int | None:
-        """Return the offset of the column's entry with this hash, whichever life wrote it, or ``None``."""
+        """Return the offset of the column's entry with this hash, even if an earlier life wrote it, or ``None``."""
         start = self._column(column, bucket)
         end, at = start + COLUMN_BYTES, start
         while (at := self._memory.find(digest, at, end)) >= 0:

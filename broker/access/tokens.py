@@ -294,8 +294,8 @@ def make_token(
             token = jwt.encode(claims, key.key, algorithm=key.algorithm_name, headers=headers)
             if len(token) > TOKEN_BYTES_MAX:
                 raise ConfigError(
-                    f"no endpoint would accept this token: it has {len(token)} bytes, {TOKEN_BYTES_MAX} at "
-                    "most; name fewer topics, or prefixes in their place"
+                    f"no endpoint would accept this token: it has {len(token)} bytes, more than "
+                    f"{TOKEN_BYTES_MAX}; name fewer topics, or use prefixes instead"
                 )
             return token
     which = "" if kid is None else f" with the id {kid}"

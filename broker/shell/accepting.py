@@ -1,4 +1,4 @@
-"""Accepts connections. Decides when, how many at once, and what happens when file descriptors run out.
+"""Accepts connections: decides when, how many at once, and what happens when file descriptors run out.
 
 Several processes can share a port (ADR 27). Owns: the watch on a listening socket, and the connections accepted from it
 until they end. Must never: listen, or leave a connection waiting at a shared port for longer than the other processes
@@ -40,9 +40,9 @@ log = logging.getLogger("ingeborg.endpoint")
 #: else.
 AT_ONCE = 32
 
-#: A process that has more connections than the mean of all processes and some slack leaves new ones to the others for a
-#: moment (``MOMENT_S``). The slack is one connection, plus one for every ``SLACK_EACH`` connections of the mean. It is
-#: small if there are few connections, because each of these may be busy. If the other processes accept none, this
+#: A process that has more connections than the mean of all processes plus some slack leaves new ones to the others for
+#: a moment (``MOMENT_S``). The slack is one connection, plus one for every ``SLACK_EACH`` connections of the mean. It
+#: is small if there are few connections, because each of these may be busy. If the other processes accept none, this
 #: process accepts up to ``A_FEW``.
 SLACK_EACH, A_FEW = 8, 4
 #: The maximum slack. A process that exceeds the mean by more leaves new connections to the others for longer
@@ -52,8 +52,8 @@ SLACK = 16
 #: The lengths of the short and of the long pause, in seconds. An idle process reacts within a millisecond, and a busy
 #: process after a pass of its loop.
 MOMENT_S, PAUSE_S = 0.001, 0.005
-#: Maximum number of pauses in a row while the other processes accept some connections. It is limited because they may
-#: not keep up.
+#: Maximum number of pauses in a row while the other processes accept some connections. The number is limited because
+#: the others may not keep up.
 PAUSES_MAX = 4
 
 #: Number of descriptors withheld from clients. If the process can have only few descriptors, it withholds one in
@@ -67,7 +67,8 @@ SPARE_S = 1.0
 #: Pause when the system cannot give the process a connection, in seconds. The usual cause is a lack of memory. In the
 #: meantime, the other processes at the port take new connections.
 FULL_S = 0.2
-#: The errors that Linux reports for a connection that ended while it waited (accept(2)). Others may wait behind it.
+#: The errors that Linux reports for a connection that ended while it waited (accept(2)). Other connections may wait
+#: behind it.
 GONE = frozenset(
     (
         *(errno.ECONNABORTED, errno.EPROTO, errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPERM),
@@ -77,8 +78,8 @@ GONE = frozenset(
 #: Minimum interval between two log lines about the same failure to accept, in seconds.
 SAY_S = 30.0
 
-#: Time that handshakes under way have to finish after the process has stopped accepting, in seconds: three round trips
-#: of 300 ms. A client that sends its request later is refused, so that it connects elsewhere.
+#: Time for handshakes under way to finish after the process has stopped accepting, in seconds: three round trips of 300
+#: ms. A client that sends its request later is refused, so that it connects elsewhere.
 HANDSHAKES_S = 1.0
 
 
@@ -207,7 +208,7 @@ class Accepting:
 
     def _look_away(self, for_s: float | None = None, then: Callable[[], None] | None = None) -> None:
         """Stop watching the socket, so that new connections wake up only the other processes. Call ``then`` after
-        ``for_s`` seconds."""
+        ``for_s`` seconds, if both are given."""
         self._loop.remove_reader(self._sock.fileno())
         if self._pause is not None:
             self._pause.cancel()
@@ -304,7 +305,7 @@ class Accepting:
             self._opened.set()
 
     def over(self, client: AcceptedSocket) -> None:
-        """Record that a connection has ended, or is not a client's any longer."""
+        """Record that a connection has ended, or no longer belongs to a client."""
         self.settled(client)
         self._connections.discard(client)
         self._show()

@@ -62,7 +62,7 @@ INFLATED_BYTES_MAX = 2 << 20
 
 _SUBPROTOCOLS = [Subprotocol(LINES)]
 
-#: The codecs. The first half of a key says whether the client sends lines, and the second whether the endpoint
+#: The codecs. The first item of a key says whether the client sends lines, and the second whether the endpoint
 #: compresses messages to it.
 _CODECS: dict[tuple[bool, bool], Codec] = {
     (False, False): TextFrames(),
@@ -99,22 +99,22 @@ class ClientSocket(Socket):
         self.large_bytes = terms.large_bytes
         self.compressing = False  # whether messages to the client are compressed
         self.codec = _CODECS[False, False]
-        self.internal = internal  # it was accepted at the internal address
+        self.internal = internal  # whether it was accepted at the internal address
         self._clients = clients
         self._terms = terms
         self._driver = clients.driver
         self._router = clients.driver.router
         self._reads = True
-        self._reads_later = False  # reading pauses until its turn for a large chunk
-        self._stalled = False  # some of the client's lines wait until the router accepts more
-        self._asking: asyncio.Task[None] | None = None  # the question to the server whether the client may connect
+        self._reads_later = False  # whether reading pauses until its turn for a large chunk
+        self._stalled = False  # whether some of the client's lines wait until the router accepts more
+        self._asking: asyncio.Task[None] | None = None  # asks the server whether the client may connect
         self.grant: Grant | None = None  # the token's permissions, or None if everything is permitted
         self.address: str | None = None  # the address under which it counts
         self.connection: Connection | None = None
 
     def handshake(self, event: Request | Response) -> None:
         """Handle a WebSocket client, a GET of a reserved path, or a peer. For a malformed request, ``event`` is the
-        response."""
+        response to send."""
         if self.ws.eof_sent:  # bytes after the request, in the same chunk, have already broken the protocol
             return
         if isinstance(event, Response):
@@ -128,7 +128,7 @@ class ClientSocket(Socket):
             peer = self.transport.get_extra_info("peername")  # None if the peer has already gone
             address = peer[0] if peer else ""
             try:
-                if self.ws.has_body:  # frames follow a handshake, and a body could pass for frames
+                if self.ws.has_body:  # frames follow a handshake, and a body could be mistaken for frames
                     raise Refused(http.HTTPStatus.BAD_REQUEST, "A request with a body cannot open a WebSocket")
                 if path == PEER_PATH:
                     here = self.transport.get_extra_info("sockname")
@@ -159,7 +159,7 @@ class ClientSocket(Socket):
         if not isinstance(admitted, Question):
             self.grant = admitted
             return response
-        # The server has to answer questions only for valid handshakes.
+        # The endpoint asks the server only about valid handshakes.
         return partial(self._let_in, admitted, response) if response.status_code == 101 else response
 
     async def _let_in(self, question: Question, response: Response) -> Response:
@@ -292,7 +292,8 @@ class ClientSocket(Socket):
         self._driver.turn()
 
     def _read_later(self) -> None:
-        """Pause reading during a large or skipped message, because libuv would read 32 of its chunks in one pass."""
+        """Pause reading during a large or skipped message, since libuv would otherwise read 32 of its chunks in a
+        pass."""
         if not self._reads_later and not self._lost:
             self._reads_later = True
             self.read_or_not()
@@ -319,7 +320,7 @@ class ClientSocket(Socket):
             return False
         self.take_on()
         if self.waits:
-            return self._asking is None  # no turn helps while the server's answer is pending
+            return self._asking is None  # it needs no turn while the server's answer is pending
         self.read_or_not()
         return False
 
@@ -396,8 +397,8 @@ class ClientSocket(Socket):
             self.transport.writelines(frames)  # these are few long buffers, and joining would copy them
 
     def send_protocol(self) -> None:
-        """Send the protocol's output. Data that has left the outbox goes before a close, or before the answer to a
-        close. A pong can overtake that data."""
+        """Send the protocol's output. Before a close, or the answer to a close, send the data that has left the outbox.
+        A pong can overtake that data."""
         if self.connection is not None and self.connection.outbox.leaving_bytes and self.ws.state is not OPEN:
             for buffer in self.codec.written(self._router.rest(self.connection, time.monotonic())):
                 self.transport.write(text_frame(buffer) if self.compressing else buffer)
@@ -440,7 +441,7 @@ class Clients:
         self.sockets: dict[Connection, ClientSocket] = {}
         self.asking: set[ClientSocket] = set()  # sockets that wait for the operator's server to decide about them
         self._numbers = itertools.count(1)
-        self._read_later: deque[ClientSocket] = deque()  # connections with large chunks, until their turn
+        self._read_later: deque[ClientSocket] = deque()  # connections that wait for their turn to read a large chunk
         self._waiting = RoundRobin[ClientSocket](ClientSocket.next_turn, time.monotonic)
         self._all_gone: asyncio.Event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -510,8 +511,8 @@ class Clients:
         if client is not None and (close.code is HELD_TOO_MUCH or close.code is TOKEN_REVOKED):
             client.let_go(close.code)
         elif client is not None:
-            # At a shutdown, commands that a client sends before it receives the close still count, though it gets no
-            # replies.
+            # At a shutdown, commands that a client sends before it receives the close still count, although the client
+            # gets no replies.
             client.close(close.code, deaf=close.code is not GOING_AWAY)
 
     def _pause_or_resume(self, act: PauseOrResume) -> None:

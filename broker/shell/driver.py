@@ -44,8 +44,8 @@ A = TypeVar("A", bound=Act)
 class Driver:
     """The driver of one endpoint.
 
-    The driver calls ``each_tick`` with the time every ``TICK_S``. If the core fails, it calls ``on_broken``, which ends
-    this process at once. Without ``on_broken``, the error propagates to the loop.
+    The driver calls ``each_tick`` with the time every ``TICK_S`` seconds. If the core fails, it calls ``on_broken``,
+    which ends this process at once. Without ``on_broken``, the error propagates to the loop.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Driver:
         for act in effects.acts:
             try:
                 self._acts[type(act)](act)
-            except Exception:  # the other acts still count: nothing would repeat a lost `PauseOrResume`
+            except Exception:  # go on with the other acts: nothing would repeat a lost `PauseOrResume`
                 self.failed(f"a {type(act).__name__}")
         if effects.more:
             self._loop.call_soon(self._work)

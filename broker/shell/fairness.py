@@ -1,5 +1,5 @@
 """Gives connections turns. A connection's data beyond a quantum waits until the other waiting connections have had
-theirs.
+their turns.
 
 Owns: whose turn it is. Must never: know what is in a chunk.
 

@@ -1,7 +1,7 @@
 """Writes log lines as text or as one JSON object each, with the ids of the connection and the request.
 
-Owns: the form of lines, and that no code waits for the log's reader. Must never: get a token, a key or a payload. The
-code that logs chooses the content, and has to leave these out.
+Owns: the form of lines, and that no code waits for the log's reader. Must never: receive a token, a key or a payload.
+The code that logs chooses the content, and has to leave these out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TextFormatter(logging.Formatter):
 
 class Seldom(logging.Filter):
     """Passes each line of ``PER_WRITE`` once every ``SELDOM_S``, with the number of lines left out since the last one.
-    Passes every other line."""
+    Passes all lines of other kinds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Seldom(logging.Filter):
 
 
 class Sparing:
-    """Decides whether a line of a kind is due: the first line, and then one line every ``every_s`` seconds."""
+    """Decides whether a line of a kind is due: the first line, and then at most one line every ``every_s`` seconds."""
 
     def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._every_s = every_s
@@ -80,7 +80,7 @@ class Sparing:
         self._silent_until: dict[str, float] = {}
 
     def is_due(self, kind: str = "") -> bool:
-        """Return whether to log a line of this kind now. There have to be few kinds."""
+        """Return whether to log a line of this kind now. There should be only a few kinds."""
         now = self._clock()
         if now < self._silent_until.get(kind, now):
             return False

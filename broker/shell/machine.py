@@ -75,7 +75,7 @@ def return_large_memory() -> None:
     """Make malloc map and unmap each large block separately, so that its memory returns to the system. By default glibc
     does so only until the first large block is freed. After that, it puts blocks of up to 32 MiB on the heap, where the
     frames of a large subscribe leave holes of about 35 MB."""
-    with contextlib.suppress(AttributeError, OSError):  # another C library, with its own methods
+    with contextlib.suppress(AttributeError, OSError):  # a C library other than glibc
         for option, size in MALLOC_OPTIONS:
             ctypes.CDLL(None).mallopt(option, size)
 

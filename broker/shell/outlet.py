@@ -53,7 +53,7 @@ class Outlet:
     how many. If it is ``None``, there is no such line."""
 
     def __init__(self, write: Write, notice: Callable[[int], bytes] | None = None) -> None:
-        self.dropped = 0  # lines, since the start
+        self.dropped = 0  # number of lines dropped since the start
         self._write = write
         self._notice = notice
         self._unsaid = 0  # dropped lines that no notice has counted yet

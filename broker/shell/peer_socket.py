@@ -69,7 +69,7 @@ FRAME_BYTES_MAX = 256 << 20
 HANDSHAKE_BYTES_MAX = 4096
 
 #: Bytes handled from a link in one pass of the loop, up to the end of a frame: some hundred messages, or the `listen`
-#: of a thousand clients. Without this limit, a pass would handle four times as many, and all other connections would
+#: of a thousand clients. Without this limit, a pass would handle four times as much, and all other connections would
 #: wait.
 LINK_BYTES_AT_ONCE = 64 << 10
 
@@ -109,7 +109,7 @@ class PeerSocket(Socket):
         self._dialled = dialled  # the endpoint that we dialled, or None if the peer dialled us
         self._nonce = secrets.token_bytes(16)
         self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
-        self.introduced = asyncio.Event()  # set once the peer has proved itself, or never will over this connection
+        self.introduced = asyncio.Event()  # set when the peer has proved itself, or no longer can on this connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Request the upgrade to a WebSocket, since we dialled."""
@@ -125,8 +125,8 @@ class PeerSocket(Socket):
         self._say(["challenge", VERSION, self._nonce, *self._peers.told])
 
     def handshake(self, event: Request | Response) -> None:
-        """Log a refusal. ``websockets`` checks the acceptor's answer to our request, and ends a connection that it
-        rejects."""
+        """Log a refusal. The library's protocol object checks the acceptor's answer to our request, and closes the
+        connection if it rejects the answer."""
         if self.ws.state is not OPEN and isinstance(event, Response):
             said = (event.body or b"").decode(errors="replace").strip()[:ANSWER_CHARS_MAX]
             self._complain(f"it answers {event.status_code}: {said!r}")
@@ -167,7 +167,7 @@ class PeerSocket(Socket):
                 return
             mine = proof(secret, b"acceptor", self._nonces, me, self._told)
             self._say(["welcome", me.name, me.incarnation, me.url, mine])
-            # The hello was the last frame before our welcome; after it come the link's frames.
+            # The hello was the peer's last frame of the handshake. The link's frames follow.
             self.ws = ServerProtocol(state=OPEN, max_size=FRAME_BYTES_MAX, logger=library_log)
             self._proved(endpoint, self._told[1])
         elif kind == "welcome" and self._dialled is not None:
@@ -203,15 +203,15 @@ class PeerSocket(Socket):
     def _complain(self, why: str) -> None:
         self._peers.count_error("peer_handshake")
         peer = self.transport.get_extra_info("peername")
-        whom = self._dialled.url if self._dialled is not None else str(peer[0] if peer else "somebody who has gone")
+        whom = self._dialled.url if self._dialled is not None else str(peer[0] if peer else "a peer that has gone")
         self._peers.complain(whom, why)
 
     def _say(self, fields: list[Any]) -> None:
         self.send([ormsgpack.packb(fields)])
 
     def send(self, frames: list[bytes]) -> None:
-        """Write frames of the link. The link keeps them until the peer confirms them, and limits how much data they
-        hold."""
+        """Write frames of the link. The link keeps each frame until the peer confirms it, and limits the total size of
+        these frames."""
         if self.ws.state is not OPEN:
             return
         if self._dialled is None:
@@ -389,7 +389,8 @@ class Peers:
             self.turn()
 
     def _send(self, incarnation: str, frames: list[bytes]) -> None:
-        """Write frames to the peer. Without a connection, the link sends them again when there is one."""
+        """Write frames to the peer. If there is no connection, the link sends the frames again over the next
+        connection."""
         socket = self.sockets.get(incarnation)
         if socket is not None:
             socket.send(frames)

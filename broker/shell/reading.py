@@ -187,8 +187,8 @@ class Reader:
     async def _outcome(self, call: Read) -> Outcome:
         """Return the process's outcome for the frame.
 
-        A process that has run before can have died for any reason, even while idle. So the frame goes to a new process.
-        If the new process dies as well, the frame is the cause.
+        A process that was already running can have died for any reason, even while idle. So the frame then goes to a
+        new process. If the new process dies as well, the frame is the cause.
         """
         while True:
             was_there = self._link is not None

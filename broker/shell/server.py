@@ -212,7 +212,7 @@ class EndpointServer:
         status = self.status
         if self.router.members.joined and not status.knows_nothing_of_tokens and not status.awaits_position:
             status.has_begun = True
-            self._show(time.monotonic())  # before ``ready`` is set: clients can connect from then on
+            self._show(time.monotonic())  # first, because clients connect when ``ready`` is set
             self.ready.set()
 
     def _slots_transferred(self, act: SlotsTransferred) -> None:

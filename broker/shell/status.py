@@ -21,7 +21,7 @@ from ..version import VERSION
 from . import logs
 from .reading import Reader
 
-#: Maximum age of an endpoint's last heartbeat in the store, in seconds, at which the endpoint is still ready.
+#: An endpoint is not ready if its last heartbeat in the store is older than this, in seconds.
 STORE_FRESH_S = 3.0
 
 
@@ -32,7 +32,7 @@ _COUNTED = {
     "origin, too many connections of an address, no open file, or a request that the endpoint cannot answer",
     "accepts_failed": "Clients refused because all open files for clients are in use, or the system gave no connection",
     "dials_failed": "Connections to peers that could not be made",
-    "turns_failed": "Events whose handling failed; each is a fault of the endpoint and logged",
+    "turns_failed": "Events whose handling failed. Each is a bug in the endpoint, and the log has the details",
 }
 
 
@@ -68,7 +68,7 @@ class Status:
         return self.wants_tokens and not self.router.clients.revoking.knows
 
     def metrics(self) -> list[Metric]:
-        """Return everything that the core, and the shell around it, count and measure."""
+        """Return all metrics of this endpoint, those of the core and those of the shell around it."""
         router = self.router
         found = [self._about(), *router.metrics(), *self._of_sockets(), *self.reader.metrics()]
         operations = getattr(self.store, "counters", None)
@@ -100,7 +100,7 @@ class Status:
         return [*found, counters_by("connections_closed", closed, "code", self.closes)]
 
     def not_ready(self) -> list[str]:
-        """Return the reasons why this endpoint should not get new clients. The list is empty if it should."""
+        """Return the reasons why this endpoint should not get new clients. The list is empty if there are none."""
         reasons = []
         joining = self.router.joining
         if self.leaving:

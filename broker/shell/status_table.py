@@ -1,11 +1,12 @@
 """The status table in shared memory, which shows one supervisor's endpoints to each other without messages (ADR 27).
 
-Owns: the table's layout, and who writes which part. Must never: lock, or hold anything that has to outlive the
+Owns: the table's layout, and who writes which part. Must never: use locks, or hold anything that has to outlive the
 supervisor.
 
 The supervisor makes the table, and every process inherits its descriptor. Each process has an *entry*, and only that
-process writes to the entry while it lives. When the process has ended and before it starts again, the supervisor begins
-the entry's next life, which clears the counts. Every write stores a whole word, so that no process reads half a number.
+process writes to the entry while it lives. After a process has ended, and before it starts, the supervisor begins the
+next life of its entry, which clears the counts. Every write stores a whole word, so that no process reads half a
+number.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ FRESH_S = 1.0
 #: Maximum number of open files of a process for which the table of addresses has room. If a process can open more, each
 #: process counts some addresses by itself.
 FILES_MAX = 1 << 20
-#: Minimum number of open files for the table's size. A table smaller than a page would save no memory.
+#: Minimum number of open files for which the table has room. A table smaller than a page would save no memory.
 FILES_MIN = 1 << 10
 
 

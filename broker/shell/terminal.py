@@ -14,7 +14,8 @@ _ACTING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]
 
 
 def printable(text: str) -> str:
-    r"""Return the text with ``\u001b`` for ESC and so on: in a JSON string, the escape is still the same character."""
+    r"""Return the text with escapes such as ``\u001b`` for ESC. In a JSON string, an escape is still the same
+    character."""
     if text.isprintable():
         return text
     return _ACTING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

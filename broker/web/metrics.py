@@ -1,7 +1,7 @@
 """The page `/metrics`, in Prometheus' text format 0.0.4.
 
-Owns: the names' prefix and the format. Must never: count, or read counters of a part, because each part lists its own
-metrics.
+Owns: the names' prefix and the format. Must never: count anything, or read a part's counters, because each part lists
+its own metrics.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def figures(status: Status) -> dict[str, Any]:
 
 @functools.cache
 def _statm() -> int:
-    """Return the file, which is opened once, because no descriptor may be free later, when the figure matters."""
+    """Return the descriptor of the file. It is opened only once, because later, when the figure matters, no descriptor
+    may be free."""
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 

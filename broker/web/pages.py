@@ -84,7 +84,7 @@ class Pages:
         A browser does not tell a page why a handshake was refused, so the page asks first.
         """
         origins = parse_qs(urlsplit(request.path).query).get("origin", [])
-        if "Origin" not in request.headers and len(origins) == 1:  # browsers omit it in requests like this one
+        if "Origin" not in request.headers and len(origins) == 1:  # browsers omit the header in requests like this one
             request.headers["Origin"] = origins[0]
         try:
             admitted = self._access.admit(request)

@@ -8,7 +8,7 @@ const HEIGHT = 168;
 const MARGIN = { top: 8, right: 4, bottom: 20, left: 52 };
 const RULES = 4;
 
-/** Returns the smallest round number that is not less than the value. Half of that number is short as well. */
+/** Returns the smallest round number that is not less than the value. Half of that number also has few digits. */
 export function ceiling(value) {
     if (!(value > 0)) return 1;
     const power = 10 ** Math.floor(Math.log10(value));
@@ -16,8 +16,8 @@ export function ceiling(value) {
 }
 
 /**
- * Returns the attribute "d" of a path through the values. A null leaves a gap. `x` maps an index, and `y` a value, to a
- * position.
+ * Returns the attribute `d` of an SVG path through the values. A null leaves a gap. `x` maps an index, and `y` a value,
+ * to a position.
  */
 export function line(values, x, y) {
     let path = "";
@@ -29,7 +29,7 @@ export function line(values, x, y) {
     return path;
 }
 
-/** A small line without a scale. The greatest value takes its whole height. */
+/** A small line without a scale. The greatest value reaches its full height. */
 export class Spark {
     node = drawing("svg", { class: "spark", viewBox: "0 0 72 22", "aria-hidden": "true" });
     #path = drawing("path", { class: "line delivered" });
@@ -53,7 +53,8 @@ export class Spark {
  */
 export class Chart {
     /**
-     * `lines` has {name, label, hint} for each line. `format` returns a value's text. `length` is the number of points.
+     * `lines` has an object {name, label, hint} for each line. `format` returns a value's text. `length` is the number
+     * of points.
      */
     constructor(host, { lines, format, length, what }) {
         this.lines = lines;

@@ -14,13 +14,16 @@ const HANDSHAKE_S = 10;
 /** Maximum number of commands without a reply; a page that has more in flight has a bug. */
 const PENDING_MAX = 200;
 
-/** Close codes after which it does not reconnect, or (1008) waits longest before it does (SPEC section 6). */
+/**
+ * Close codes with special treatment (SPEC section 6). After 1008 the page waits longest before it reconnects, and
+ * after the other codes it does not reconnect.
+ */
 const REPLACED = 4001;
 const POLICY = 1008;
 const EXPIRED = 4004;
 const REVOKED = 4006;
 
-/** The endpoint's address: one level above its `/console`, under any path that a proxy adds. */
+/** The endpoint's address: one level above `/console`, including any path that a proxy adds in front. */
 const ROOT = new URL("./", document.baseURI);
 
 /** An error reply with `code`, `message` and `info`, or a missing reply with only a `message`. */

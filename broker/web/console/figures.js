@@ -196,8 +196,8 @@ export class Cluster {
     }
 
     /**
-     * Functions that combine a figure of all endpoints that are up. `now` returns the sum and `most` the maximum of a
-     * level, and `per_s` the total rate of events. Each returns null if no endpoint's value is known.
+     * Functions that combine a figure of all endpoints that are up. `now` returns the sum of the figure, `most` its
+     * maximum, and `per_s` the sum of its rates. Each returns null if no endpoint's value is known.
      */
     get totals() {
         const up = this.#up;

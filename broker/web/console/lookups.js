@@ -17,7 +17,7 @@ function place({ endpoint = null, online = endpoint !== null }) {
 }
 
 /**
- * Adds to a link the filters and ends of a client's subscriptions to a topic. SPEC section 2.3 describes
+ * Returns the link, followed by the filters and ends of a client's subscriptions to a topic. SPEC section 2.3 describes
  * `subscriptions`. The reply has none if the client has neither a filter nor an end there, or if the token lacks
  * `inspect`. `filtered` says that all of the client's subscriptions have filters.
  */

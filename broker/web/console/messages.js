@@ -1,6 +1,6 @@
 // Owns: publishing, subscribing and listening by hand. This view has a separate connection, because the loss of a
 // client to another connection (4001) or slow reading (4002) must not cut the other views' connection. Must never: hold
-// more messages than it shows. It only counts messages that have left the list.
+// more messages than it shows. The view only counts messages that have left the list.
 
 import { Connection } from "./connection.js";
 import { element, part, say } from "./dom.js";
@@ -31,8 +31,8 @@ export class Messages {
     #more = false; // the client has further topics that the view does not show
 
     /**
-     * `token` is a function that returns the token to connect with. `identity` is one that returns the proposed client
-     * id.
+     * `token` is a function that returns the token to connect with. `identity` is a function that returns the proposed
+     * client id.
      */
     constructor(looking, token, identity) {
         this.#looking = looking;
@@ -209,7 +209,7 @@ export class Messages {
         const all = await this.#subscribe_to(this.#client, topic);
         field.value = "";
         const before = this.#topics.has(topic) ? (this.#topics.get(topic) ?? [{}]) : [];
-        // the new subscription does not replace them
+        // the new subscription does not replace those with filters
         const filters = before.filter(({ filter }) => filter !== undefined);
         const stays = before.find((one) => Object.keys(one).length === 0);
         this.#topics.delete(topic);
@@ -219,7 +219,7 @@ export class Messages {
 
     /**
      * Subscribe the client. Nobody would remove the subscriptions of the page's own client, so they end with this page
-     * if the endpoint supports that. Returns when they end.
+     * if the endpoint supports that. Returns {until} if the subscriptions end, otherwise {}.
      */
     async #subscribe_to(client_id, topic, filter = {}) {
         if (is_mine(client_id)) {

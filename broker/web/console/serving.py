@@ -42,7 +42,7 @@ POLICY = "; ".join(
 
 @dataclass(frozen=True)
 class Page:
-    """A file in the form in which it is sent."""
+    """A file, ready to be sent."""
 
     body: bytes
     content_type: str

@@ -26,7 +26,7 @@ export function rate(value) {
     return value < 1e6 ? whole.format(value) : short.format(value);
 }
 
-/** A short time, given in seconds. `beyond` says that the true time is longer. */
+/** Returns the text of a short time, given in seconds. `beyond` says that the true time is longer. */
 export function latency(value_s, beyond = false) {
     if (value_s === null || value_s === undefined) return NONE;
     if (value_s === 0) return "0";
