@@ -188,7 +188,7 @@ def test_no_token_is_made_whose_entries_an_endpoint_would_not_accept(
         ("a" * 129 + "*", {}, "CLIENT has to be a client id"),
         ("\udcff", {}, "CLIENT has to be a client id"),
         ("anna", {"lifetime_s": 10**13}, "it would expire in 316,881 years"),
-        ("anna", {"subscribe_topics": [f"topic {number}" for number in range(1000)]}, "8192 at most"),
+        ("anna", {"subscribe_topics": [f"topic {number}" for number in range(1000)]}, "more than 8192"),
         ("anna", {"jti": "j" * 129}, "jti has to be a string of 1 to 128 bytes"),
     ],
 )
