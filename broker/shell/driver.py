@@ -155,7 +155,7 @@ class Driver:
         for act in effects.acts:
             try:
                 self._acts[type(act)](act)
-            except Exception:  # go on with the other acts: nothing would repeat a lost `PauseOrResume`
+            except Exception:  # continue with the other acts: nothing would repeat a lost `PauseOrResume`
                 self.failed(f"a {type(act).__name__}")
         if effects.more:
             self._loop.call_soon(self._work)

@@ -372,7 +372,7 @@ async def test_without_files_it_leaves_what_waits_to_others_and_tries_again(
     shared: Shared, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accepting, "FULL_S", 0.05)
-    logged.expect("cannot accept: (Too many open files|Invalid argument); it is tried again")
+    logged.expect("cannot accept: (Too many open files|Invalid argument); trying again")
     none_left = NoFiles(shared.sock)
     shared.accepting._sock = none_left  # type: ignore[assignment]
     none_left.failures = 3
@@ -490,7 +490,7 @@ async def test_a_port_of_its_own_that_cannot_be_accepted_from_is_tried_again(
     shared: Shared, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accepting, "FULL_S", 0.05)
-    logged.expect("cannot accept: Too many open files in system; it is tried again")
+    logged.expect("cannot accept: Too many open files in system; trying again")
     [own] = shared.endpoint.server._own
     none_left = NoFiles(own._sock)
     none_left.error, none_left.failures = errno.ENFILE, 3
