@@ -376,6 +376,8 @@ def _publish(name: str, client: str, number: Id, value: dict[str, Any], payload_
     payload = _payload(value, payload_bytes_max)
     ack, dedup = _flag(value, "ack", False), check_dedup(value.get("dedup", True))
     command = Command(name, client, number, (topic,), payload, ack, dedup)
+    if len(value) == 4 + bool(timestamp) + ack + (dedup is not True) + (number is not None):
+        return command  # it has none of the keys below
     if "keep_s" in value:
         command = command._replace(keep_s=_keep_s(value))
     if "item" in value or "weight" in value:
