@@ -1,6 +1,6 @@
-"""The plan: the streams, their number, and the algorithms.
+"""The plan, which says which streams and how many of them each algorithm packs.
 
-Owns: the plan, split into units that are run and stored separately. Must never: run anything.
+Owns: the plan and its units, which run and are stored separately. Must never: run anything.
 """
 
 from __future__ import annotations
@@ -20,39 +20,41 @@ DELTAS: Final = (0.0, 5.0, 10.0, 15.0, 20.0, 25.0)
 #: The deltas for which the document prints figures.
 ENDS: Final = (5.0, 25.0)
 
-#: Measurements of a stream (section VI-B), and of the comparison with Kafka's assignment (VI-C).
+#: Number of measurements in a stream (section VI-B), and in a stream for the comparison with Kafka's assignment
+#: (section VI-C).
 COUNT: Final = 500
 LATENCY_COUNT: Final = 100
 LATENCY_DELTA: Final = 5.0
 LATENCY_ITEMS: Final = 32
 
-#: Seeds of the document's own streams, and of the additional ones.
+#: Number of seeds for the document's own streams, and for the additional streams.
 SEEDS: Final = 30
 FEW_SEEDS: Final = 5
 
-#: The solver searches for the optimum in one of ``OPTIMUM_EVERY`` measurements of ``OPTIMUM_SEEDS`` streams of each
+#: The solver searches for the optimum of every ``OPTIMUM_EVERY``-th measurement in ``OPTIMUM_SEEDS`` streams of each
 #: delta.
 OPTIMUM_EVERY: Final = 10
 OPTIMUM_SEEDS: Final = 3
 
-#: Tries of each timed decision.
+#: How many times each timed decision is made.
 TIMED_TRIES: Final = 3
 
-#: Algorithms whose latencies are measured, in addition to equal numbers of items for each number of consumers.
+#: Algorithms whose latencies are computed, in addition to those of Kafka's assignment for each number of consumers.
 LATENCY_OF: Final = ("MWF", "BFD", "mend")
 
 
 def relabelled(instance: Instance) -> Work:
-    """Pack with BFD, then number the bins to fit the previous packing best: this shows what the choice of names alone
-    is worth."""
+    """Pack with BFD, then renumber the bins to match the previous packing as well as possible. The result shows how
+    much the choice of bin numbers alone saves."""
     where = yield from DOCUMENT["BFD"](instance)
     return relabel(instance, where)
 
 
 ALGORITHMS: Final[Mapping[str, Algorithm]] = {**DOCUMENT, "BFD relabelled": relabelled, "mend": mend}
 
-#: Algorithms that take items as they come (section II-B). The document does not say in which order. A random order
-#: gives the orders in its figures; always the same order, with the choice of new bins of section VI-A, moves less.
+#: Algorithms that pack items in their order of arrival (section II-B), which the document does not specify. With a
+#: random order, the algorithms rank as in the document's figures. If the order is always the same, with the choice of
+#: new bins of section VI-A, fewer items move.
 ONLINE: Final = ("NF", "FF", "BF", "WF")
 
 #: Algorithms for a very large number of items.
@@ -61,8 +63,8 @@ FEW_ALGORITHMS: Final = ("NFD", "BFD", "MWF", "MBF", "MWFP", "MBFP", "mend")
 
 @dataclass(frozen=True)
 class Case:
-    """Streams that differ only in their delta and their seed. ``exponent``: for topics that are hashed to slots; 0: the
-    document's streams."""
+    """Streams that differ only in their delta and their seed. ``exponent`` is that of Zipf's law for topics that are
+    hashed to slots, or 0 for the document's streams."""
 
     name: str
     items: int
@@ -74,7 +76,8 @@ class Case:
     exponent: float = 0.0
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
     shuffled: bool = True
-    """Items come to the ``ONLINE`` algorithms in random order; otherwise in the order of their numbers."""
+    """Whether the ``ONLINE`` algorithms get the items in random order. Otherwise they get them in the order of their
+    numbers."""
     optimum: bool = False
     """Whether to search for the optimum, the fewest sufficient bins."""
     timed: bool = False
@@ -111,8 +114,8 @@ def cases(seeds: int) -> list[Case]:
 
 @dataclass(frozen=True)
 class Unit:
-    """The work that one process does at a time and stores in its own file. ``case``: ``None`` is the comparison with
-    equal numbers of items."""
+    """The work that one process does at a time and stores in its own files. ``case`` is ``None`` in the comparison with
+    Kafka's assignment."""
 
     case: Case | None
     delta: float
@@ -120,7 +123,7 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """Return the name of its files."""
+        """Return the name of the unit's files, without the suffix."""
         return f"{self.case.name if self.case else 'latency'} d{self.delta:g} s{self.seed}".replace(" ", "-")
 
 

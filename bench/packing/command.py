@@ -1,6 +1,6 @@
 """`bench packing`: repeats the document's evaluation of its algorithms, and evaluates ours.
 
-Owns: its arguments, the processes that run the plan, and the progress output.
+Owns: the command's arguments, the processes that run the plan, and the progress output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DIGEST, TIMES = "packing.json.xz", "times.json"
 PAGE, SUMMARY = "report.html", "summary.md"
 
 NOT_IN_ROWS = ("command.py", "job.py", "page.py", "scores.py")
-"""Sources that only read rows."""
+"""Source files that cannot change the rows, because they only read them."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,7 +31,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="how well do the algorithms that scale consumer groups pack?",
         description="Run every algorithm that packs a group's load over streams of measurements, as the document "
         "(arXiv 2402.06085) evaluates them, digest the results with Spark, and write one page. Finished units in DIR "
-        f"do not run again. The same seeds give the same {DIGEST}. Ten minutes of two cores.",
+        f"do not run again. The same seeds give the same {DIGEST}. A run takes ten minutes on two cores.",
     )
     command.add_argument(
         "--out", required=True, metavar="DIR", help="where rows, digest and page go; created if missing"
@@ -92,7 +92,7 @@ def _pages(out: Path) -> None:
 
 
 def sources() -> str:
-    """Return a fingerprint of everything that determines the rows: the algorithms, and the plan."""
+    """Return a fingerprint of the source files that determine the rows: those of the algorithms and of the plan."""
     return units.fingerprint((Path(groups.__path__[0]), Path(__file__).parent), NOT_IN_ROWS)
 
 

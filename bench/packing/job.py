@@ -1,6 +1,6 @@
-"""The PySpark job: from the rows of all streams to the figures of the page.
+"""The PySpark job that computes the figures of the page from the rows of all streams.
 
-Owns: every figure except those of a single stream. Must never: draw anything.
+Owns: every figure that covers more than one stream. Must never: draw anything.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _LATENCIES = (
 )
 _TIMES = "case string, delta double, algorithm string, form string, number int, ms double, slice_ms double"
 
-#: Spark's options: all cores, and enough memory for the rows of a thousand seeds.
+#: Options of Spark, which uses all cores and has enough memory for the rows of a thousand seeds.
 MASTER, MEMORY = "local[*]", "4g"
 
 #: Algorithms in figure 5.
 HISTOGRAMS = ("MWF", "kd_27", "mend")
 
-#: Algorithms to compare with the product's own.
+#: Algorithms to compare with ``mend``, the product's own.
 BESIDE = ("MWF", "MWFP", "NFD", "MBF", "MBFP", "BFD")
 
 
@@ -49,7 +49,7 @@ def digest(out: Path) -> tuple[Json, list[Json]]:
 
 
 def figures(spark: SparkSession, out: Path) -> tuple[Json, list[Json]]:
-    """Digest everything below ``out``: the figures that the seeds determine, and the times."""
+    """Digest everything below ``out``. Return the figures that the seeds determine, and the times."""
 
     def rows(kind: str, schema: str) -> DataFrame | None:
         folder = out / kind
@@ -69,7 +69,8 @@ def figures(spark: SparkSession, out: Path) -> tuple[Json, list[Json]]:
 
 
 def _decisions(streams: DataFrame) -> DataFrame:
-    """Return a row for each decision: its number of bins, and the fewest of the document's algorithms (equation 28)."""
+    """Return a row for each decision, with its number of bins and the fewest bins of any of the document's algorithms
+    (equation 28)."""
     each = streams.select(
         "case",
         "items",
@@ -96,7 +97,8 @@ def _by_stream(decisions: DataFrame) -> list[Json]:
 
 
 def _scores(streams: Sequence[Json]) -> list[Json]:
-    """Return the scores over the seeds, with intervals, and the difference to the product's own, stream by stream."""
+    """Return the mean scores over the seeds, with intervals, and the mean differences from ``mend`` on the same
+    stream."""
     by_key: dict[tuple[str, float, str], dict[int, Json]] = defaultdict(dict)
     for row in streams:
         by_key[row["case"], row["delta"], row["algorithm"]][row["seed"]] = row
@@ -118,7 +120,7 @@ def _scores(streams: Sequence[Json]) -> list[Json]:
 
 
 def columns(rows: Sequence[Json]) -> Json:
-    """Return the rows in columns: the names of their values once, and the values."""
+    """Return the rows as a table that has the names of the columns only once."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"names": names, "rows": [[row.get(name) for name in names] for row in rows]}
 
@@ -128,7 +130,8 @@ def _rounded(values: Iterable[float]) -> list[float]:
 
 
 def _optimum(decisions: DataFrame, optima: DataFrame | None) -> Json | None:
-    """Return how far each algorithm is from the optimum, where that is known, and how often it reaches the optimum."""
+    """Return how far each algorithm is from the optimum, and how often it reaches the optimum, over the decisions whose
+    optimum is known."""
     if optima is None:
         return None
     looked_at = decisions.where(F.col("number") % OPTIMUM_EVERY == 0)
@@ -157,7 +160,7 @@ def _optimum(decisions: DataFrame, optima: DataFrame | None) -> Json | None:
 
 
 def _latency(rows: DataFrame | None) -> list[Json]:
-    """Return the latencies over the seeds. The histogram is the mean of the streams'."""
+    """Return the mean latencies over the seeds. A histogram is the mean of the histograms of all streams."""
     if rows is None:
         return []
     by_algorithm: dict[str, list[Json]] = defaultdict(list)
@@ -182,13 +185,14 @@ def _latency(rows: DataFrame | None) -> list[Json]:
 
 
 def _place(entry: Json) -> tuple[int, int, str]:
-    """Return the sort key: the algorithms, then Kafka's assignment by its number of consumers."""
+    """Return the sort key. Algorithms come first, then Kafka's assignments by their number of consumers."""
     name = entry["algorithm"]
     return (1, int(name.removeprefix("kd_")), "") if name.startswith("kd_") else (0, 0, name)
 
 
 def _times(rows: DataFrame | None) -> list[Json]:
-    """Return the median and the longest time of decisions, without the first of a stream, which packs everything."""
+    """Return the median and the longest time of decisions. The first decision of each stream, which packs everything,
+    does not count."""
     if rows is None:
         return []
     table = (

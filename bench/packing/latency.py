@@ -1,10 +1,11 @@
-"""The latency of reading, as the document models it (section VI-C, equations 16 to 27).
+"""The latency with which consumers read data, as the document models it (section VI-C, equations 16 to 27).
 
 Owns: the two queues of each consumer, and the distribution of latencies. Must never: decide which consumer reads what.
 
 A consumer has a *fixed* queue, with items that it read before, and a *rebalanced* queue, with items that are new to it.
-It pauses for ``PAUSE_S``. In an iteration every latency is a straight line over the bytes. So this module stores a
-distribution as pieces: a number of bytes, spread evenly from one latency to another.
+It reads from the rebalanced queue only after a pause of ``PAUSE_S``. Within an iteration, the latency of a queue rises
+or falls linearly from byte to byte. So this module stores a distribution as pieces. The latencies of a piece's bytes
+are spread evenly between two values.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from ingeborg.bench.packing.streams import CAPACITY
 ITERATION_S: Final = 30.0
 PAUSE_S: Final = 5.0
 
-#: A consumer's highest rate: a bin's capacity leaves it room to catch up (section VI-C: C = 5/6 of this).
+#: A consumer's highest rate. A bin's capacity is lower, so that a consumer can catch up (section VI-C: C = 5/6 of
+#: this).
 CONSUMED: Final = CAPACITY * ITERATION_S / (ITERATION_S - PAUSE_S)
 
 PERCENTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 
-#: Seconds of a step of the histograms; the last step takes the rest.
+#: Width of a histogram's step in seconds. The last step counts all greater latencies.
 STEP_S: Final = 0.5
 STEPS: Final = 100
 
 
 class Piece(NamedTuple):
-    """A number of bytes whose latencies are spread evenly from one to the other, in seconds."""
+    """A number of bytes (``weight``) whose latencies are spread evenly from ``low`` to ``high``, in seconds."""
 
     low: float
     high: float
@@ -38,8 +40,15 @@ class Piece(NamedTuple):
 
 
 class Latencies(NamedTuple):
-    """A distribution. ``over_all``, ``over_positive``: percentiles (``PERCENTILES``) of all bytes and of the late ones;
-    ``late``: the share of late bytes; ``histogram``: of the late bytes, in ``STEPS`` steps."""
+    """A distribution of latencies.
+
+    Attributes:
+        late: share of the bytes whose latency is above 0.
+        over_all: percentiles (``PERCENTILES``) of the latencies of all bytes.
+        over_positive: the same percentiles, over the late bytes only.
+        most: the greatest latency.
+        histogram: share of all bytes that are late and whose latency is in each of the ``STEPS`` steps.
+    """
 
     late: float
     over_all: list[float]
@@ -49,7 +58,8 @@ class Latencies(NamedTuple):
 
 
 def by_count(items: int, consumers: int, seed: int) -> list[int]:
-    """Return Kafka's assignment: equal numbers of items, at random, forever (``kd_k`` in section VI-C)."""
+    """Return Kafka's assignment, which never changes: each consumer has the same number of random items (``kd_k`` in
+    section VI-C)."""
     order = list(range(items))
     random.Random(f"kd {seed}").shuffle(order)
     where = [NOWHERE] * items
@@ -59,8 +69,9 @@ def by_count(items: int, consumers: int, seed: int) -> list[int]:
 
 
 def latencies(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]]) -> Latencies:
-    """Return the latencies of a stream whose items are read according to the assignments, one for each measurement.
-    An item that is read for the first time does not count as rebalanced: only a changed assignment causes a pause."""
+    """Return the latencies of a stream whose items are read according to ``assignments``, which has one entry for each
+    measurement. An item that is read for the first time does not count as rebalanced: only a changed assignment causes
+    a pause."""
     pieces: list[Piece] = []
     behind: dict[int, float] = {}  # by consumer, in seconds, at the end of an iteration (equation 20)
     former: Sequence[int] = ()
@@ -89,7 +100,8 @@ def latencies(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[
 
 
 def _above_zero(begin: float, end: float, weight: float) -> Iterable[Piece]:
-    """Yield the part of a line above 0, and the rest as 0 (equations 22 and 27)."""
+    """Yield the part of the line whose latencies are above 0 as it is, and the rest with latency 0 (equations 22 and
+    27)."""
     low, high = min(begin, end), max(begin, end)
     if low >= 0.0:
         yield Piece(low, high, weight)
@@ -102,7 +114,7 @@ def _above_zero(begin: float, end: float, weight: float) -> Iterable[Piece]:
 
 
 def distribution(pieces: Sequence[Piece]) -> Latencies:
-    """Return the distribution of all pieces together."""
+    """Return the distribution of the latencies of all pieces together."""
     total = sum(piece.weight for piece in pieces)
     late = [piece for piece in pieces if piece.high > 0.0]
     positive = sum(piece.weight for piece in late)
@@ -126,8 +138,9 @@ def distribution(pieces: Sequence[Piece]) -> Latencies:
 
 
 def _above(pieces: Sequence[Piece], weights: Sequence[float]) -> list[float]:
-    """Return for each weight the latency that this number of bytes exceeds; 0 if fewer bytes are late."""
-    changes: list[tuple[float, float, float]] = []  # latency, from the top; the density's change; bytes at this latency
+    """Return, for each weight, the latency above which exactly that number of bytes lies, or 0 if fewer bytes are
+    late."""
+    changes: list[tuple[float, float, float]] = []  # negated latency; change of density; bytes exactly there
     for low, high, weight in pieces:
         if high > low:
             density = weight / (high - low)
@@ -155,12 +168,12 @@ def _above(pieces: Sequence[Piece], weights: Sequence[float]) -> list[float]:
 
 
 def mean_consumers(assignments: Sequence[Sequence[int]]) -> float:
-    """Return the operational cost (figure 6)."""
+    """Return the mean number of consumers, which is the operational cost (figure 6)."""
     return sum(len(set(where)) for where in assignments) / len(assignments)
 
 
 def summary(one: Latencies, consumers: float) -> Mapping[str, object]:
-    """Return it as a row, rounded to a useful precision."""
+    """Return the distribution as a row, with values rounded to a useful precision."""
     return {
         "consumers": round(consumers, 3),
         "late": round(one.late, 6),

@@ -1,6 +1,6 @@
-"""The fewest sufficient bins, from a solver in a separate process (`optimum_program.py`).
+"""Finds the smallest sufficient number of bins, with a solver in a separate process (`optimum_program.py`).
 
-Owns: the questions that determine an optimum.
+Owns: the sequence of questions to the solver that determines an optimum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PROGRAM: Final = Path(__file__).with_name("optimum_program.py")
 
 
 class Solver(Asked):
-    """``python``: an interpreter that has OR-tools."""
+    """The process of the solver. ``python`` is an interpreter that can import OR-tools."""
 
     def __init__(self, python: str) -> None:
         super().__init__(
@@ -23,12 +23,13 @@ class Solver(Asked):
         )
 
     def fits(self, sizes: Sequence[float], capacity: float, bins: int) -> bool | None:
-        """Return whether the items fit into ``bins`` bins; ``None``: the solver does not know within its effort."""
+        """Return whether the items fit into ``bins`` bins, or ``None`` if the solver reaches its effort limit first."""
         found: bool | None = self.ask({"sizes": list(sizes), "capacity": capacity, "bins": bins})
         return found
 
     def fewest(self, sizes: Sequence[float], capacity: float, lower: int, upper: int) -> int | None:
-        """Return the optimum, which lies between the two; ``None``: the solver does not know within its effort."""
+        """Return the optimum, which is known to lie between ``lower`` and ``upper``, or ``None`` if the solver reaches
+        its effort limit first."""
         while upper > lower:
             fits = self.fits(sizes, capacity, upper - 1)
             if fits is None:

@@ -1,10 +1,10 @@
-"""Ask OR-tools' CP-SAT whether items fit into a number of bins. A separate program in a separate environment.
+"""Asks OR-tools' CP-SAT whether items fit into a number of bins. This is a separate program with its own environment.
 
-Owns: the form of the question for the solver. Must never: treat an unproven answer as proven.
+Owns: how a question is stated as a model for the solver. Must never: treat an unproven answer as proven.
 
 A line of standard input is ``{"sizes": [...], "capacity": C, "bins": n}``. A line of output is ``true`` or ``false``,
-or ``null`` if the solver does not know within its effort. OR-tools needs an older Protocol Buffers than an endpoint
-does, so both cannot be in one environment. This program imports nothing else of the project.
+or ``null`` if the solver reaches its effort limit first. OR-tools needs an older Protocol Buffers than an endpoint
+does, so one environment cannot have both. This program imports nothing else of the project.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Final
 
 from ortools.sat.python import cp_model
 
-#: Units of a capacity: the solver calculates in whole numbers. Sizes are rounded down, so that its proofs hold for the
-#: sizes themselves.
+#: A bin's capacity in the units of the model, because the solver calculates in whole numbers. Sizes are rounded down,
+#: so that a proof that items do not fit also holds for their exact sizes.
 UNITS: Final = 1_000_000
 
-#: Limit of the solver's effort, in its own deterministic seconds: the same on every machine.
+#: Limit of the solver's effort, in its own deterministic seconds, which are the same on every machine.
 EFFORT: Final = 2.0
 
 
 def fits(sizes: list[float], capacity: float, bins: int) -> bool | None:
-    """Return whether the items fit into ``bins`` bins; ``None``: unknown within ``EFFORT``. An item that is larger than
-    a capacity takes its own bin."""
+    """Return whether the items fit into ``bins`` bins, or ``None`` if the solver cannot tell within ``EFFORT``. An item
+    that is larger than the capacity fills a bin on its own."""
     units = [min(UNITS, math.floor(size / capacity * UNITS)) for size in sizes]
     items = sorted((unit for unit in units if unit > 0), reverse=True)
     model = cp_model.CpModel()
@@ -35,7 +35,7 @@ def fits(sizes: list[float], capacity: float, bins: int) -> bool | None:
         model.add_exactly_one(row)
     for bin in range(bins):
         model.add(sum(unit * row[bin] for unit, row in zip(items, inside, strict=True)) <= UNITS)
-    # Bins are interchangeable: items of which no two fit together go into the first ones, in their order.
+    # Bins are interchangeable. So the largest items, no two of which fit into one bin, go into the first bins in order.
     for place, unit in enumerate(items):
         if 2 * unit <= UNITS:
             break

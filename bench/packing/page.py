@@ -1,6 +1,7 @@
 """The page of `bench packing`: compares the document's claims about its algorithms with our results.
 
-Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except ratios of two.
+Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except the ratio of two
+figures.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ from ingeborg.bench.report.plots import COLOURS, Plot, Series, linear, logarithm
 
 Json = Mapping[str, Any]
 
-#: Items in the document's figures 9 to 12, according to its published program; its text does not say.
+#: The number of items in the document's figures 9 to 12. It is taken from the published program, because the text does
+#: not state it.
 MAIN: Final = "200"
 SMALL: Final = "32"
 
 MODIFIED: Final = ("MWF", "MBF", "MWFP", "MBFP")
 PLAIN: Final = tuple(name for name in DOCUMENT if name not in MODIFIED)
 
-#: With fewer consumers the plots would show only a backlog.
+#: The fewest consumers in plots and tables. With fewer consumers they would only show a backlog.
 FEWEST_SHOWN: Final = 15
 
-#: From the document's sentences (section VI-E): delta, how much less MWF moves, how much more it needs.
+#: From the document's sentences (section VI-E): delta, the share by which MWF moves less, and the share by which it
+#: needs more bins.
 CLAIMS: Final = ((5.0, 0.55, 0.118), (25.0, 0.23, 0.088))
 
-#: Section VI-C: consumers, and the 90th percentile of the latencies above 0, in seconds.
+#: From section VI-C: the number of consumers, and the 90th percentile of the latencies above 0, in seconds.
 LATENCY_CLAIMS: Final = {
     "MWF": "15 consumers, p90 4.52 s",
     "kd_15": "p90 217 s",
@@ -70,10 +73,11 @@ def page(document: Json, times: Sequence[Json]) -> str:
     """Return the whole page for the digest of `job.digest`."""
     scores = Scores(document["scores"])
     lead = Html(
-        "<p class=lead>Consumers as bins, what is produced into their queues as items whose sizes change: the twelve "
-        "algorithms of the document (Landau et al., arXiv 2402.06085), and <b>mend</b>, an algorithm of this project, "
-        "over the document's own streams. CBS: bins used beyond the fewest that any of the document's algorithms used, "
-        "on average. R (Rscore): what moves at a decision, in capacities. ± is half an interval of 95 % over the seeds."
+        "<p class=lead>Consumers are bins, and the loads of their queues are items whose sizes change. This page "
+        "compares the twelve algorithms of the document (Landau et al., arXiv 2402.06085) with <b>mend</b>, an "
+        "algorithm of this project, on the document's own streams. CBS: the mean excess of used bins over the fewest "
+        "that any of the document's algorithms used. R (Rscore): the load that moves at a decision, as a multiple of "
+        "a bin's capacity. ± is half an interval of 95 % over the seeds."
         "</p>"
     )
     parts = [
@@ -87,7 +91,7 @@ def page(document: Json, times: Sequence[Json]) -> str:
         *(_table(scores, case) for case in (MAIN, SMALL)),
         _ahead(scores),
         *(_table(scores, f"{case} {reading}") for reading in ("as written", "in order") for case in (MAIN, SMALL)),
-        _heading("Beside the optimum"),
+        _heading("Compared with the optimum"),
         _optimum(document["optimum"]),
         _heading("Latency, compared with equal numbers of queues"),
         *_latency(document["latency"]),
@@ -95,12 +99,12 @@ def page(document: Json, times: Sequence[Json]) -> str:
         *(_table(scores, case) for case in scores.cases if case.startswith("4096")),
         _times(times),
     ]
-    footer = Html("<footer><p>bench packing; docs/packing.md says how each figure is made.</p></footer>")
+    footer = Html("<footer><p>Made by bench packing. docs/packing.md explains each figure.</p></footer>")
     return framed("Packing consumer groups", "Evaluation", lead, [part for part in parts if part], footer)
 
 
 def summary(document: Json) -> str:
-    """Return bins and moves for the terminal and the documentation, as Markdown tables with aligned columns."""
+    """Return Markdown tables of bins and moves, with aligned columns, for the terminal and the documentation."""
     scores = Scores(document["scores"])
     lines = [
         "# Packing consumer groups",
@@ -154,17 +158,17 @@ def _claims(scores: Scores) -> Html:
         return front({name: _point(scores, MAIN, delta, name) for name in DOCUMENT})
 
     rows = [
-        ("NF needs most bins, NFD follows", holds(lambda delta: order(delta, "cbs")[-2:] == ["NFD", "NF"])),
+        ("NF needs the most bins, then NFD", holds(lambda delta: order(delta, "cbs")[-2:] == ["NFD", "NF"])),
         (
             "BFD needs the fewest bins of all",
             holds(lambda delta: scores.mean(MAIN, delta, "BFD", "cbs") <= min(_all(scores, delta, "cbs", DOCUMENT))),
         ),
         (
-            "MBFP needs the fewest of the modified",
+            "MBFP needs the fewest bins of the modified algorithms",
             holds(lambda delta: order(delta, "cbs", MODIFIED)[0] == "MBFP"),
         ),
         (
-            "The five that move least: the modified, and NFD",
+            "The modified algorithms and NFD are the five that move least",
             holds(lambda delta: set(order(delta, "rscore")[:5]) == {*MODIFIED, "NFD"}),
         ),
         (
@@ -173,7 +177,7 @@ def _claims(scores: Scores) -> Html:
         ),
         ("MWF moves least of all", holds(lambda delta: order(delta, "rscore")[0] == "MWF")),
         (
-            "MWF, MBF and MBFP are on the front, MWFP is not",
+            "MWF, MBF and MBFP are on the front, and MWFP is not",
             holds(lambda delta: {"MWF", "MBF", "MBFP"} <= set(fronts(delta)) and "MWFP" not in fronts(delta)),
         ),
         (
@@ -196,18 +200,18 @@ def _claims(scores: Scores) -> Html:
         for delta in (deltas[0], deltas[-1])
     ]
     return panel(
-        f"Orders of figures 9 to 12, {MAIN} queues",
+        f"Orders in figures 9 to 12, with {MAIN} queues",
         table(("the document", "holds in"), rows, "Orders"),
         explain(
-            "A sentence holds if the means over all seeds satisfy it, for each delta above 0. The document also "
-            "says that at a small delta the modified algorithms pack as their fits online do, and at a large one as "
-            f"these do decreasing. Bins beyond the fewest: {'; '.join(like)}."
+            "A sentence holds at a delta if the means over all seeds satisfy it; only deltas above 0 count. The "
+            "document also says that a modified algorithm packs like its online fit at a small delta, and like the "
+            f"decreasing form of that fit at a large delta. Bins beyond the fewest: {'; '.join(like)}."
         ),
     )
 
 
 def _likeness(scores: Scores, delta: float, name: str) -> str:
-    """Return which bins are closer: those of its fit online, or decreasing."""
+    """Return the excess bins of a modified algorithm and of the two forms of its fit, and which form is closer."""
     online = name.removeprefix("M")
     mine, *others = (scores.mean(MAIN, delta, each, "cbs") for each in (name, online, f"{online}D"))
     near = [abs(mine - each) for each in others]
@@ -238,10 +242,11 @@ def _reductions(scores: Scores) -> Html:
         "MWF: more bins, less to move",
         table(header, rows, "MWF compared with each of the adapted algorithms"),
         explain(
-            "The document says that MWF reduces R, but not compared with what: this table compares it with each of "
-            "the others. As written: sizes can exceed the capacity, as in equation 15; otherwise they stay below it, "
-            "as in the program that its authors have published. In order: NF, FF, BF and WF always take the queues "
-            "in the same order; otherwise in a random order, which gives the document's orders."
+            "The document says that MWF reduces R, but does not say compared with which algorithm. So this table "
+            "compares MWF with each of the others. “As written”: sizes can exceed the capacity, as in equation 15. "
+            "Elsewhere they are at most the capacity, as in the program that the document's authors have published. "
+            "“In order”: NF, FF, BF and WF always process the queues in the same order. Elsewhere the order is "
+            "random, and the algorithms rank as in the document."
         ),
     )
 
@@ -273,7 +278,7 @@ def _lines(scores: Scores) -> list[Html]:
     few = [*MODIFIED, "BFD", "mend"]
     return [
         _over_delta(scores, main, "cbs", "Figure 9: bins beyond the fewest (CBS)", "f9"),
-        _over_delta(scores, few, "cbs", "Figure 10: the same of the modified algorithms, BFD and mend", "f10"),
+        _over_delta(scores, few, "cbs", "Figure 10: CBS of the modified algorithms, BFD and mend", "f10"),
         _over_delta(scores, main, "rscore", "Figure 11: load moved at a decision (R)", "f11"),
     ]
 
@@ -297,7 +302,7 @@ def _over_delta(scores: Scores, names: Sequence[str], what: str, title: str, ide
         )
     )
     return plot(
-        drawn, identity, f"{MAIN} queues; over delta, the greatest change of a size, in per cent of a capacity."
+        drawn, identity, f"{MAIN} queues. The x axis is delta, the greatest change of a size, in per cent of C."
     )
 
 
@@ -316,7 +321,7 @@ def _fronts(scores: Scores) -> list[Html]:
             Plot(
                 title=f"Figure 12{letter}: bins and moves at delta {delta:g}",
                 description="On the front: " + ", ".join(everyone) + ".",
-                # After the eighth the colours repeat, as rings.
+                # After the eighth algorithm the colours repeat, and the dots become rings.
                 series=[
                     Series(
                         name,
@@ -332,8 +337,9 @@ def _fronts(scores: Scores) -> list[Html]:
             )
         )
         caption = (
-            "R over CBS: left and below is better; the modified algorithms and mend are rings. The document's front: "
-            f"{', '.join(of_document)}. With mend: {', '.join(everyone)}."
+            "R over CBS. Points further left and further down are better; the modified algorithms and mend are rings. "
+            f"The front of the document's algorithms: {', '.join(of_document)}. The front with mend: "
+            f"{', '.join(everyone)}."
         )
         found.append(plot(drawn, f"f12{letter}", caption))
     return found
@@ -354,7 +360,7 @@ def _table(scores: Scores, case: str) -> Html:
         f"{case} queues",
         explain(f"Bins beyond the fewest (CBS); {seeds} streams of each delta."),
         of("cbs", _percent),
-        explain("Moved load at a decision (R), in capacities."),
+        explain("Load moved at a decision (R), as a multiple of a bin's capacity."),
         of("rscore", _number),
     )
 
@@ -374,18 +380,18 @@ def _ahead(scores: Scores) -> Html:
                 cells.append(badge(text, "good" if certain else "bad"))
             rows.append(cells)
     return panel(
-        "How much more the others need than mend: bins, R",
+        "How many more bins (CBS) and how much more R the others need than mend",
         table(("queues", "MWF", "MWFP", "NFD"), rows, "Others less mend"),
-        explain("Differences stream by stream. Green: both intervals are above 0."),
+        explain("Means of the differences within each stream. Green: both intervals are above 0."),
     )
 
 
-# The optimum, latencies, times
+# The optimum, latencies and times
 
 
 def _optimum(found: Json | None) -> Html:
     if found is None:
-        return panel("Not looked for", explain("bench packing --optimum PYTHON searches for it."))
+        return panel("The optimum is unknown", explain("bench packing --optimum PYTHON searches for the optimum."))
     settled = found["settled"]
     looked_at = sum(settled.values())
     rows = [
@@ -396,12 +402,13 @@ def _optimum(found: Json | None) -> Html:
         f"{SMALL} queues",
         bullets(
             [
-                f"We examined {looked_at:,} decisions. For {settled['bound']:,}, the bound L2 equals the best packing "
-                f"found; CP-SAT settled {settled['solved']:,}; {settled['unsolved']:,} are unknown."
+                f"We examined {looked_at:,} decisions. For {settled['bound']:,}, the best packing found has as few "
+                f"bins as the lower bound L2. CP-SAT found the optimum of another {settled['solved']:,}. The optimum "
+                f"of {settled['unsolved']:,} is unknown."
             ]
         ),
         table(("", "bins above the optimum", "optimal", "below the optimum"), rows, "Compared with the optimum"),
-        explain("Nothing can be below the optimum: that column has to be 0."),
+        explain("No packing can be below the optimum, so that column has to be 0."),
     )
 
 
@@ -437,10 +444,10 @@ def _latency(rows: Sequence[Json]) -> list[Html]:
                 ("", "consumers", "the document", "p90 of the late", "p90 of all", "late", "latest"), body, "Latencies"
             ),
             explain(
-                "Means over the streams, and their range. The document's 90th percentile covers only late data: every "
-                "packing that moves something has one near 0.9 times the pause of 5 s, which is its "
-                "assumption and not a result. Most data is on time. With too few consumers the backlog grows as "
-                "long as the stream lasts: the figure is for its 3,000 s."
+                "Means over the streams, and their range. The document's 90th percentile covers only late data. So "
+                "for every packing that moves anything it is about 0.9 times the pause of 5 s: it follows from the "
+                "document's assumed pause and is not a result. Most data is on time. With too few consumers the "
+                "backlog grows as long as the stream lasts, so these figures hold only for streams of 3,000 s."
             ),
         ),
     ]
@@ -465,7 +472,10 @@ def _histogram(by_name: Mapping[str, Json]) -> Html:
             y=logarithmic([y for line in series for _, y in line.points if y], lambda value: f"{100 * value:.3g}%"),
         )
     )
-    caption = f"The share of all data in each half second of latency. Later than {end:g} s: {', '.join(later)}."
+    caption = (
+        "The share of all data in each half second of latency. The share of data that is later than "
+        f"{end:g} s: {', '.join(later)}."
+    )
     return plot(drawn, "f5", caption)
 
 
@@ -474,7 +484,7 @@ def _over_consumers(counted: Sequence[Json], by_name: Mapping[str, Json]) -> Htm
     drawn = Drawn(
         Plot(
             title="Figure 7: share of late data",
-            description="The share of data that waits, over the number of consumers.",
+            description="The share of data that is read late, over the number of consumers.",
             series=[Series("equal numbers of queues", points, 0, dots=True)],
             x=linear(32, lambda value: f"{value:g}"),
             y=linear(1.0, lambda value: f"{value:.0%}"),
@@ -486,7 +496,7 @@ def _over_consumers(counted: Sequence[Json], by_name: Mapping[str, Json]) -> Htm
             ],
         )
     )
-    return plot(drawn, "f7", "MWF and mend need as many consumers as the table says.")
+    return plot(drawn, "f7", "The table below shows how many consumers MWF and mend need.")
 
 
 def _percentiles(counted: Sequence[Json]) -> Html:
@@ -502,7 +512,7 @@ def _percentiles(counted: Sequence[Json]) -> Html:
     ]
     drawn = Drawn(
         Plot(
-            title="Figure 8: latency of the late data, by percentile",
+            title="Figure 8: percentiles of the latency of late data",
             description="For equal numbers of queues, over the number of consumers, from 15 on.",
             series=series,
             x=linear(32, lambda value: f"{value:g}", FEWEST_SHOWN),
@@ -528,8 +538,8 @@ def _times(rows: Sequence[Json]) -> Html:
         "How long a decision takes",
         table(header, body, "Times"),
         explain(
-            "Measured on the machine and in the form that ran: only these figures do not follow from the seed. "
-            "Each decision is made three times, and of each slice the shortest time counts. The first "
-            "decision of a stream, which packs everything, is left out."
+            "Measured on the machine and in the form that ran the command. Only these figures do not follow from the "
+            "seed. Each decision is made three times, and the shortest time of each slice counts. The first decision "
+            "of a stream, which packs everything, is left out."
         ),
     )

@@ -1,11 +1,11 @@
-"""The cost of a consumer group over a stream: bins, and moved load (sections VI-D and VI-E of the document)."""
+"""The cost of a consumer group over a stream, in bins and in moved load (sections VI-D and VI-E of the document)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
-#: Student's t for a two-sided interval of 95 %, by degrees of freedom; 1.96 beyond.
+#: Student's t for a two-sided interval of 95 %, by degrees of freedom. For more degrees use 1.96.
 T95 = {
     1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228,
     11: 2.201, 12: 2.179, 13: 2.160, 14: 2.145, 15: 2.131, 16: 2.120, 17: 2.110, 18: 2.101, 19: 2.093, 20: 2.086,
@@ -14,20 +14,22 @@ T95 = {
 
 
 def cardinal_bin_score(bins: Sequence[int], fewest: Sequence[int]) -> float:
-    """Return how many more bins are used than the fewest of any algorithm, on average (equation 28); 0.1: 10 %."""
+    """Return the mean excess of ``bins`` over ``fewest``, the fewest bins that any algorithm used (equation 28). A
+    result of 0.1 means 10 % more bins."""
     return fmean((used - least) / least if least else 0.0 for used, least in zip(bins, fewest, strict=True))
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean, and half the width of its 95 % interval; for a single value the width is unknown: 0."""
+    """Return the mean, and half the width of its 95 % interval. For a single value the width is unknown, and 0 is
+    returned."""
     if len(values) < 2:
         return fmean(values), 0.0
     return fmean(values), T95.get(len(values) - 1, 1.96) * stdev(values) / len(values) ** 0.5
 
 
 def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return the points on the front: no other is better in both values, or better in one and equal in the other
-    (figure 12)."""
+    """Return the names of the points on the front (figure 12). A point is on the front if no other point is better in
+    one value and at least as good in the other."""
     return [
         name
         for name, (x, y) in points.items()

@@ -1,9 +1,9 @@
-"""Streams of measurements: the rate of production into each item, one measurement after the other.
+"""Streams of measurements. A measurement is the current rate of production into each item.
 
-Owns: how to draw a stream from a seed alone. Must never: know an algorithm.
+Owns: how streams are drawn from their parameters and a seed. Must never: depend on an algorithm.
 
-The document (arXiv 2402.06085) is ambiguous about sizes: equation 15 keeps them at 0 or above, and its program also
-keeps them at the capacity or below. This module draws both (``Reading``).
+The document (arXiv 2402.06085) is ambiguous about sizes. Equation 15 keeps them at 0 or above; the document's published
+program also keeps them at the capacity or below. This module can draw streams of either kind (``Reading``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CAPACITY: Final = 100.0
 #: Topics of the radio-like streams, hashed to the slots.
 TOPICS: Final = 100_000
 
-#: For these streams: the smallest and the largest size of a slot, as a multiple of its first size.
+#: In these streams: the smallest and the largest size that a slot may have, as multiples of its first size.
 LEAST_SHARE, MOST_SHARE = 0.25, 4.0
 
 
@@ -29,14 +29,14 @@ class Reading(StrEnum):
     """The upper limit of a size."""
 
     CLAMPED = "clamped"
-    """The capacity, as in the program that the document's authors have published."""
+    """A size is at most the capacity, as in the program that the document's authors have published."""
 
     AS_WRITTEN = "as written"
-    """Nothing: equation 15."""
+    """A size has no upper limit, as in equation 15."""
 
 
 class Start(StrEnum):
-    """The first measurement (section VI-B)."""
+    """The sizes in the first measurement (section VI-B)."""
 
     RANDOM = "random"
     NOTHING = "0"
@@ -61,10 +61,10 @@ def drawn(
 
 
 def hashed(exponent: float, count: int, delta: float, seed: int) -> Iterator[list[float]]:
-    """Yield ``count`` measurements of all slots of a broker: topics whose rates follow Zipf's law, each hashed to a
-    slot by its name. The largest topic is as large as a capacity. Between two measurements a slot's size changes by up
-    to ``delta`` per cent of itself: most are small compared with a capacity, and with equation 15 would be only
-    noise."""
+    """Yield ``count`` measurements of all slots of a broker. The rates of the topics follow Zipf's law, and each topic
+    is hashed to a slot by its name. The rate of the largest topic equals a bin's capacity. Between two measurements a
+    slot's size changes by up to ``delta`` per cent of itself. Most slots are so small compared with a capacity that the
+    changes of equation 15 would turn their sizes into noise."""
     numbers = random.Random(f"{exponent:g} {delta:g} {seed}")
     first = [0.0] * SLOTS
     for rank in range(1, TOPICS + 1):

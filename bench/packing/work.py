@@ -1,7 +1,7 @@
-"""Run one unit of the plan: rows with each algorithm's results for a stream.
+"""Runs one unit of the plan and stores its rows, which hold each algorithm's results for a stream.
 
-Owns: the rows, which depend only on the unit (times are in separate files). Must never: compare algorithms; the digest
-does.
+Owns: the rows, which depend only on the unit (times are in separate files). Must never: compare algorithms, because the
+digest does so.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Row = dict[str, Any]
 
 ROWS, OPTIMA, LATENCIES, TIMES = "rows", "optima", "latencies", "times"
 KINDS = (ROWS, OPTIMA, LATENCIES, TIMES)
-"""Folders of a result, by the content of their rows."""
+"""The folders of a result. Each holds one kind of rows."""
 
 
 def run(unit: Unit, out: Path, python: str | None) -> None:
-    """Run the unit and store its rows, unless they are stored already. The last file marks the unit as complete.
-    ``python``: an interpreter with OR-tools; ``None``: do not search for the optimum."""
+    """Run the unit and store its rows, unless they are stored already. The file that is written last marks the unit as
+    complete. ``python`` is an interpreter with OR-tools, or ``None`` to skip the search for the optimum."""
     if kept(unit, out):
         return
     if unit.case is None:
@@ -106,8 +106,8 @@ def _facts(unit: Unit, case: Case) -> Row:
 
 
 def _timed(algorithm: Algorithm, instance: Instance) -> tuple[list[int], Row]:
-    """Return the packing, its time, and the longest time without a yield, in milliseconds. The packing is made several
-    times, and of each slice the shortest time counts: the work is the same, and the machine's other work is not."""
+    """Return the packing, its time, and the longest time without a yield, in milliseconds. The algorithm runs several
+    times, and the shortest time of each slice counts, because only the disturbance by other processes differs."""
     slices: list[float] = []
     where: list[int] = []
     for _ in range(TIMED_TRIES):

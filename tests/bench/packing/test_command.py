@@ -63,7 +63,7 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     assert cli.main(arguments) == 0
     assert (out / command.DIGEST).read_bytes() == kept[command.DIGEST]
     html = kept[command.PAGE].decode()
-    assert "Not looked for" in html
+    assert "The optimum is unknown" in html
     assert all(f"Figure {number}" in html for number in (5, 7, 8, 9, 10, 11, "12a", "12b"))
 
 
