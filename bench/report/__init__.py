@@ -1,6 +1,6 @@
-"""The report of a digest: one HTML page that needs nothing else, no network, no script.
+"""The report of a digest. It is one self-contained HTML page, without scripts or network requests.
 
-`page` makes it. Every figure is the digest's as it is; no text of a log reaches the page unescaped.
+`page` makes the report. It takes every figure from the digest unchanged, and escapes every text that comes from a log.
 """
 
 from __future__ import annotations

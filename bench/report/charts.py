@@ -1,7 +1,7 @@
-"""The plots of a run and their content: from a digest's rows to `plots.Plot`.
+"""Makes the plots of one run (`plots.Plot`) from the rows of a digest.
 
-Owns the choice of lines, scales and bands, and the thinning of long runs. It computes no figure other than the means
-and maxima of thinned points, and says so (`Drawn.bin_s`).
+Owns the choice of lines, scales and bands, and the thinning of long runs. Must never: compute a figure, except the
+means and maxima of thinned points, which `Drawn.bin_s` reports.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from ingeborg.bench.report.plots import (
 from ingeborg.bench.text import figures
 
 POINTS_MAX = 600
-"""Maximum number of points of a line: the page has no pixels for more. Longer runs are drawn in bins of seconds."""
+"""Maximum number of points of a line, because the page has no pixels for more. In a longer run, a point stands for
+several seconds."""
 
 POINTS_OF_MANY_MAX = 200
 """The same limit for a page of many runs, which a phone has to load."""
 
 SOURCES_MAX = COLOURS
-"""Maximum number of lines in a plot of processes: as many as the colours that a person can tell apart."""
+"""Maximum number of lines in a plot of processes. There is one for each colour that a person can tell apart."""
 
 LIMIT_ABOVE_MAX = 30.0
-"""A goal is drawn up to this multiple of the largest latency: farther off, it would flatten the lines."""
+"""A goal is drawn only if it is at most this multiple of the largest latency. A greater goal would flatten the
+lines."""
 
 HOST = "host"
 
@@ -53,13 +55,14 @@ class Drawn:
 
 
 def both(drawn: Drawn, identity: str) -> str:
-    """Return the plot twice, for a wide and for a narrow page (the style sheet shows one): scaled down, its text would
-    be too small on a phone."""
+    """Return the plot twice, for a wide and for a narrow page, of which the style sheet shows one. A single drawing,
+    scaled down for a phone, would have text that is too small."""
     return svg(drawn.plot, WIDE, NARROW, identity)
 
 
 def percentile_curve(run: Json) -> Drawn | None:
-    """Latency by percentile, a line per measured phase (per phase, if none is measured)."""
+    """Return the plot of latency by percentile. It has a line for each measured phase, or for each phase if no phase is
+    measured."""
     delivered = [phase for phase in run["phases"] if phase["delivered"]]
     chosen = ([phase for phase in delivered if phase["measured"]] or delivered)[:SOURCES_MAX]
     if not chosen:
@@ -82,7 +85,8 @@ def percentile_curve(run: Json) -> Drawn | None:
 
 
 def curve(phase: Json) -> list[Point]:
-    """Return a phase's percentile curve. The line ends at 1 - 1/n: beyond, n values only give the maximum."""
+    """Return a phase's percentile curve. It ends at 1 - 1/n, because every higher percentile of n values is the
+    maximum."""
     end = nines(1 - 1 / max(10, phase["delivered"]))
     points: list[Point] = [(nines(ppm / 1_000_000), float(value)) for ppm, value in phase["curve"]]
     return [*(point for point in points if point[0] <= end), (end, float(phase["latency_ns"]["max"]))]
@@ -102,7 +106,7 @@ def over_time(run: Json, seconds: Sequence[Json], machine: Sequence[Json], point
 
 
 def stack(drawn: Sequence[Drawn], identity: str) -> list[str]:
-    """Return each of the plots as `both` draws it, small, the last one with the labels of the shared axis."""
+    """Return a small version of each plot, drawn as by `both`. Only the last plot has the labels of the shared axis."""
     frames = [(index == 0, index == len(drawn) - 1) for index in range(len(drawn))]
     return [
         svg(one.plot, stacked(WIDE, *ends), stacked(NARROW, *ends), f"{identity}-{index}")
@@ -126,15 +130,16 @@ class _Time:
 
     @property
     def bands(self) -> list[tuple[float, float, str]]:
-        """Return the measured phases, shaded."""
+        """Return the measured phases, which are shaded."""
         return [(phase["start_s"], phase["end_s"], phase["phase"]) for phase in self.run["phases"] if phase["measured"]]
 
     def bin_s(self, rows: Sequence[Json]) -> int:
-        """Return the seconds that a point stands for."""
+        """Return the number of seconds that a point of these rows stands for."""
         return -(-int(rows[-1]["second"] - rows[0]["second"] + 1) // self.points_max) if rows else 1
 
     def line(self, rows: Sequence[Json], key: str, join: Callable[[list[float]], float]) -> list[Point]:
-        """Return values by the middle of their second (or bin); a second without a row or value is a gap."""
+        """Return the values as points, each at the middle of its second (or bin of seconds). A second without a row or
+        a value is a gap."""
         if not rows:
             return []
         first, bin_s = int(rows[0]["second"]), self.bin_s(rows)
@@ -147,7 +152,8 @@ class _Time:
 
 
 def _rates(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
-    """Reports in, messages out, the offered rate if there is a schedule, and errors if there are any, per second."""
+    """Return the plot of rates per second: reports in, messages out, errors if there are any, and the offered rate if
+    there is a schedule."""
     if not seconds:
         return None
     wanted = [("in (reports sent)", "reports", 0), ("out (messages received)", "delivered", 1)]
@@ -174,7 +180,7 @@ def _rates(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
 
 
 def _offered(run: Json) -> list[Point]:
-    """The rate of publishes that the schedule asked for, as steps."""
+    """Return the rate of publishes that the schedule demands, as steps."""
     points: list[Point] = []
     for phase in run["phases"]:
         rate_per_s = phase["offered_per_s"]
@@ -184,7 +190,7 @@ def _offered(run: Json) -> list[Point]:
 
 
 def _latency(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
-    """p50 and p99 of each second."""
+    """Return the plot of p50 and p99 in each second."""
     lines = [
         Series(name, time.line(seconds, key, _largest), colour)
         for colour, (name, key) in enumerate((("p50", "p50_ns"), ("p99", "p99_ns")))
@@ -211,7 +217,8 @@ def _latency(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
 
 
 def _machine(rows: Sequence[Json], time: _Time) -> list[Drawn | None]:
-    """Processor use of each process, in cores; resident memory without the host's, which dwarfs them."""
+    """Return the plots of each process's processor use, in cores, and of its resident memory. The second plot leaves
+    out the memory of the host, which would dwarf the others."""
     shown = sources(rows)
     processes = [source for source in shown if source != HOST]
     return [
@@ -234,7 +241,8 @@ def _by_source(
 
 
 def _network(rows: Sequence[Json], time: _Time) -> Drawn | None:
-    """Bytes that the whole machine sent and received per second, loopback included: processes have no such figure."""
+    """Return the plot of bytes per second that the whole machine sent and received, including loopback. There is no
+    such figure for a process."""
     own = [row for row in rows if row["source"] == HOST]
     keys = (("received", "net_rx_bytes_s", 0), ("sent", "net_tx_bytes_s", 1))
     lines = [Series(name, time.line(own, key, _mean), colour) for name, key, colour in keys]
@@ -261,13 +269,13 @@ def _lines(lines: Sequence[Series], time: _Time, title: str, text: Callable[[flo
 
 
 def _with_role(row: Json) -> str:
-    """Return the process, and its role unless its name says it."""
+    """Return the name of the process, and its role unless the name begins with the role."""
     source, role = str(row["source"]), str(row.get("role") or "")
     return source if not role or source.startswith(role) else f"{source} ({role})"
 
 
 def sources(rows: Sequence[Json]) -> list[str]:
-    """Return the processes: busiest first, so that the first few are the ones worth a line."""
+    """Return the processes, the busiest first, because plots have lines only for the first few."""
     busy: dict[str, float] = {}
     for row in rows:
         busy[row["source"]] = busy.get(row["source"], 0.0) + (row["cpu_cores"] or 0.0)
@@ -287,7 +295,7 @@ def size_rate_tick(value_bytes_per_s: float) -> str:
 
 
 def rate_tick(value_per_s: float) -> str:
-    """Format a rate, from ten thousand in thousands: a narrow plot has little room."""
+    """Format a rate. From ten thousand on the unit is thousands, because a narrow plot has little room."""
     for factor, unit in ((1_000_000, " M"), (1_000, " k")):
         if value_per_s >= max(factor, 10_000):
             return f"{value_per_s / factor:,.10g}{unit}/s"
@@ -295,7 +303,7 @@ def rate_tick(value_per_s: float) -> str:
 
 
 def _limits(run: Json, largest: float, names: set[str]) -> list[tuple[float, str]]:
-    """Return latency goals as lines: (ns, text)."""
+    """Return the latency goals to draw as lines, as pairs (ns, text)."""
     lines = []
     for goal in run["goals"]:
         limit_ns = goal["limit"] * 1_000_000

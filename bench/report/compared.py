@@ -1,6 +1,6 @@
-"""The sections that compare runs: traffic, topics, and the runs outside a comparison.
+"""The sections that compare runs. They cover traffic, topics, and the runs outside a comparison.
 
-Owns their order. The tables are those of `ingeborg.bench.text.tables`, the same as in the summaries.
+Owns the order of the parts of each section. The tables come from `ingeborg.bench.text.tables`, as in the summaries.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from ingeborg.bench.report.markup import (
 from ingeborg.bench.text import figures, statements, tables, verdicts
 
 NOTES_MAX = 20
-"""Notes of a topics series that the page lists; for the rest, digest its runs separately."""
+"""How many notes of a topics series the page lists. To see all of them, digest the runs of the series separately."""
 
 
 def traffic(table: TrafficTable, identity: str, colours: Mapping[str, int]) -> Html:
-    """Return one load: rates and latency, cost, noise, then and now."""
+    """Return the section of one load. Its tables have rates and latency, cost, noise, and a comparison with earlier
+    runs."""
     rates, *others = tables.traffic(table)
     limit = statements.latency_limit(table.baseline.runs[0])
     load = {name: value for name, value in table.load.items() if name != "p99_ms"}
     curves = comparison_charts.percentile_curves(table, colours)
-    caption = "Each further nine of the deliveries takes the same width; latency on a log scale."
+    caption = "The axis gives each further nine of the percentile the same width. Latency has a log scale."
     return lines(
         [
             Html(f'<section id="{identity}" aria-label="Traffic"><h2>Traffic</h2>'),
-            explain(f"One latency limit for all systems: {limit}. Load: {statements.load_text(load)}."),
+            explain(f"All systems have the same latency limit: {limit}. Load: {statements.load_text(load)}."),
             titled(rates),
             plot(curves, f"{identity}-curves", caption + comparison_charts.left_out(len(table.rows))),
             *map(titled, others),
@@ -52,7 +53,8 @@ def traffic(table: TrafficTable, identity: str, colours: Mapping[str, int]) -> H
 
 
 def topics(table: TopicsTable, identity: str, colours: Mapping[str, int]) -> Html:
-    """Return one load: the plots of thesis figure 6.4, how far each system came, and everything by number of topics."""
+    """Return the section of one load. It has the plots of thesis figure 6.4, the number of topics that each system
+    reached, and all figures by the number of topics."""
     ended, *by_number = tables.topics(table)
     plots = [
         plot(drawn, f"{identity}-{index}", caption + comparison_charts.left_out(len(table.series)))
@@ -87,7 +89,8 @@ def _series(one: TopicsSeries) -> Html:
 
 
 def runs(listed: Sequence[tuple[Json, str]]) -> Html:
-    """Return every run that has a section, with the figures that matter. `listed`: each with its section's identity."""
+    """Return a table of the runs that have a section, with their main figures. `listed` has each run and the identity
+    of its section."""
     header = ["Run", "Workload", "p50", "p99", "In", "Out", "Lost", "Goals"]
     rows = []
     for run, identity in listed:
@@ -109,7 +112,7 @@ def runs(listed: Sequence[tuple[Json, str]]) -> Html:
 
 
 def goals(all_runs: Sequence[Json]) -> Html:
-    """Return the verdicts."""
+    """Return the panel that says which goals are met."""
     judged = verdicts.verdicts(all_runs)
     missed = sum(row[1].mark == "bad" for row in judged.rows)
     title = f"Goals: {missed} of {len(judged.rows)} missed" if missed else "Goals: all met"
@@ -117,7 +120,7 @@ def goals(all_runs: Sequence[Json]) -> Html:
 
 
 def method(all_runs: Sequence[Json]) -> Html:
-    """Return how it was measured."""
+    """Return the panel that says how the runs were measured."""
     said = join(
         Html(f'<tr><th scope="row">{html(heading)}</th><td>{html(text)}</td></tr>')
         for heading, text in statements.method(all_runs)

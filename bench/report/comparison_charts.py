@@ -1,8 +1,8 @@
-"""The plots of several runs: a line for each system, over the number of topics or over percentiles.
+"""The plots of several runs. Each system has a line, over the number of topics or over percentiles.
 
-Owns the choice of lines, scales and marks, as `charts` does for one run. A line keeps its colour over all plots of a
-table. A cross marks the number of topics at which a system failed; a ring marks a point at which something other than
-the system was at its limit. It computes no figure.
+Owns the choice of lines, scales and marks, as `charts` does for one run. A system keeps its colour in all plots of the
+page. A cross marks the number of topics at which a system failed; a ring marks a point at which something other than
+the system was at its limit. Must never: compute a figure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from ingeborg.bench.text import figures
 from ingeborg.bench.text.tables import ending
 
 LINES_MAX = 16
-"""More lines cannot be told apart. Further systems are in the tables; the page says so."""
+"""Maximum number of lines in a plot, because more lines cannot be told apart. Further systems are only in the tables,
+as the page says."""
 
 Axis = Callable[[float], str]
 
@@ -47,15 +48,17 @@ _TOPICS: tuple[tuple[str, str, Axis, str], ...] = (
         "to.",
     ),
 )
-"""The sub-graphs of thesis figure 6.4, and memory: figure, title, text of a tick, caption."""
+"""The plots of thesis figure 6.4, and a plot of memory. Each entry has the figure's key, the title, the format of a
+tick's label, and the caption."""
 
 
 Colours = Mapping[str, int]
-"""The colour of each system and variant, by its name."""
+"""The colour of each variant of a system, by the variant's name."""
 
 
 def colours(tables: Iterable[TrafficTable | TopicsTable]) -> dict[str, int]:
-    """Return a colour per system and a pattern per variant, the same in all plots of the page."""
+    """Return a colour for each system, combined with a pattern for each variant. Both are the same in all plots of the
+    page."""
     variants: dict[str, list[str]] = {}
     for table in tables:
         for row in table.rows if isinstance(table, TrafficTable) else table.series:
@@ -80,8 +83,8 @@ def topics(table: TopicsTable, colours: Colours) -> list[tuple[Drawn, str]]:
     return made
 
 
-_RINGS = " A ring: the generator, a layer or the machine was at its limit, so the system's own may be better."
-_CROSSES = " ✕: the series ended there."
+_RINGS = " A ring: the generator, a layer or the machine was at its limit, so the system itself may be better."
+_CROSSES = " A ✕ marks where a series ended."
 
 
 def _topics(table: TopicsTable, key: str, title: str, tick: Axis, colours: Colours) -> Drawn | None:
@@ -116,7 +119,7 @@ def _line(series: TopicsSeries, key: str, colour: int) -> Series:
     points: list[Point] = []
     for point in series.points:
         figure = point.figures[key]
-        # A number of topics that failed is a cross, not a point.
+        # A number of topics at which the system failed has a cross instead of a point.
         if point.topics > 0 and point.failed is None:
             points.append((float(point.topics), figure.value if figure else None))
     hollow = frozenset(float(point.topics) for point in series.points if point.limits_of(key))
@@ -134,13 +137,14 @@ def _description(shown: Sequence[TopicsSeries], key: str, tick: Axis) -> str:
 
 
 def _decades(values: Sequence[float], tick: Axis) -> Callable[[int], Scale]:
-    """A log scale of at least a decade: a line that hardly changes must not look like a cliff."""
+    """Return a log scale of at least a decade, so that a line that hardly changes does not look like a cliff."""
     low, high = min(values), max(values)
     return logarithmic([*values, low * 0.5, high * 1.5] if high < 10 * low else values, tick)
 
 
 def percentile_curves(table: TrafficTable, colours: Colours) -> Drawn | None:
-    """Latency by percentile at the sustained rate of every system; for repetitions, the run nearest to their median."""
+    """Return the plot of latency by percentile, with every system at its sustained rate. If a system ran repeatedly,
+    its line shows the run nearest to the median."""
     phases = [(row.name, phase) for row in table.rows if (phase := main_phase(row.chosen)) and phase["delivered"]]
     phases = phases[:LINES_MAX]
     if not phases:

@@ -1,7 +1,7 @@
 """The pieces of HTML that make up the page.
 
-Owns escaping: text becomes markup here or nowhere. A `str` is text and is escaped; only an `Html` passes unchanged, and
-only this package makes `Html`, from its own words.
+Owns escaping: no other module turns text into markup. A plain `str` is escaped, and an `Html` passes unchanged. Only
+this package makes `Html`, and only from its own words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Html(str):
 
 
 def html(text: str) -> Html:
-    """Return text as markup; markup stays as it is."""
+    """Return text as markup, or markup unchanged."""
     return text if isinstance(text, Html) else Html(escape(text))
 
 
@@ -35,18 +35,19 @@ def lines(parts: Iterable[Html]) -> Html:
 
 
 def badge(text: str, mark: str = "") -> Html:
-    """`mark`: `good`, `bad`, `warn`, or none."""
+    """Return a badge. `mark` is `good`, `bad` or `warn`, or empty for a neutral badge."""
     return Html(f'<span class="badge {mark}">{html(text)}</span>')
 
 
 def cell(content: Cell) -> Html:
-    """Return a cell's content: its text, as a badge if it has a mark, and its small print."""
+    """Return a cell's text and its small print. The text is a badge if the cell has a mark."""
     text = badge(content.signed, content.mark) if content.mark else html(content.signed)
     return Html(f'{text}<span class="small">{html(content.more)}</span>') if content.more else text
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str, css: str = "") -> Html:
-    """Return a table that scrolls on its own if it is too wide; the first cell of a row is its heading."""
+    """Return a table that scrolls independently of the page if it is too wide. The first cell of a row is the row's
+    heading."""
     head = join(Html(f'<th scope="col">{html(text)}</th>') for text in header)
     body = []
     for first, *rest in rows:
@@ -68,7 +69,7 @@ def compared(one: Table, css: str = "") -> Html:
 
 
 def titled(one: Table) -> Html:
-    """Return the same in a panel under its title."""
+    """Return a table of the comparison, and its note, in a panel with the table's title."""
     return panel(one.title, compared(one))
 
 
@@ -89,7 +90,7 @@ def bullets(items: Iterable[str]) -> Html:
 
 
 def legend(drawn: Drawn) -> Html:
-    """Return the names of its lines, in their colours."""
+    """Return the names of the plot's lines, in the colours of the lines."""
     items = [f'<li class="{series.css}"><i></i>{html(series.name)}</li>' for series in drawn.plot.series]
     return Html(f'<ul class="legend" aria-label="Lines of the plot">{"".join(items)}</ul>')
 

@@ -1,7 +1,8 @@
-"""The whole page: its order, its folded parts, and its frame.
+"""The whole page, with the order of its parts and its frame. It folds the details of runs.
 
-Owns the order and the page's own limits. Comparisons come first, then how it was measured, then each run, folded if
-there are several: a page of a hundred runs stays readable, and some megabytes.
+Owns the order of the sections and the limits of the page. On a page of several runs, comparisons come first, then each
+run, then how the runs were measured. The sections of the runs are folded, so that a page of a hundred runs, with its
+few megabytes, stays readable.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from ingeborg.bench.report.markup import Html, bullets, html, lines
 from ingeborg.bench.text import figures, statements, verdicts
 
 DETAILED_MAX = 40
-"""Maximum number of runs with their own section, some 60 kB each; the tables have the others, and the page says so."""
+"""Maximum number of runs with their own section, about 60 kB each. Further runs are only in the tables, and the page
+says so."""
 
 
 def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
-    """The whole page."""
+    """Return the whole page for a digest."""
     runs = document["runs"]
     alone = len(runs) == 1
     facts = runs[0]["facts"]
@@ -32,7 +34,7 @@ def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
 
 
 def framed(title: str, kind: str, lead: Html, parts: Sequence[Html], footer: Html) -> str:
-    """A page in the house style: `kind` in small print over the title, `lead` below it."""
+    """Return a page in the house style, with `kind` in small print over the title, and `lead` below the title."""
     style = resources.files("ingeborg.bench.report").joinpath("report.css").read_text(encoding="utf-8")
     body = lines(
         [
@@ -46,7 +48,7 @@ def framed(title: str, kind: str, lead: Html, parts: Sequence[Html], footer: Htm
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        # The page loads and runs nothing; this forbids it to the browser, in case a text slips through.
+        # The page loads and runs nothing. This policy makes the browser enforce that, should a text be left unescaped.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{html(title)} · {html(kind.lower())}</title><style>\n{style}</style></head>\n<body>\n"
         f"{body}\n</body></html>\n"
@@ -67,7 +69,8 @@ def _lead(runs: Sequence[Json]) -> Html:
 
 
 def _one(only: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
-    """A page of one run: its section, and a comparison with itself if that says more."""
+    """Return the parts of a page of one run: its section, and the tables of comparisons, which may have only this
+    run."""
     document = {"runs": [only]}
     return [
         run.section(only, _by_run(tables, [only])[only["run"]], "run-0", alone=True),
@@ -77,7 +80,8 @@ def _one(only: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
 
 
 def _many(document: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
-    """A page of many: the runs of topics benchmarks are in the tables of their series, the others have sections."""
+    """Return the parts of a page of several runs. Runs of a topics benchmark appear in the tables of their series, and
+    every other run has its own section."""
     runs = document["runs"]
     own = [each for each in runs if each["facts"]["workload"] != "topics"]
     detailed = [(each, f"run-{index}") for index, each in enumerate(own[:DETAILED_MAX])]
@@ -109,7 +113,7 @@ def _folded(each: Json, identity: str, tables: run.Tables) -> Html:
     facts, shown = each["facts"], comparison.headline(each)
     name = " · ".join(str(part) for part in (facts["workload"], facts["system"], facts.get("variant")) if part)
     more = f"p99 {figures.duration(shown['latency_ns']['p99'])}, {verdicts.goals_text(each['goals'])}"
-    # The section inside has the identity that links use: a browser unfolds the parent of a link's target.
+    # Links use the identity of the section inside, because a browser unfolds the parent of a link's target.
     return Html(
         f'<details class="run"><summary><b>{html(name)}</b> <span class="small">{html(each["run"])}: {html(more)}'
         f"</span></summary>{run.section(each, tables, identity, alone=False)}</details>"
@@ -133,10 +137,12 @@ def _warnings(texts: Sequence[str]) -> Html:
 
 
 _FOOTER = Html(
-    "<footer><p>In: reports sent by publishers, duplicates included. Out: messages received. Lost: for each news, "
-    "the connections that had to get it and did not. Conflated, if any had bounds: a later message stood for it there. "
-    "Twice: the same news again on one connection. Reordered: a message after a later one of its topic, on one "
-    "connection. Overtaken, if counted separately: likewise, but another connection had also published one of the two. "
-    "Deliveries count to the phase of their news.</p>"
+    "<footer><p>In: reports that publishers sent, including duplicates. Out: messages received. News: messages, each "
+    "counted once even if several publishers report it. Lost: deliveries of news that a connection should have "
+    "received but did not. Conflated, if "
+    "any subscriber had bounds: deliveries that a later message replaced. Twice: deliveries of news that the same "
+    "connection had already received. Reordered: messages that a connection received after a later message of the "
+    "same topic. Overtaken, if counted separately: reordered messages of which another connection had also published "
+    "one of the two. A delivery counts in the phase in which its news was published.</p>"
     "</footer>"
 )

@@ -1,10 +1,10 @@
-"""Line plots as static SVG: pure functions from series to text.
+"""Draws line plots as static SVG, with pure functions from series to text.
 
 Owns scales, ticks and paths. Colours, fonts and line widths belong to the page (classes `s0` … `s7`, `PATTERNS`,
 `grid`, `tick`, `band`, `limit`, `cross`), so that one plot serves light and dark. A plot is drawn for a wide and for a
-narrow page, with the same lines if both axes agree. It never draws without an equivalent text (`title`,
-`description`), and it never drops a visible point: a missing value is a gap in the line, and a line leaves out only
-points on its way (`SEEN`).
+narrow page, and both drawings share their lines if their axes agree. Must never: draw without an equivalent text
+(`title`, `description`), or drop a visible point. A missing value is a gap in the line, and a line leaves out only
+points through which it passes anyway (`SEEN`).
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ Ticks = list[tuple[float, str]]
 
 
 COLOURS = 8
-"""As many colours as a person can tell apart; additional lines reuse them with a different pattern."""
+"""Number of colours, no more than a person can tell apart. Additional lines reuse the colours with a different
+pattern."""
 
 CHARACTER = 7.3
-"""Room for a character of a label, in user units: wide enough for digits and `%` of the usual fonts at 12 px."""
+"""Width that is reserved for a character of a label, in user units. It is enough for digits and `%` of the usual fonts
+at 12 px."""
 
 DIGITS = 1
-"""Digits after the point of a coordinate, in user units: a tenth of a pixel or two is too small to see."""
+"""Digits after the decimal point of a coordinate, in user units. One or two tenths of a pixel are too small to see."""
 
 SEEN = 0.5
-"""The greatest distance from its line of a point that is left out, in user units: a quarter of the line's own width."""
+"""A point is left out if it is at most this far from the line that passes it, in user units: a quarter of the line's
+width."""
 
 PATTERNS = ("", "dashed", "dotted", "dotdash")
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line: x ascending; y None where there is no value. `dashed`: in any colour. `dots`: draw each point as well;
-    those at the x in `hollow` as rings."""
+    """One line. Its points ascend in x, and y is None where there is no value. `dashed` makes the line dashed, whatever
+    its colour. `dots` says to draw each point as well; the points whose x is in `hollow` become rings."""
 
     name: str
     points: Sequence[Point]
@@ -48,7 +51,7 @@ class Series:
 
     @property
     def css(self) -> str:
-        """The classes of its colour and pattern."""
+        """The CSS classes of the line's colour and pattern."""
         pattern = "dashed" if self.dashed else PATTERNS[self.colour // COLOURS % len(PATTERNS)]
         return f"s{self.colour % COLOURS} {pattern}".rstrip()
 
@@ -64,7 +67,7 @@ class Cross:
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis: its range and ticks, and how a value becomes a share of its length (0 … 1)."""
+    """An axis, which has a range and ticks, and maps a value to a share of the axis's length (0 … 1)."""
 
     low: float
     high: float
@@ -72,7 +75,7 @@ class Scale:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Return 0 at `low`, 1 at `high`; values outside stay at the edge."""
+        """Return the value's place on the axis: 0 at `low` or below, 1 at `high` or above."""
         if self.log:
             value, low, high = (math.log10(max(item, self.low)) for item in (value, self.low, self.high))
         else:
@@ -82,8 +85,8 @@ class Scale:
 
 @dataclass(frozen=True)
 class Frame:
-    """The size of a drawing in user units, the room for its labels, and the number of ticks that fit. `x_labels` and
-    `band_names`: in a stack, the last and the first plot have them for all."""
+    """The size of a drawing in user units, the room for its labels, and the number of ticks that fit. In a stack, only
+    the last plot has `x_labels`, and only the first has `band_names`."""
 
     width: int
     height: int
@@ -102,7 +105,7 @@ NARROW = Frame(width=380, height=250, left=64, x_ticks=5, y_ticks=5)
 
 
 def stacked(frame: Frame, first: bool, last: bool) -> Frame:
-    """The frame of a small plot in a stack that shares its x axis and bands."""
+    """Return the frame of a small plot in a stack, whose plots share an x axis and bands."""
     top, bottom = frame.top if first else 8, frame.bottom if last else 8
     height = 112 + top + bottom
     return replace(frame, height=height, top=top, bottom=bottom, y_ticks=3, x_labels=last, band_names=first)
@@ -110,8 +113,9 @@ def stacked(frame: Frame, first: bool, last: bool) -> Frame:
 
 @dataclass(frozen=True)
 class Plot:
-    """Everything a plot shows. `x` and `y`: functions from a number of ticks to an axis. `bands`: (from x, to x, name),
-    drawn behind the curves; `limits`: (y, name), drawn as lines across the plot; `crosses`: marks on the x axis."""
+    """Everything a plot shows. `x` and `y` are functions from a number of ticks to an axis. `bands` are (from x, to x,
+    name), and are drawn behind the curves. `limits` are (y, name), and are drawn as lines across the plot. `crosses`
+    are marks on the x axis."""
 
     title: str
     description: str
@@ -124,7 +128,7 @@ class Plot:
 
 
 def linear(high: float, text: Callable[[float], str], low: float = 0.0) -> Callable[[int], Scale]:
-    """A scale from `low` to a round number at or above `high`."""
+    """Return a linear scale from `low` to a round number at or above `high`."""
 
     def scale(wanted: int) -> Scale:
         step = _round_step((high - low or 1.0) / wanted)
@@ -141,8 +145,8 @@ def _round_step(step: float) -> float:
 
 
 def logarithmic(values: Iterable[float], text: Callable[[float], str]) -> Callable[[int], Scale]:
-    """A log scale around the positive `values`, ticks at 1, 2, 5 or, if these have no room, at the decades. Values up
-    to 0 are drawn at its lower edge."""
+    """Return a log scale that includes all positive `values`. It has ticks at 1, 2 and 5 of each decade, or only at the
+    decades if there is no room for more. Values of 0 and below are drawn at the lower edge."""
     positive = [value for value in values if value > 0] or [1.0, 10.0]
     steps = [factor * 10.0**power for power in range(-9, 16) for factor in (1, 2, 5)]
     low = max((step for step in steps if step <= min(positive)), default=steps[0])
@@ -160,7 +164,7 @@ def logarithmic(values: Iterable[float], text: Callable[[float], str]) -> Callab
 
 
 def seconds_axis(low: float, high: float) -> Callable[[int], Scale]:
-    """A time axis in seconds since the run's start, ticks at whole seconds or minutes."""
+    """Return a time axis in seconds since the run's start, with ticks at whole seconds or minutes."""
 
     def scale(wanted: int) -> Scale:
         span = max(1.0, high - low)
@@ -181,7 +185,8 @@ def _clock(value_s: float, step: int) -> str:
 
 
 def doubling_axis(low: float, high: float) -> Callable[[int], Scale]:
-    """A log axis over powers of two, with a tick at each and a label at as many as fit, the last included."""
+    """Return a log axis over powers of two. Each power has a tick, and as many ticks as fit have a label, always
+    including the last."""
     first, last = math.floor(math.log2(max(low, 1))), math.ceil(math.log2(max(high, 1)))
     last = max(last, first + 1)
 
@@ -195,7 +200,8 @@ def doubling_axis(low: float, high: float) -> Callable[[int], Scale]:
 
 
 def percentile_axis(points: float) -> Callable[[int], Scale]:
-    """-log10(1 - p): every further nine has the same width, up to 99.999 %, or to what `points` values can tell."""
+    """Return an axis on which a share p of the values is at -log10(1 - p), so every further nine has the same width. It
+    ends at 99.999 %, or earlier if there are too few values (`points`)."""
     high = min(5.0, max(1.0, math.log10(max(points, 10))))
 
     def scale(_: int) -> Scale:
@@ -208,13 +214,13 @@ def percentile_axis(points: float) -> Callable[[int], Scale]:
 
 
 def nines(p: float) -> float:
-    """Turn the share p of values into its place on the percentile axis."""
+    """Return the place of the share p of values on the percentile axis."""
     return -math.log10(max(1e-9, 1 - p))
 
 
 @dataclass(frozen=True)
 class _Places:
-    """The places of the values of two axes in a frame."""
+    """Maps the values of two axes to places in a frame."""
 
     frame: Frame
     x: Scale
@@ -222,7 +228,7 @@ class _Places:
 
     @property
     def width(self) -> int:
-        """Between the axes, as are `height` and `floor`."""
+        """The width of the area inside the axes."""
         return self.frame.width - self.frame.left - self.frame.right
 
     @property
@@ -241,12 +247,12 @@ class _Places:
 
 
 def svg(plot: Plot, wide: Frame, narrow: Frame, identity: str) -> str:
-    """Return the plot as two SVG elements of the classes `wide` and `narrow`; the page shows one.
+    """Return the plot as two SVG elements of the classes `wide` and `narrow`. The page shows one of them.
 
-    They share the texts and, if both have the same range, the lines, which are most of a drawing's bytes. The narrow
-    one has the lines of the wide one, compressed; the style sheet keeps the strokes, and so the dots, from being
-    compressed with them (`vector-effect`).
-    `identity` must be unique on the page; all text is escaped.
+    The elements share the texts. If their x axes have the same range, they also share the lines, which are most of a
+    drawing's bytes: the narrow element shows the lines of the wide one, compressed. The style sheet prevents the
+    strokes, and therefore the dots, from being distorted (`vector-effect`). `identity` must be unique on the page; all
+    text is escaped.
     """
     y = plot.y(wide.y_ticks)
     here, there = (_Places(frame, plot.x(frame.x_ticks), y) for frame in (wide, narrow))
@@ -266,15 +272,15 @@ def _lines(plot: Plot, places: _Places) -> str:
 
 
 def _pressed(here: _Places, there: _Places) -> str:
-    """Return the transform from one drawing's places to the other's."""
+    """Return the transform from places in the drawing `here` to places in the drawing `there`."""
     by_x, by_y = there.width / here.width, there.height / here.height
     moved = (there.frame.left - here.frame.left * by_x, there.floor - here.floor * by_y)
-    # A share covers up to a thousand units: its fifth digit moves a line by a hundredth.
+    # The factors apply to up to a thousand units, so their fifth digit moves a line by a hundredth of a unit.
     return f"matrix({number(by_x, 5)} 0 0 {number(by_y, 5)} {number(moved[0], 2)} {number(moved[1], 2)})"
 
 
 def _drawing(plot: Plot, places: _Places, identity: str, css_class: str, said: str, lines: str) -> str:
-    """Return one SVG element: `said`, the background of the `lines`, and the lines."""
+    """Return one SVG element with the texts `said`, the background, and the `lines`."""
     frame, at_x, at_y, floor = places.frame, places.at_x, places.at_y, places.floor
     parts = [
         f'<svg class="{css_class}" viewBox="0 0 {frame.width} {frame.height}" role="img" '
@@ -287,7 +293,7 @@ def _drawing(plot: Plot, places: _Places, identity: str, css_class: str, said: s
             continue
         edges.append(f"M{number(left)} {frame.top}v{places.height}")
         bands.append(f"{edges[-1]}h{number(right - left)}v-{places.height}z")
-        # A name wider than its band would run into the next one's.
+        # A name that is wider than its band would run into the name of the next band.
         if frame.band_names and len(name) * CHARACTER < right - left:
             names.append(f'<text x="{number(left + 5)}" y="{frame.top - 7}">{escape(name)}</text>')
     parts += [_path("band", bands), _path("bandedge", edges), *names]
@@ -308,7 +314,7 @@ def _drawing(plot: Plot, places: _Places, identity: str, css_class: str, said: s
 
 
 def number(value: float, digits: int = DIGITS) -> str:
-    """Return a number in as few characters as this many digits need: without redundant zeros."""
+    """Return a number, rounded to `digits` digits after the point, in as few characters as possible."""
     text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
     sign, text = ("-", text[1:]) if text.startswith("-") else ("", text)
     return "0" if text in ("", "0") else sign + (text[1:] if text.startswith("0.") else text)
@@ -317,8 +323,8 @@ def number(value: float, digits: int = DIGITS) -> str:
 def way(points: Sequence[tuple[float, float]]) -> str:
     """Return the data of a path through the points (x ascending). Points within `SEEN` of the line are left out.
 
-    From the first point on, each step gives its distance, which takes fewer characters than its target. Steps are
-    between rounded points, so that their sum does not drift.
+    After the first point, the path uses relative coordinates, which take fewer characters than absolute ones. They are
+    differences between rounded points, so rounding errors do not add up.
     """
     places = turns([(round(x, DIGITS), round(y, DIGITS)) for x, y in points], SEEN)
     steps = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in itertools.pairwise(places)]
@@ -326,10 +332,11 @@ def way(points: Sequence[tuple[float, float]]) -> str:
 
 
 def turns(points: Sequence[tuple[float, float]], within: float) -> list[tuple[float, float]]:
-    """Return the points that a line needs to pass all others at most `within` off (Douglas and Peucker, 1973).
+    """Return the points that a line needs so that no other point is farther than `within` from it (Douglas and Peucker,
+    1973).
 
-    It keeps the point that is farthest from the straight way between two kept ones, until none is too far: the first,
-    the last and every peak stay.
+    Between two kept points, the algorithm also keeps the point that is farthest from the straight line between them,
+    until no point is too far away. So the first point, the last point and every peak stay.
     """
     kept = {0, len(points) - 1}
     between = [(0, len(points) - 1)]
@@ -345,7 +352,7 @@ def turns(points: Sequence[tuple[float, float]], within: float) -> list[tuple[fl
 
 
 def _off(point: tuple[float, float], first: tuple[float, float], last: tuple[float, float]) -> float:
-    """Return the distance of a point from the line between two others, not from its extension."""
+    """Return the distance of a point from the line segment between two other points."""
     along, up = last[0] - first[0], last[1] - first[1]
     right, above = point[0] - first[0], point[1] - first[1]
     length = along * along + up * up
@@ -354,7 +361,7 @@ def _off(point: tuple[float, float], first: tuple[float, float], last: tuple[flo
 
 
 def _listed(pairs: Sequence[tuple[float, float]]) -> str:
-    """Return the coordinates one after another: a sign separates two numbers as well as a space."""
+    """Return the coordinates one after another. A minus sign separates two numbers, so no space precedes it."""
     return " ".join(map(number, itertools.chain(*pairs))).replace(" -", "-")
 
 
@@ -369,7 +376,7 @@ def _x_ticks(places: _Places) -> list[str]:
     free_from = -math.inf
     for value, text in places.x.ticks:
         place, width = places.at_x(value), len(text) * CHARACTER
-        # The first and last label stay within the drawing; one that would touch its neighbour is left out.
+        # The first and the last label stay within the drawing. A label that would touch its neighbour is left out.
         start = min(max(place - width / 2, 0), frame.width - width)
         marks.append(f"M{number(place)} {floor}v5")
         if text and frame.x_labels and start > free_from:
@@ -379,10 +386,10 @@ def _x_ticks(places: _Places) -> list[str]:
 
 
 def _line(series: Series, places: _Places) -> list[str]:
-    """Return the line's runs of values as paths; a value alone between gaps as a dot.
+    """Return a path for each run of values without a gap. A single value between two gaps becomes a dot.
 
-    A dot is a step of no length, which a round stroke turns into a dot: all dots of a line are one path, which can be
-    compressed. A ring is a dot with a smaller one in it.
+    A dot is a step of length 0, which a stroke with round ends shows as a dot. So all dots of a line are one path,
+    which the narrow drawing can compress. A ring is a dot with a smaller dot of the background's colour in it.
     """
     runs: list[list[tuple[float, float]]] = [[]]
     hollow = []
@@ -402,7 +409,7 @@ def _line(series: Series, places: _Places) -> list[str]:
 
 
 def _dots(places: Sequence[tuple[float, float]]) -> list[str]:
-    """Return steps of no length at the places, each relative to the one before."""
+    """Return steps of length 0 at the places. Each place is relative to the previous place."""
     froms = [(0.0, 0.0), *places]
     return [
         f"m{_listed([(x - from_x, y - from_y)])}h0" for (from_x, from_y), (x, y) in zip(froms, places, strict=False)

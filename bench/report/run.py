@@ -1,6 +1,7 @@
 """The section of one run: its figures, goals, plots, phases, errors, counters and facts.
 
-Owns the content of a run's section and its order. Every plot also has its figures in a table, here or in the digest.
+Owns the content of a run's section and the order of its parts. The figures of every plot are also in a table, either in
+this section or in the digest.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, 
 from ingeborg.bench.text import figures, statements, verdicts
 
 ROWS_MAX = 120
-"""Rows of a table of seconds on the page; a longer run shows every n-th, and the page says so; the digest has each."""
+"""Maximum number of rows in a table of seconds. For a longer run, the table has every n-th second, as its title says.
+The digest has every second."""
 
 COUNTERS_MAX = 200
-"""Counters that the page lists: a broker has some tens; the digest has all."""
+"""Maximum number of counters that the page lists. A broker has only a few dozen. The digest has all counters."""
 
 Tables = Mapping[str, Sequence[Json]]
-"""The digest's tables, by name; here with the rows of one run only."""
+"""The digest's tables by name, reduced to the rows of one run."""
 
 
 def lead(run: Json) -> Html:
@@ -34,7 +36,7 @@ def lead(run: Json) -> Html:
 
 
 def section(run: Json, tables: Tables, identity: str, alone: bool) -> Html:
-    """Return the whole section. `alone`: the page has no other run, so there is room for every point."""
+    """Return the whole section. `alone` says that the page has no other run, so plots may have more points."""
     parts = [
         Html("") if alone else lead(run),
         _notes(run),
@@ -59,19 +61,19 @@ def _notes(run: Json) -> Html:
 
 
 def _cards(run: Json) -> Html:
-    """Return the figures that matter."""
+    """Return the main figures of the run as cards."""
     measured, goals = run["measured"], {goal["goal"]: goal for goal in run["goals"]}
     shown = headline(run)
     latency = shown["latency_ns"]
     dropped = measured["duplicates_dropped"]
     offered = f"of {figures.count(measured['duplicates_offered'])} offered"
     if dropped is None:
-        offered += "; the system does not say how many it dropped"
+        offered += "; the system does not report how many it dropped"
     out = f"{figures.count(shown['delivered'])} deliveries of {figures.count(shown['news'])} news"
     lost_text = (
         f"expected {figures.count(measured['expected'])}; {figures.count(measured['duplicated'])} delivered twice"
     )
-    if measured.get("conflated"):  # an old digest has no such count
+    if measured.get("conflated"):  # digests of older versions lack this count
         lost_text += f"; {figures.count(measured['conflated'])} conflated"
     lost = figures.count(measured["lost"]) if measured["news"] else figures.NONE
     cards = [
@@ -98,7 +100,7 @@ def _first_upper(text: str) -> str:
 
 
 def _against(goal: Mapping[str, Any] | None, text: str = "") -> Html:
-    """Return a card's small print: the goal and whether it is met, or the text."""
+    """Return a card's small print: `text` (the goal if there is no text), and whether the goal is met."""
     if goal is None:
         return html(text or "no goal set")
     text = text or f"goal ≤ {figures.goal(goal['goal'], goal['limit'])}"
@@ -131,8 +133,8 @@ def _latency(run: Json, identity: str) -> Html:
     measured = [phase for phase in shown if phase["measured"]]
     columns = [(phase["phase"], phase) for phase in measured or shown]
     if len(measured) > 1 and run["measured"]["delivered"]:
-        columns.append(("measured, in all", run["measured"]))
-    # Percentiles down, phases across: on a phone the usual one or two phases fit.
+        columns.append(("all measured", run["measured"]))
+    # Percentiles are rows and phases are columns, so that the usual one or two phases fit on a phone.
     rows = [
         [name, *(figures.duration(phase["latency_ns"][name]) for _, phase in columns)]
         for name in run["measured"]["latency_ns"]
@@ -150,23 +152,25 @@ def _latency(run: Json, identity: str) -> Html:
 
 
 _FROM_TO = (
-    "From the moment the schedule meant a message to be sent to the moment the receiver had it, on one clock. No "
-    "delivery is discarded. With too few deliveries for a percentile, it is the maximum. "
+    "Latency runs from the moment at which the schedule meant a message to be sent to the moment at which the "
+    "receiver had it, on one clock. No delivery is discarded. A percentile for which there are too few deliveries is "
+    "the maximum. "
 )
-_EXACT = "Percentiles are exact, by nearest rank, over every delivery."
-_SKETCHED = "The run is too large for exact percentiles: a sketch gives them, and the run's notes state its error."
+_EXACT = "Percentiles are exact (nearest rank) and cover every delivery."
+_SKETCHED = "The run is too large for exact percentiles. A sketch estimates them; the run's notes state its error."
 
 
 def _over_time(run: Json, tables: Tables, identity: str, alone: bool) -> Html:
     points = charts.POINTS_MAX if alone else charts.POINTS_OF_MANY_MAX
     drawn = charts.over_time(run, tables["seconds"], tables["machine"], points)
     caption = (
-        "Rates by when messages happened; latency by the second in which they were meant to be sent, on a log scale; "
-        "100 % of processor is one core; memory is resident; the network is all of the machine's, loopback included."
+        "A message counts in the rates of the second in which it was sent or received, and in the latency of the "
+        "second in which it was meant to be sent. Latency has a log scale. 100 % of processor is one core. Memory is "
+        "resident memory. The network figures are those of the whole machine, including loopback."
     )
     more = len(charts.sources(tables["machine"])) - charts.SOURCES_MAX
     if more > 0:
-        caption += f" The {charts.SOURCES_MAX} busiest processes; {more} more are in the table."
+        caption += f" The plots show the {charts.SOURCES_MAX} busiest processes; {more} more are in the table."
     thinned = {one.bin_text: one.bin_s for one in drawn if one.bin_s > 1}
     caption += "".join(f" Each point stands for {bin_s} seconds: {text}." for text, bin_s in thinned.items())
     after = [_seconds_table(tables["seconds"])] if alone and tables["seconds"] else []
@@ -181,7 +185,7 @@ def _seconds_table(seconds: Sequence[Json]) -> Html:
         + [figures.duration(row[key]) for key in ("p50_ns", "p99_ns", "max_ns")]
         for row in seconds[::step]
     ]
-    every = "every second" if step == 1 else f"every {step} seconds; the digest's table of seconds has each"
+    every = "every second" if step == 1 else f"every {step} seconds; the digest has every second"
     made = table(["Second", "In", "Out", "Errors", "p50", "p99", "max"], rows, "Rates and latency by second")
     return folded(f"As a table ({every})", Html(f'<div class="tall">{made}</div>'))
 
@@ -219,13 +223,14 @@ _PHASE_COUNTS = (
 
 
 def _phases(run: Json) -> Html:
-    """Return the phases. A line below the table names the counts that are 0 in every phase, to save columns."""
+    """Return the table of phases. To save columns, a line below the table names the counts that are 0 in every
+    phase."""
     phases = run["phases"]
-    # An old digest has fewer.
+    # Digests of older versions lack some of these counts.
     known = [(name, key) for name, key in _PHASE_COUNTS if all(key in phase for phase in phases)]
     counted = [(name, key) for name, key in known if any(phase[key] for phase in phases)]
     nothing = ", ".join(name for name, key in known if (name, key) not in counted)
-    # A search has rates and verdicts; most other runs have neither.
+    # The phases of a search have rates and verdicts. Those of most other runs have neither.
     offered = ["Offered"] if any(phase["offered_per_s"] is not None for phase in phases) else []
     said_why = ["Said"] if any(phase["detail"] for phase in phases) else []
     header = ["Phase", "From", "Lasted", *offered, *(name for name, _ in counted), "At its limit", *said_why]
@@ -280,7 +285,7 @@ def _counters(run: Json) -> Html:
     made = table(["Counter", "In all", "By server"], rows, "Server counters over the measured phases")
     more = len(run["counters"]) - len(rows)
     summary = f"{len(rows)} counters" + (f"; {more} more are in the digest's table of counters" if more else "")
-    return panel("The servers' counters", explain("Growth over the measured phases."), folded(summary, made))
+    return panel("The servers' counters", explain("Their growth over the measured phases."), folded(summary, made))
 
 
 def _facts(run: Json) -> Html:
@@ -292,7 +297,7 @@ def _facts(run: Json) -> Html:
         ("Seed", facts.get("seed")),
         ("Commit", facts.get("commit")),
         ("Form of the code", statements.form_text(facts)),
-        ("Complete", "yes" if facts["complete"] else "no: cut short"),
+        ("Complete", "yes" if facts["complete"] else "no, the run was cut short"),
         ("Log", f"{figures.count(log['lines'])} lines in {log['files']} files, {figures.size(log['size_bytes'])}"),
     ]
     groups: list[tuple[str, list[tuple[str, Any]]]] = [("", [row for row in rows if row[1] is not None])]

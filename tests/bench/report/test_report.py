@@ -140,7 +140,7 @@ def test_missed_goals_notes_and_a_system_without_counters() -> None:
         "Read this first",
         "The run was cut short",
         "The run failed: the server died",
-        "does not say how many",
+        "does not report how many",
     ):
         assert said in text, said
 
@@ -161,7 +161,7 @@ def test_a_long_run_is_drawn_in_bins_and_says_so() -> None:
     text = page_of(run)
     assert "Each point stands for 4 seconds: the largest of its values." in text
     assert "Each point stands for 4 seconds: their mean." in text
-    assert f"every {seconds // ROWS_MAX} seconds; the digest&#x27;s table of seconds has each" in text
+    assert f"every {seconds // ROWS_MAX} seconds; the digest has every second" in text
     assert len(text) < 400_000
 
 
