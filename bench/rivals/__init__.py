@@ -1,4 +1,5 @@
-"""The rivals: servers that we compare ours with, started for a measurement and stopped after it.
+"""The rivals, which are the servers of others that we measure for comparison. They start for a measurement and stop
+after it.
 
 Owns: the interface for `bench compare` and similar callers. Must never: know a workload.
 

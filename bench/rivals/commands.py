@@ -19,10 +19,10 @@ DONE, FAILED, USAGE, NOT_INSTALLED = 0, 1, 2, 3
 
 _EXIT_CODES = """\
 exit codes:
-  0  done: all are up (up, status), or down (down)
-  1  one failed: the reason is on standard error; status: a named one is not up, or one has died
+  0  success: all servers are up (up, status), or down (down)
+  1  up, down: a server failed, and standard error says why. status: a named server is not up, or any server has died
   2  wrong usage
-  3  up: one is not installed; the command that installs it is on standard error. The others are up
+  3  up: a server is not installed, and standard error names the command that installs it. The others are up
 """
 
 
@@ -31,9 +31,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "rivals",
         help="start and stop the servers to compare with",
-        description="Start RabbitMQ, Kafka, NATS, Redis, Mosquitto and Centrifuge on loopback, as installed "
-        "(Kafka is fetched, nats-current and centrifuge are built), with the settings in bench/rivals/ (docs/rivals.md "
-        "explains them).",
+        description="Start the installed RabbitMQ, NATS, Redis and Mosquitto on loopback, and also Kafka (which is "
+        "fetched), nats-current and centrifuge (which are built). Their settings are in bench/rivals/, and "
+        "docs/rivals.md explains them.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -42,22 +42,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     names = [*RIVALS, *ALIASES]
     up = _action(actions, "up", _up, "start servers and wait until they answer")
     up.add_argument("names", nargs="+", choices=names, metavar="NAME", help=f"one or more of {', '.join(names)}")
-    up.add_argument("--port", type=_port, metavar="PORT", help="for clients, if NAME is one (default: free ones)")
-    up.add_argument("--keep", action="store_true", help="keep the data of the last time (default: start empty)")
+    up.add_argument("--port", type=_port, metavar="PORT", help="for clients, with a single NAME (default: a free port)")
+    up.add_argument("--keep", action="store_true", help="keep the data of the last run (default: start empty)")
     up.add_argument(
         "--cache",
         type=Path,
         default=kafka_jars.CACHE,
         metavar="DIR",
-        help="for fetched and built programs (default: %(default)s)",
+        help="directory for fetched and built programs (default: %(default)s)",
     )
 
     down = _action(actions, "down", _down, "stop servers")
-    status = _action(actions, "status", _status, "say which are up")
+    status = _action(actions, "status", _status, "say which servers are up")
     for each in (down, status):
-        # argparse also checks an absent list against the choices, so the type checks them.
+        # With `choices`, argparse would also check an empty list of names, so `type` checks the names.
         each.add_argument("names", nargs="*", type=_name, metavar="NAME", help=f"{', '.join(names)} (default: all)")
-    status.add_argument("--json", action="store_true", help="as a list of objects")
+    status.add_argument("--json", action="store_true", help="print a list of JSON objects")
 
 
 def _action(
@@ -75,7 +75,7 @@ def _action(
         type=Path,
         default=lifecycle.STATE,
         metavar="DIR",
-        help="data, log and record of NAME are in DIR/NAME (default: %(default)s)",
+        help="keep data, log and record of NAME in DIR/NAME (default: %(default)s)",
     )
     action.set_defaults(command=handler)
     return action
@@ -84,7 +84,7 @@ def _action(
 def _up(options: argparse.Namespace) -> int:
     names = _distinct(options.names)
     if options.port is not None and len(names) > 1:
-        print("bench rivals up: --port is for one server", file=sys.stderr)
+        print("bench rivals up: --port works only with a single NAME", file=sys.stderr)
         return USAGE
     code = DONE
     for name in names:
@@ -150,7 +150,7 @@ def _document(server: lifecycle.Server) -> dict[str, object]:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Each server once, by its own name, in the order asked for."""
+    """Return each named server once, by its own name, in the order of the arguments."""
     return list(dict.fromkeys(ALIASES.get(name, name) for name in names))
 
 

@@ -1,6 +1,7 @@
-"""The errors of `bench rivals` that its user can mend.
+"""The errors of `bench rivals` that its user can fix.
 
-Owns: the difference between a server that fails and a missing one. Must never: carry a bug of ours.
+Owns: the difference between a server that fails and a server that is not installed. Must never: stand for a bug of this
+project.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from ingeborg.bench.errors import BenchError
 
 
 class RivalError(BenchError):
-    """A server did not start, did not answer, or did not stop; the text says which, and ends with its last log lines,
-    if any."""
+    """A server did not start, did not answer, or did not stop. The text says which of these happened, and ends with the
+    last lines of the server's log, if any."""
 
 
 class NotInstalledError(RivalError):

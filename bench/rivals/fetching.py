@@ -1,6 +1,6 @@
-"""The build tool of another system (Maven, Go), run to its end; our cache gets what it fetches or builds.
+"""Runs the build tool of another system (Maven or Go), which fetches or builds programs for our cache.
 
-Owns: its time-out, and the error when it fails. Must never: know what it fetches.
+Owns: the tool's time-out, and the error if it fails. Must never: depend on which program the tool fetches.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def run(
     environment: Mapping[str, str],
     folder: Path | None = None,
 ) -> None:
-    """Run the tool, which has to leave ``target`` behind; its output goes to ``log``. ``RivalError`` begins with
-    ``what``, and names what the tool ``needs`` and the end of the log."""
+    """Run the tool, which has to create ``target`` and writes its output to ``log``. Raises ``RivalError`` if the tool
+    fails. The error begins with ``what``, says what the tool ``needs``, and ends with the last lines of the log."""
     with log.open("wb") as output:
         try:
             code = subprocess.run(

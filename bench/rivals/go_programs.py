@@ -1,12 +1,12 @@
-"""Rivals that Go builds on first use: Centrifuge, and the current NATS.
+"""The rivals that Go builds on first use, which are Centrifuge and the current NATS.
 
-Owns: the list of programs, the cache of built ones, and how Go fills it. Must never: name a module proxy (Go's default,
-or the user's settings, decide), install a Go, or leave half a program where a complete one is expected.
+Owns: the list of programs, the cache of built programs, and how Go fills the cache. Must never: name a module proxy
+(Go's default or the user's settings decide), install Go, or leave a partial program where a complete one is expected.
 
-- **Centrifuge** is a library and has no program: `centrifuge/` has a small main around it.
-- **NATS** is its makers' own main package, built from the module that `nats/go.mod` pins: it reads the same `nats.conf`
-  as a server that the system installs, and the measured program has no line of ours. So that folder has no Go file; its
-  `tool` line makes Go keep a main package of another module among the requirements.
+- **Centrifuge** is a library, not a program. The folder `centrifuge/` has a small main program around it.
+- **NATS** is the main package of its makers, built from the module that `nats/go.mod` pins. It reads the same
+  `nats.conf` as a server that the system installs. None of its code is ours, so the folder `nats/` has no Go file. The
+  `tool` line in its go.mod makes Go keep the main package of another module among the requirements.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from ingeborg.bench.rivals import fetching
 from ingeborg.bench.rivals.errors import NotInstalledError, RivalError
 from ingeborg.bench.rivals.kafka_jars import CACHE
 
-#: The makers' own archive puts Go here, which may be missing from a user's PATH.
+#: Folder of a Go that was installed from its makers' archive. It may be missing from a user's PATH.
 GO_PATH = "/usr/local/go/bin"
-#: Some 60 MB of modules from a slow mirror. The build alone takes two minutes of a busy core where nothing is cached.
+#: Time limit of a build. It may have to fetch about 60 MB of modules from a slow mirror. The build alone takes two
+#: minutes of a core if nothing is cached.
 BUILD_S = 600.0
 
 
 @dataclass(frozen=True)
 class GoProgram:
-    """``title``: for people; ``module``: the module that gives the release; ``package``: the package to build, as Go
-    names it; ``sources``: the folder of all its sources, where the sums pin every module."""
+    """A program that Go builds. ``title`` is the name for people. ``module`` is the module whose release counts.
+    ``package`` is the package to build, as Go names it. ``sources`` is the folder with the sources and with go.sum,
+    which pins every module."""
 
     name: str
     title: str
@@ -42,15 +44,15 @@ class GoProgram:
     sources: Path
 
     def release(self) -> str:
-        """The module's release, as go.mod pins it."""
+        """Return the module's release, as go.mod pins it."""
         return self._in_go_mod(rf"^(?:require )?\s*{re.escape(self.module)} v(\S+)")
 
     def go_release(self) -> str:
-        """The oldest Go that builds it."""
+        """Return the oldest release of Go that can build the program."""
         return self._in_go_mod(r"^go (\d+\.\d+)")
 
     def path(self, cache: Path = CACHE) -> Path:
-        """Return the path of the program, once it is built. Other sources have another path."""
+        """Return the path that the built program has or will have. It depends on the content of the sources."""
         made_from = hashlib.sha256()
         for file in sorted(self.sources.iterdir()):
             if file.suffix in (".go", ".mod", ".sum"):  # an editor may keep its own files there
@@ -74,8 +76,9 @@ PROGRAMS = (CENTRIFUGE, NATS)
 
 
 def ensure(program: GoProgram, cache: Path = CACHE) -> Path:
-    """Return the program; Go builds it if it is missing (some minutes, with network). ``NotInstalledError`` without Go,
-    ``RivalError`` with the end of Go's output."""
+    """Return the path of the program. If the program is missing, Go builds it, which takes a few minutes and needs the
+    network. Raises ``NotInstalledError`` if there is no Go, and ``RivalError``, with the end of Go's output, if the
+    build fails."""
     built = program.path(cache)
     if built.is_file():
         return built
@@ -83,9 +86,11 @@ def ensure(program: GoProgram, cache: Path = CACHE) -> Path:
     if go is None:
         raise NotInstalledError(
             f"{program.title} is built with Go {program.go_release()} or newer, and there is no go: apt-get install "
-            "golang-go or, if that is older, the release of Go's makers"
+            "golang-go or, if that is too old, install Go from its makers"
         )
-    print(f"{program.name}: building {program.release()} with Go as {built}: some minutes", file=sys.stderr, flush=True)
+    print(
+        f"{program.name}: building {program.release()} with Go as {built} (some minutes)", file=sys.stderr, flush=True
+    )
     try:
         built.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f"{program.name}-", dir=built.parent) as scratch:
@@ -100,11 +105,11 @@ def ensure(program: GoProgram, cache: Path = CACHE) -> Path:
 
 
 def _build(program: GoProgram, go: str, target: Path, log: Path) -> None:
-    # Pinned: Go only reads go.mod and go.sum. It does not call the version control: the checkout may belong to another
-    # user.
+    # Go only reads go.mod and go.sum, which pin all modules. It must not call the version control, because the checkout
+    # may belong to another user.
     command = [go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-o", str(target), program.package]
-    # It ignores a user's workspace around this folder and needs no C compiler. A Go that is too old says so instead of
-    # fetching a newer one.
+    # Go ignores a workspace of the user around this folder, and needs no C compiler. If Go is too old, it reports this
+    # instead of fetching a newer release.
     environment = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
     fetching.run(
         command,

@@ -1,8 +1,8 @@
-"""The first words of six protocols: enough to see that a server answers, and to learn its release.
+"""The first messages of six protocols. They suffice to check that a server answers, and to learn its release.
 
 Owns: one exchange per protocol over a connected socket that has a time-out. Must never: leave anything in the server.
-Written out instead of borrowed from the client libraries: those need asyncio, while plain code (which may itself run
-inside a loop) starts the servers, and they reconnect silently where we need the error.
+The module does not use the client libraries for two reasons. They need asyncio, but synchronous code (which may itself
+run inside an event loop) starts the servers. And they reconnect silently where we need the error.
 """
 
 from __future__ import annotations
@@ -15,33 +15,36 @@ import socket
 import struct
 from collections.abc import Callable
 
-#: ``(connection) -> version`` ("" if the protocol does not tell). ``NotReadyError`` and ``OSError``: the server is not
-#: ready yet.
+#: ``(connection) -> version``. The version is "" if the protocol does not report it. Raises ``NotReadyError`` or
+#: ``OSError`` if the server is not ready yet.
 Handshake = Callable[[socket.socket], str]
 
-#: No first answer of these protocols is longer (NATS's INFO, RabbitMQ's properties and Centrifuge's reply to a connect:
-#: some hundred bytes; Kafka's metadata of no topic, likewise; Redis's INFO: some kilobytes).
+#: Limit of an answer's size. The first answers of these protocols are far shorter: a few hundred bytes for NATS's INFO,
+#: RabbitMQ's properties, Centrifuge's reply to a connect and Kafka's metadata without topics, and a few kilobytes for
+#: Redis's INFO.
 ANSWER_BYTES_MAX = 65_536
 
 
 class NotReadyError(Exception):
-    """The server answers, but does not serve yet."""
+    """The server answers, but cannot serve clients yet."""
 
 
 def amqp(connection: socket.socket) -> str:
-    """AMQP 0-9-1, 4.2.2: the protocol header, answered by the method connection.start (10, 10)."""
+    """Send the protocol header of AMQP 0-9-1 (section 4.2.2), and wait for the method connection.start (10, 10)."""
     connection.sendall(b"AMQP\x00\x00\x09\x01")
     kind, _channel, size = struct.unpack(">BHI", _exactly(connection, 7))
     payload = _exactly(connection, size)
     if kind != 1 or payload[:4] != b"\x00\x0a\x00\x0a":
         raise NotReadyError(f"no connection.start: {payload[:32]!r}")
-    # server-properties: a table of short names, a type letter each; S is a string behind its length of four bytes.
+    # server-properties is a table. An entry has a short name, a letter for the type, and a value; S is a string that
+    # follows its length (four bytes).
     version = re.search(rb"\x07versionS\x00\x00\x00(.)", payload, re.DOTALL)
     return payload[version.end() : version.end() + version[1][0]].decode("ascii", "replace") if version else ""
 
 
 def kafka(connection: socket.socket) -> str:
-    """Metadata (key 3) version 4, of no topic: a broker that has joined names itself, an earlier answer names none."""
+    """Ask for metadata (key 3, version 4) without topics. The answer lists brokers, and is empty until the broker has
+    joined its cluster."""
     request = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
     connection.sendall(struct.pack(">i", len(request)) + request)
     (size,) = struct.unpack(">i", _exactly(connection, 4))
@@ -52,7 +55,8 @@ def kafka(connection: socket.socket) -> str:
 
 
 def nats(connection: socket.socket) -> str:
-    """INFO comes first, without a request; PONG answers PING once the server has accepted CONNECT."""
+    """Read INFO, which the server sends first, without a request. Then send CONNECT and PING. PONG shows that the
+    server has accepted CONNECT."""
     information = _line(connection)
     if not information.startswith(b"INFO "):
         raise NotReadyError(f"no INFO: {information[:32]!r}")
@@ -64,7 +68,8 @@ def nats(connection: socket.socket) -> str:
 
 
 def redis(connection: socket.socket) -> str:
-    """PING as an inline command (an error while it is loading), then the server section of INFO."""
+    """Send PING as an inline command (Redis answers with an error while it is loading), then ask for the server section
+    of INFO."""
     connection.sendall(b"PING\r\n")
     answer = _line(connection)
     if answer != b"+PONG":
@@ -76,7 +81,8 @@ def redis(connection: socket.socket) -> str:
 
 
 def mqtt(connection: socket.socket) -> str:
-    """MQTT 3.1.1: CONNECT with a clean session and no name, CONNACK with code 0 (sections 3.1, 3.2), DISCONNECT."""
+    """Send CONNECT of MQTT 3.1.1 with a clean session and no client name, expect CONNACK with code 0 (sections 3.1 and
+    3.2), and send DISCONNECT."""
     connection.sendall(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00")
     answer = _exactly(connection, 4)
     if answer != b"\x20\x02\x00\x00":
@@ -86,8 +92,8 @@ def mqtt(connection: socket.socket) -> str:
 
 
 def centrifuge(connection: socket.socket) -> str:
-    """Centrifuge's JSON protocol over WebSocket (RFC 6455, 1.3 and 5.2): the upgrade, then the command `connect`. Its
-    reply has the version that the program gives itself."""
+    """Use Centrifuge's JSON protocol over WebSocket (RFC 6455, sections 1.3 and 5.2): upgrade the connection, then send
+    the command `connect`. The reply has the version that the program reports for itself."""
     connection.sendall(
         b"GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(os.urandom(16)) + b"\r\n\r\n"
@@ -98,7 +104,8 @@ def centrifuge(connection: socket.socket) -> str:
     while _line(connection):
         pass
     command = b'{"id":1,"connect":{}}'
-    # One complete text frame, below the 126 bytes from which its length has another form; the mask is zero.
+    # The command is one complete text frame with a mask of zeros. It has fewer than 126 bytes, so its length fits into
+    # one byte.
     connection.sendall(bytes([0x81, 0x80 | len(command)]) + bytes(4) + command)
     kind, size = _exactly(connection, 2)
     if size == 126:
@@ -111,7 +118,7 @@ def centrifuge(connection: socket.socket) -> str:
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
     if not 0 <= size <= ANSWER_BYTES_MAX:
-        raise NotReadyError(f"an answer of {size} bytes is none of this protocol")
+        raise NotReadyError(f"an answer of {size} bytes is not valid in this protocol")
     answer = b""
     while len(answer) < size:
         part = connection.recv(size - len(answer))
@@ -122,10 +129,10 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _line(connection: socket.socket) -> bytes:
-    # Byte by byte, so as not to consume the following data; it is one line, once.
+    # Reading byte by byte does not consume the data after the line. It is slow, but there are only a few lines.
     line = b""
     while not line.endswith(b"\r\n"):
         if len(line) >= ANSWER_BYTES_MAX:
-            raise NotReadyError("a first line that does not end is none of this protocol")
+            raise NotReadyError("a line without an end is not valid in this protocol")
         line += _exactly(connection, 1)
     return line[:-2]

@@ -1,7 +1,7 @@
-"""Kafka's published jars, and the Java that runs them.
+"""Finds Kafka's published jars, and a Java that can run them.
 
-Owns: the cache of jars and how Maven fills it. Must never: name a repository (Maven's default, or the user's settings,
-decide), install a Java, or leave half a set of jars where a complete one is expected.
+Owns: the cache of jars and how Maven fills it. Must never: name a repository (Maven's default or the user's settings
+decide), install Java, or leave a partial set of jars where a complete set is expected.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ingeborg.bench.rivals.errors import NotInstalledError, RivalError
 POM = Path(__file__).with_name("kafka") / "pom.xml"
 CACHE = Path("~/.cache/ingeborg")
 
-#: The oldest Java that this Kafka's servers run on (its documentation, Java Version).
+#: The oldest Java that can run servers of this Kafka (Kafka's documentation, Java Version).
 JAVA_MAJOR_MIN = 17
-#: Some 45 MB from a slow mirror, and Maven's own plugins the first time.
+#: Time limit of Maven, which fetches about 45 MB, perhaps from a slow mirror, and its own plugins the first time.
 MAVEN_S = 600.0
 
 
@@ -44,8 +44,9 @@ def cached(cache: Path) -> bool:
 
 
 def ensure(cache: Path, java_home: Path) -> Path:
-    """Return the directory of the jars; Maven fetches them if they are missing (a minute, with network).
-    ``NotInstalledError`` without Maven, ``RivalError`` with the end of its output."""
+    """Return the directory of the jars. If they are missing, Maven fetches them, which takes a minute and needs the
+    network. Raises ``NotInstalledError`` if there is no Maven, and ``RivalError``, with the end of Maven's output, if
+    Maven fails."""
     jars = directory(cache)
     if jars.is_dir():
         return jars
@@ -58,7 +59,7 @@ def ensure(cache: Path, java_home: Path) -> Path:
         with tempfile.TemporaryDirectory(prefix="kafka-", dir=jars.parent) as scratch:
             partial = Path(scratch, "jars")
             _copy_jars(maven, java_home, partial, Path(scratch, "maven.log"))
-            # Complete or not at all. If another process was faster, its set is as good.
+            # The set appears complete or not at all. If another process was faster, its set stays.
             if not jars.is_dir():
                 partial.rename(jars)
     except OSError as error:
@@ -81,8 +82,9 @@ def _copy_jars(maven: str, java_home: Path, target: Path, log: Path) -> None:
 
 
 def java_home() -> Path:
-    """Return JAVA_HOME, the java on PATH, or the system's usual folder, in this order, as in ``bench/java.sh`` (which
-    can also install one). ``NotInstalledError`` if none is new enough."""
+    """Return the home of the first Java that is new enough. The order is JAVA_HOME, the java on PATH, and the system's
+    usual folder, as in ``bench/java.sh`` (which can also install Java). Raises ``NotInstalledError`` if there is
+    none."""
     asked = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
     candidates = [Path(asked, "bin", "java")] if asked else []

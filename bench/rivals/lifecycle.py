@@ -1,7 +1,8 @@
 """Starts and stops the rivals.
 
-Owns: `up`, `down`, `find` and `running`, and the promise that a started server either answers and is on record, or is
-gone. Must never: touch a server that it did not start, wait without a limit, or remove data of one that runs.
+Owns: `up`, `down`, `find` and `running`, and the promise that every started server either answers and has a record, or
+is stopped again. Must never: touch a server that it did not start, wait without a limit, or remove the data of a
+running server.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from ingeborg.bench.rivals.statedir import Record, StateDir
 
 STATE = Path("runs", "rivals")
 
-#: Between two attempts at a handshake: short against any start, long against the cost of an attempt.
+#: Pause between two attempts at a handshake. It is short compared with any start, and long compared with an attempt.
 ATTEMPT_EVERY_S = 0.1
-#: The limit of one attempt; if a server has not answered by then, the next attempt uses a new connection.
+#: The limit of one attempt. If a server has not answered within it, the next attempt uses a new connection.
 ATTEMPT_S = 5.0
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that has answered. ``name``: as in `bench rivals`; ``url``: for its adapter in `loadgen`; ``version``:
-    its release; ``log``: its output."""
+    """A server that has answered. ``name`` is its name in `bench rivals`, ``url`` is for its adapter in `loadgen`,
+    ``version`` is its release, and ``log`` is the file with its output."""
 
     name: str
     url: str
@@ -41,16 +42,16 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The server's own process."""
+        """The process id of the server itself."""
         return self.processes[0].pid
 
     @property
     def pids(self) -> list[int]:
-        """All processes of the server at this moment, its own first: they make up its cost together."""
+        """The ids of all processes that the server has at this moment, its own first. Its cost is the sum of theirs."""
         return [process.pid for process in processes.tree(self.processes)]
 
     def alive(self) -> bool:
-        """Say whether its process exists, without checking that it answers."""
+        """Return whether the server's process exists, without checking that the server answers."""
         return processes.find(self.processes[0]) is not None
 
 
@@ -61,9 +62,10 @@ def up(
     fresh: bool = True,
     cache: Path = kafka_jars.CACHE,
 ) -> Server:
-    """Start a server, in ``state/name/``, and return when it answers in its own protocol. Return a running one as it
-    is. ``port`` None: a free one. ``fresh``: start empty, and remove the files of an earlier one. ``cache``: for
-    fetched and built programs. ``RivalError``; `NotInstalledError` if the program is missing."""
+    """Start a server in ``state/name/``, and return when it answers in its own protocol. If it is already running,
+    return it unchanged. ``port`` is the port for clients, or None for a free port. ``fresh`` removes the files of an
+    earlier server first. ``cache`` is the directory for fetched and built programs. Raises ``RivalError`` if the server
+    does not start, and `NotInstalledError` if the program is missing."""
     kind = rival(name)
     directory = StateDir(state, kind.name)
     with directory.locked():
@@ -73,13 +75,13 @@ def up(
                 raise RivalError(f"{kind.name} is up on port {record.port}, not {port}: take it down first")
             return _server(directory, _answering(kind, directory, record))
         if record:
-            _stop(kind, directory, record)  # The server died; its companions may still run.
+            _stop(kind, directory, record)  # The server has died, but its companions may still run.
         return _start(kind, directory, port, fresh, cache)
 
 
 def down(name: str, state: Path = STATE) -> bool:
-    """Stop a server in order, or by force if that takes too long. False if none is up. ``RivalError`` if one of its
-    processes survives even that."""
+    """Stop a server in an orderly way, or by force if that takes too long. Return False if the server is not up. Raises
+    ``RivalError`` if one of its processes survives even the force."""
     kind = rival(name)
     directory = StateDir(state, kind.name)
     if not directory.path.is_dir():
@@ -94,7 +96,8 @@ def down(name: str, state: Path = STATE) -> bool:
 
 
 def find(name: str, state: Path = STATE) -> Server | None:
-    """Return the server on record, alive or not (see ``alive()``); None if none was started, or it was taken down."""
+    """Return the server that has a record, whether or not it is alive (see ``alive()``). Return None if the server was
+    never started, or was taken down."""
     directory = StateDir(state, rival(name).name)
     record = directory.read()
     return _server(directory, record) if record else None
@@ -104,8 +107,8 @@ def find(name: str, state: Path = STATE) -> Server | None:
 def running(
     name: str, state: Path = STATE, port: int | None = None, cache: Path = kafka_jars.CACHE
 ) -> Iterator[Server]:
-    """Run a fresh server during the block. ``RivalError`` if one is already up: it belongs to another user, and is not
-    empty."""
+    """Run a fresh server during the block. Raises ``RivalError`` if such a server is already up, because it belongs to
+    another user and is not empty."""
     server = find(name, state)
     if server and server.alive():
         raise RivalError(f"{server.name} is up already (pid {server.pid}): take it down first")
@@ -132,7 +135,7 @@ def _start(kind: Rival, directory: StateDir, port: int | None, fresh: bool, cach
     try:
         record = _launch(kind, plan, directory, record, deadline)
     except BaseException:
-        # On any error, Ctrl-C included: leave nothing behind that no record names.
+        # After any error, including Ctrl-C, stop every process that the record names.
         left = directory.read()
         if left:
             _stop(kind, directory, left)
@@ -141,7 +144,8 @@ def _start(kind: Rival, directory: StateDir, port: int | None, fresh: bool, cach
 
 
 def _launch(kind: Rival, plan: Plan, directory: StateDir, record: Record, deadline: float) -> Record:
-    """Start companions and server, each on record as soon as it exists; return the record of one that has answered."""
+    """Start the companions and the server, and write each process into the record as soon as it exists. Return the
+    record after the server has answered."""
     for command in (*plan.companions, plan.main):
         try:
             own = processes.spawn(command.argv, command.environment, directory.path, directory.log)
@@ -161,8 +165,8 @@ def _launch(kind: Rival, plan: Plan, directory: StateDir, record: Record, deadli
 
 
 def _answering(kind: Rival, directory: StateDir, record: Record) -> Record:
-    """Wait until a server that was found up answers like a new one: a killed `up` may have left it half started, and
-    without its version."""
+    """Wait until a server that is already up answers, as after its start. A killed `up` may have left the server half
+    started, with a record that lacks its version."""
     deadline = time.monotonic() + kind.start_s
     version = _await(kind, kind.handshake, record.port, record.processes[0], directory, deadline)
     if version and version != record.version:
@@ -190,7 +194,7 @@ def _await(
         if processes.find(identity) is None:
             raise RivalError(f"{kind.name} ended instead of answering{directory.tail()}")
         if version is not None:
-            # The port was free a moment ago; another program may have taken it since.
+            # Another program may have taken the port after it was found to be free.
             if processes.listens(identity, port):
                 return version
             reason = f"another program answers on port {port}"
@@ -234,8 +238,8 @@ def _server(directory: StateDir, record: Record) -> Server:
 
 
 def _free_ports(count: int) -> Sequence[int]:
-    """Return distinct ports, free at this moment. Another program may take one before its server does; then the server
-    does not start, and says so."""
+    """Return distinct ports that are free at this moment. If another program takes one of them before the server does,
+    the server reports this and does not start."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -244,7 +248,7 @@ def _free_ports(count: int) -> Sequence[int]:
 
 
 def _check_free(kind: Rival, port: int) -> None:
-    """Check that the port is free: otherwise the handshake would be with another program."""
+    """Check that the port is free. Otherwise the handshake would be with another program."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,7 +1,7 @@
-"""Processes that outlive us: started detached, recognised later, reliably stopped.
+"""Processes that outlive the command that starts them. They start detached, and later commands recognise and stop them.
 
 Owns: the identity of a process, by which a later command recognises it, and a server's limit of open files. Must never:
-signal a process by number alone, for numbers are used again; block without a limit.
+signal a process by its number alone, because numbers are reused, or block without a limit.
 """
 
 from __future__ import annotations
@@ -16,32 +16,35 @@ import psutil
 
 from ingeborg.bench import starting
 
-#: Open files of a server, if the system allows as many. More than any workload's connections and topics together;
-#: finite, for a server that sizes tables by the limit (Erlang does) would take gigabytes for a limit of 2^30.
+#: Limit of open files for a server, if the system allows that many. It exceeds the connections and topics of any
+#: workload together. It is finite, because a server that sizes tables by the limit, as Erlang does, would need
+#: gigabytes for a limit of 2^30.
 OPEN_FILES_MAX = 1 << 20
 
-#: Two readings of one process's start agree within the clock's tick and the second the boot time is rounded to.
+#: Largest difference between two readings of the start of the same process. It covers a tick of the clock, and the
+#: rounding of the boot time to a second.
 START_TOLERANCE_S = 1.5
 
-#: Children that this process started and still has to reap: as many as servers are up.
+#: Children that this process started and still has to reap, by process id. There is one for each server that is up.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 class Identity(NamedTuple):
-    """The identity of a process, in a form that a file can hold. ``started_s``: seconds from the machine's boot to its
-    start, which does not change when the wall clock is set."""
+    """The identity of a process, in a form that a file can hold. ``started_s`` is the time from the machine's boot to
+    the start of the process, in seconds, which does not change when the wall clock is set."""
 
     pid: int
     started_s: float
 
 
 def identify(pid: int) -> Identity:
-    """Return the identity of a process. ``psutil.NoSuchProcess`` if there is none."""
+    """Return the identity of a process. Raises ``psutil.NoSuchProcess`` if there is no such process."""
     return Identity(pid, _started_s(psutil.Process(pid)))
 
 
 def find(identity: Identity) -> psutil.Process | None:
-    """Return the process, if the number still belongs to it and it is not just waiting to be reaped."""
+    """Return the process, or None if it has ended. A process that only waits to be reaped, or whose number now belongs
+    to another process, has ended."""
     child = _children.get(identity.pid)
     if child is not None and child.poll() is not None:
         del _children[identity.pid]
@@ -67,22 +70,22 @@ def tree(identities: Iterable[Identity]) -> list[psutil.Process]:
 
 
 def listens(identity: Identity, port: int) -> bool:
-    """Say whether the process, or a descendant, listens there. If the system does not let us look (a server that has
-    given up root, seen from a container), being alive is enough."""
+    """Return whether the process, or a descendant, listens on the port. If the system does not let us see its sockets
+    (for example in a container, after a server has given up root), return True."""
     processes = tree([identity])
     try:
         sockets = [each for process in processes for each in process.net_connections("tcp")]
     except psutil.NoSuchProcess:
-        return False  # It is changing at this moment; the caller tries again.
+        return False  # A process has just ended. The caller tries again.
     except psutil.AccessDenied:
         return True
     return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in sockets)
 
 
 def spawn(argv: Sequence[str], environment: Mapping[str, str], directory: Path, log: Path) -> Identity:
-    """Start a program in its own session, so that neither our end nor a Ctrl-C at our terminal reaches it. Its output
-    is appended to `log`. ``OSError`` if it cannot start."""
-    # The shell raises the limit of open files for itself, not for us, and becomes the program: the process stays.
+    """Start a program in its own session, so that it survives the end of this process and a Ctrl-C at its terminal. The
+    program's output is appended to `log`. Raises ``OSError`` if the program cannot start."""
+    # The shell raises the limit of open files for itself, not for us. Then it becomes the program, with the same pid.
     limited = ["/bin/sh", "-c", f'ulimit -n {open_files()}; exec "$@"', "sh", *argv]
     child = starting.spawn(limited, log, environment=environment, directory=directory, outlives_us=True)
     _children[child.pid] = child
@@ -90,13 +93,14 @@ def spawn(argv: Sequence[str], environment: Mapping[str, str], directory: Path, 
 
 
 def stop(identity: Identity, patience_s: float) -> list[int]:
-    """Send SIGTERM, and SIGKILL to it and its descendants if `patience_s` was not enough. Return the pids left
-    (normally none). Another process that now has its number is left alone."""
+    """Send SIGTERM to the process. If it still runs after `patience_s`, send SIGKILL to it and its descendants. Return
+    the pids that are left, normally none. If the process has ended and its number belongs to another process, do
+    nothing."""
     process = find(identity)
     if process is None:
         return []
     left = starting.blocking(starting.ending(process, patience_s))
-    find(identity)  # This reaps a child of this process: then its number is free.
+    find(identity)  # If the process is our child, this reaps it, and its number is free again.
     return left
 
 
@@ -105,6 +109,6 @@ def _started_s(process: psutil.Process) -> float:
 
 
 def open_files() -> int:
-    """Return how many files a server may open: this process's hard limit, within reason."""
+    """Return how many files a server may open. This is our hard limit, but at most ``OPEN_FILES_MAX``."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)

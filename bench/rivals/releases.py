@@ -1,18 +1,18 @@
-"""The years of the measured releases: a comparison has to say how old each system is.
+"""The years of the measured releases, because a comparison has to say how old each system is.
 
 Owns: the table, and the text of a release with its year. Must never: guess. A release outside the table has no year.
 
-Sources of the years: for NATS and Centrifuge the time that Go's module proxy has for the release (`go list -m -json
-MODULE@vVERSION`); for Redis its 00-RELEASENOTES and for Mosquitto its ChangeLog, both in Debian's packages; for
-RabbitMQ the date of its published Erlang package `rabbit_common`; for Kafka the date of the files in its jars. The year
-is the release's own, not the one in which its series began: Redis 7.0.0 is from 2022, 7.0.15 from 2024.
+The years of NATS and Centrifuge come from the time that Go's module proxy has for the release (`go list -m -json
+MODULE@vVERSION`). Those of Redis and Mosquitto come from the files 00-RELEASENOTES and ChangeLog in Debian's packages.
+RabbitMQ's year is that of its published Erlang package `rabbit_common`, and Kafka's is that of the files in its jars.
+The year is that of the exact release, not that of its series: Redis 7.0.0 is from 2022, and 7.0.15 is from 2024.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: By the name in `bench rivals`, without the suffix that separates two releases; then by release.
+#: Years by the server's name in `bench rivals` (without the suffix `-current`) and by the release.
 YEARS: Mapping[str, Mapping[str, int]] = {
     "rabbitmq": {"3.10.8": 2022},
     "kafka": {"4.3.1": 2026},
@@ -24,7 +24,7 @@ YEARS: Mapping[str, Mapping[str, int]] = {
 
 
 def year(server: str, version: str) -> int | None:
-    """Return the year of a release; None if it is unknown."""
+    """Return the year of a release, or None if it is unknown."""
     return YEARS.get(server.removesuffix("-current"), {}).get(version)
 
 

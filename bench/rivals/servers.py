@@ -1,7 +1,7 @@
-"""The servers: how to find each on this machine, or build it, prepare it, and start it with this folder's settings.
+"""Describes how to find each server on this machine or build it, prepare it, and start it with this folder's settings.
 
-Owns: command lines, environments and the filling in of configuration files. Must never: start anything itself, let a
-server read the system's configuration of the same server, or bind to anything other than loopback.
+Owns: command lines, environments, and how configuration files are filled in. Must never: start a server, let a server
+read the configuration that the system has for it, or bind to anything other than loopback.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from ingeborg.bench.rivals.statedir import StateDir
 SETTINGS = Path(__file__).parent
 LOOPBACK = "127.0.0.1"
 
-#: Debian puts servers here: on root's PATH, not on every user's.
+#: Debian installs servers into these folders, which are on root's PATH but not on every user's.
 SYSTEM_PATH = ("/usr/sbin", "/usr/local/sbin", "/sbin")
-#: RabbitMQ's own script. The one on PATH is Debian's around it, which insists on being root or `rabbitmq`.
+#: RabbitMQ's own start script. The script on PATH is Debian's wrapper, which only root and `rabbitmq` may run.
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-#: Variables meant for the system's own servers, which ours must not see.
+#: Prefixes of environment variables that are meant for the system's servers. Our servers must not see them.
 FOREIGN_VARIABLES = ("RABBITMQ_", "ERL_", "NOTIFY_SOCKET", "KAFKA_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-#: Sixteen bytes, as Kafka writes an id; always the same, so that kept data fits the next start.
+#: An id of sixteen bytes, as Kafka writes it. It never changes, so that Kafka can start again with kept data.
 KAFKA_CLUSTER = base64.urlsafe_b64encode(b"ingeborg-bench-1").rstrip(b"=").decode()
-#: A program that only prints its release.
+#: Time limit of a program that only prints its release.
 PRINT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command line. ``port``: where a companion listens once it is ready."""
+    """A command line. ``port`` is the port on which a companion listens when it is ready."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -47,19 +47,20 @@ class Command:
 
 @dataclass(frozen=True)
 class Plan:
-    """In this order: ``prepare`` to its end, ``companions`` until they listen, ``main`` until it answers."""
+    """The commands that start a server. First the commands in ``prepare`` run to their end. Then the ``companions``
+    start, and each must listen before the next command starts. ``main`` comes last, and must answer."""
 
     main: Command
     companions: tuple[Command, ...] = ()
     prepare: tuple[Command, ...] = ()
-    #: The release, if the protocol does not tell it.
+    #: The server's release, if its protocol does not report the release.
     version: str = ""
 
 
 @dataclass(frozen=True)
 class Site:
-    """The place for one server. ``ports``: by the names that its configuration uses, ``port`` is the clients';
-    ``cache``: for programs that are fetched or built for it."""
+    """The place for one server. ``ports`` has the ports by the names that the server's configuration uses; ``port`` is
+    the port for clients. ``cache`` is the directory for programs that are fetched or built."""
 
     directory: StateDir
     ports: Mapping[str, int]
@@ -68,9 +69,9 @@ class Site:
 
 @dataclass(frozen=True)
 class Rival:
-    """One server that can be started. ``url``: as its adapter in `loadgen` needs it, with the names of ports in braces;
-    ``ports``: these and its other ports; ``start_s``: the longest start, on a busy machine of two cores;
-    ``stop_s``: the longest orderly stop before it is killed."""
+    """One server that can be started. ``url`` is the URL for its adapter in `loadgen`, with the names of ports in
+    braces. ``ports`` has the names of all its ports. ``start_s`` limits the time of its start, on a busy machine with
+    two cores. ``stop_s`` limits the time of an orderly stop; after it the server is killed."""
 
     name: str
     url: str
@@ -112,7 +113,7 @@ def _rabbitmq(site: Site) -> Plan:
     server = str(RABBITMQ_SCRIPT) if RABBITMQ_SCRIPT.exists() else _program("rabbitmq-server", "rabbitmq-server")
     epmd = _program("epmd", "erlang-base")
     home, data = site.directory.path, site.directory.data
-    # Erlang reads the secret between nodes from its user's home; only this node and its tools know this one.
+    # Erlang reads the secret that nodes share from its user's home. Only this node and its tools know this secret.
     cookie = home / ".erlang.cookie"
     cookie.unlink(missing_ok=True)
     with open(os.open(cookie, os.O_WRONLY | os.O_CREAT, 0o400), "w") as file:
@@ -120,7 +121,7 @@ def _rabbitmq(site: Site) -> Plan:
     environment = {
         **_environment(),
         "HOME": str(home),
-        # The register of node names, on its own port: the system's RabbitMQ has another one.
+        # epmd, the register of node names. It has its own port, because the system's RabbitMQ may run another epmd.
         "ERL_EPMD_ADDRESS": LOOPBACK,
         "ERL_EPMD_PORT": str(site.ports["epmd_port"]),
         "RABBITMQ_NODENAME": f"{_node_name(data)}@localhost",
@@ -128,7 +129,7 @@ def _rabbitmq(site: Site) -> Plan:
         "RABBITMQ_CONFIG_FILE": _fill("rabbitmq/rabbitmq.conf", site),
         "RABBITMQ_ADVANCED_CONFIG_FILE": _fill("rabbitmq/advanced.config", site),
         "RABBITMQ_ENABLED_PLUGINS_FILE": _fill("rabbitmq/enabled_plugins", site),
-        # The system's own files; RabbitMQ ignores a missing one.
+        # Otherwise RabbitMQ would read the system's file. It ignores a file that does not exist.
         "RABBITMQ_CONF_ENV_FILE": str(home / "rabbitmq-env.conf"),
         "RABBITMQ_MNESIA_BASE": str(data),
         "RABBITMQ_MNESIA_DIR": str(data / "node"),
@@ -138,11 +139,12 @@ def _rabbitmq(site: Site) -> Plan:
         "RABBITMQ_PID_FILE": str(data / "pid"),
         "RABBITMQ_LOG_BASE": str(data),
         "RABBITMQ_LOGS": "-",
-        # Documentation, Runtime Tuning: schedulers that spin while they wait take CPU from others on a shared machine.
+        # On a shared machine, schedulers that spin while they wait take CPU time from others (documentation, Runtime
+        # Tuning).
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none",
-        # The log reports a crash; the dump of a full node is gigabytes.
+        # The log already reports a crash, and the dump of a full node would have gigabytes.
         "ERL_CRASH_DUMP_SECONDS": "0",
-        # The script becomes the server instead of waiting for it, and signals reach the server.
+        # The script replaces itself by the server instead of waiting for it, so that signals reach the server.
         "RUNNING_UNDER_SYSTEMD": "true",
     }
     epmd_port = site.ports["epmd_port"]
@@ -165,7 +167,7 @@ def _kafka(site: Site) -> Plan:
     )
 
 
-#: By the name that `bench rivals` uses.
+#: The servers by their names in `bench rivals`.
 RIVALS = {
     rival.name: rival
     for rival in (
@@ -206,12 +208,12 @@ RIVALS = {
         Rival("centrifuge", f"ws://{LOOPBACK}:{{port}}", _centrifuge, handshakes.centrifuge),
     )
 }
-#: The system's name in `loadgen`, if it is another one.
+#: Names in `loadgen` that differ from those in `bench rivals`.
 ALIASES = {"mqtt": "mosquitto"}
 
 
 def rival(name: str) -> Rival:
-    """Return the rival of this name. ``RivalError`` if there is none."""
+    """Return the rival of this name. Raises ``RivalError`` if there is none."""
     try:
         return RIVALS[ALIASES.get(name, name)]
     except KeyError:
@@ -219,8 +221,8 @@ def rival(name: str) -> Rival:
 
 
 def _fill(source: str, site: Site) -> str:
-    """Write a configuration file with this site's ports and directory into the state directory; return its path.
-    The data directory exists, and belongs to the server."""
+    """Write a configuration file with this site's ports and data directory into the state directory, and return its
+    path."""
     target = site.directory.path / Path(source).name
     words = {**{name: str(port) for name, port in site.ports.items()}, "data": str(site.directory.data)}
     target.write_text(Template((SETTINGS / source).read_text(encoding="utf-8")).substitute(words), encoding="utf-8")
@@ -228,7 +230,8 @@ def _fill(source: str, site: Site) -> str:
 
 
 def _node_name(data: Path) -> str:
-    """Return a random name, kept with the data, which RabbitMQ files under it."""
+    """Return a random name for the node. The name is kept with the data, because RabbitMQ stores data under this
+    name."""
     file = data / "node-name"
     if not file.exists():
         file.write_text(f"ingeborg-{secrets.token_hex(4)}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One server's directory: its lock, its record, its data and its log.
+"""The directory of one server, which has the server's lock, record, data and log.
 
 Owns: ``STATE/NAME/`` and its content. Must never: delete in a directory that it did not make, or leave a torn record.
 """
@@ -17,14 +17,14 @@ from ingeborg.bench.rivals.errors import RivalError
 from ingeborg.bench.rivals.processes import Identity
 from ingeborg.bench.starting.child import tail
 
-#: Layout of state.json; a record with another layout is an error.
+#: Version of the layout of state.json. Reading a record with another layout is an error.
 LAYOUT = 1
 
 
 @dataclass(frozen=True)
 class Record:
-    """The record of a started server. ``processes``: the server's own first, then its companions. ``version`` is empty
-    until it has answered."""
+    """The record of a started server. In ``processes``, the server's own process comes first, then its companions.
+    ``version`` is empty until the server has answered."""
 
     name: str
     url: str
@@ -34,11 +34,11 @@ class Record:
 
 
 class StateDir:
-    """``STATE/NAME/``. Reading needs no lock; everything else happens inside ``locked()``."""
+    """The directory ``STATE/NAME/``. Reading needs no lock. All other methods must be called inside ``locked()``."""
 
     def __init__(self, state: Path, name: str) -> None:
         self.name = name
-        # Absolute, for servers start in it and get its path.
+        # The path is absolute, because servers start inside the directory and also get its path.
         self.path = (state / name).absolute()
         self.data = self.path / "data"
         self.log = self.path / "server.log"
@@ -47,11 +47,11 @@ class StateDir:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Admit one command at a time, without waiting. ``RivalError``: another one is at work, or the folder is not
-        ours."""
+        """Hold the directory's lock, which only one command can have. Raises ``RivalError``, without waiting, if
+        another command has the lock, or if `bench rivals` did not make the folder."""
         try:
             if self.path.exists() and not self._lock.exists() and any(self.path.iterdir()):
-                raise RivalError(f"{self.path} is not empty and was not made by `bench rivals`: name another --state")
+                raise RivalError(f"{self.path} is not empty and was not made by `bench rivals`: give another --state")
             self.path.mkdir(parents=True, exist_ok=True)
             lock = self._lock.open("a")
         except OSError as error:
@@ -60,11 +60,11 @@ class StateDir:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise RivalError(f"{self.name}: another `bench rivals` is at work in {self.path}") from error
+                raise RivalError(f"{self.name}: another `bench rivals` is using {self.path}") from error
             yield
 
     def empty(self) -> None:
-        """Remove data and log of an earlier server; make room for the next."""
+        """Remove the data and the log of an earlier server."""
         try:
             if self.data.exists():
                 shutil.rmtree(self.data)
@@ -73,7 +73,7 @@ class StateDir:
             raise RivalError(f"cannot remove {error.filename}: {error.strerror}") from error
 
     def read(self) -> Record | None:
-        """Return the record; None if there is none. ``RivalError`` if it is not one of ours."""
+        """Return the record, or None if there is none. Raises ``RivalError`` if the file is not a valid record."""
         try:
             raw = json.loads(self._record.read_bytes())
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class StateDir:
             raise RivalError(f"cannot read {self._record}: {error}") from error
         try:
             if raw.pop("layout") != LAYOUT:
-                raise ValueError("another layout")
+                raise ValueError("it has another layout")
             raw["processes"] = tuple(Identity(int(pid), float(started_s)) for pid, started_s in raw["processes"])
             record = Record(**raw)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -92,7 +92,7 @@ class StateDir:
         return record
 
     def write(self, record: Record) -> None:
-        """Write the record, complete or not at all: a reader finds the old one or the new one."""
+        """Write the record atomically: a reader finds either the old record or the new one."""
         fresh = self._record.with_suffix(".new")
         fresh.write_text(json.dumps({"layout": LAYOUT, **asdict(record)}, indent=2) + "\n", encoding="utf-8")
         fresh.replace(self._record)
@@ -101,5 +101,5 @@ class StateDir:
         self._record.unlink(missing_ok=True)
 
     def tail(self) -> str:
-        """Return the last lines of the log, each behind a bar; empty if there are none."""
+        """Return the last lines of the log, each after a bar, or an empty text if the log has no lines."""
         return tail(self.log)

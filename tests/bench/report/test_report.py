@@ -172,7 +172,7 @@ def test_a_run_of_traffic_shows_its_search_and_the_sustained_rate() -> None:
         "offered",
         "breach: p99 160 ms above 50 ms; too late by half to be a stall",
         "Greatest sustained rate, with its latency, and latency at half that rate",
-        "One latency limit for all systems: p99 within 50.0 ms.",
+        "All systems have the same latency limit: p99 within 50.0 ms.",
         "Then and now: the thesis's traffic benchmark of 2014",
     ):
         assert said in page.text, said

@@ -113,7 +113,7 @@ def test_the_pom_pins_its_releases_and_names_no_repository() -> None:
         (["down", "carrier-pigeon"], "rabbitmq"),
         (["up", "redis", "--port", "0"], "not a port"),
         (["up", "redis", "--port", "http"], "not a port"),
-        (["up", "redis", "nats", "--port", "4000"], "one server"),
+        (["up", "redis", "nats", "--port", "4000"], "single NAME"),
     ],
 )
 def test_wrong_usage_is_code_2_and_says_what_is_right(
