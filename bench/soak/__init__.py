@@ -1,4 +1,4 @@
-"""The soak: half an hour at seven tenths of the greatest rate, with slow clients, moving clients and dying endpoints.
+"""The soak: half an hour at 70 % of the greatest rate, with slow clients, moving clients and endpoints that are killed.
 
-``python -m ingeborg.bench.soak`` runs it and accounts for every message from the record it wrote. docs/soak.md.
+``python -m ingeborg.bench.soak`` runs the soak, records it, and accounts for every message (docs/soak.md).
 """

@@ -1,10 +1,11 @@
-"""A soak: load, slow and moving clients, killed endpoints; and where every message went. docs/soak.md
+"""Run a soak with slow clients, moving clients and killed endpoints, and account for every message. docs/soak.md
 
     python -m ingeborg.bench.soak [--minutes 30] [--rate N] [--out FOLDER]
     python -m ingeborg.bench.soak --again FOLDER
 
-Ends with 0 if nothing is unaccounted and memory has not grown, with 1 if it found a fault, with 2 if it could not
-run. The folder gets the record, `summary.json` and the page `report.html`; `--again` remakes those two from a record.
+The exit code is 0 if every message is accounted for and memory has not grown, 1 if the soak found a fault, and 2 if it
+could not run. The folder gets the record, `summary.json` and the page `report.html`. `--again` makes the last two again
+from a record.
 """
 
 from __future__ import annotations
@@ -32,13 +33,18 @@ from .summary import summarise
 
 
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | None = None) -> int:
-    """Run the command; return the exit code. ``say`` gets each line of progress."""
+    """Run the command, and return the exit code. ``say`` gets each line of progress."""
     parser = argparse.ArgumentParser(
         prog="python -m ingeborg.bench.soak", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="a new folder; by default one below runs/")
     parser.add_argument(
-        "--again", type=Path, metavar="FOLDER", help="no run: make the account and the page of this record"
+        "--out", type=Path, metavar="FOLDER", help="the new folder for the record (default: a folder below runs/)"
+    )
+    parser.add_argument(
+        "--again",
+        type=Path,
+        metavar="FOLDER",
+        help="do not run, but make the account and the page of this record again",
     )
     add_options(parser, Settings)
     options = parser.parse_args(arguments)
@@ -55,9 +61,9 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | No
             folder = Folder(options.again)
         return _tell(folder, say)
     except FileExistsError as error:
-        print(f"{error.filename}: exists already; --out must name a new folder", file=sys.stderr)
+        print(f"{error.filename} already exists: --out must name a new folder", file=sys.stderr)
     except FileNotFoundError as error:
-        print(f"{error.filename}: does not exist; is this the folder of a soak?", file=sys.stderr)
+        print(f"{error.filename} does not exist: is this the folder of a soak?", file=sys.stderr)
     except BenchError as error:
         print(error, file=sys.stderr)
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -66,7 +72,8 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | No
 
 
 def _settings(options: dict[str, str]) -> Settings:
-    """Return the soak that the options describe. ``ValueError`` names the option and its allowed values."""
+    """Return the settings that the options describe. Raises ``ValueError``, which names the option and its allowed
+    values, if an option is wrong."""
     rows = {row.name: row for row in fields(Settings)}
     made = Settings()
     for name, text in options.items():
@@ -77,7 +84,7 @@ def _settings(options: dict[str, str]) -> Settings:
         if should := out_of_bounds(rows[name], getattr(made, name)):
             raise ValueError(f"{spelling(name)} {should}, not {text}")
     if made.endpoints < 2:
-        raise ValueError("--endpoints: two at least, since all but the first are killed")
+        raise ValueError("--endpoints has to be 2 or more, because the soak kills all except the first")
     if made.kill_every_s <= made.down_s:
         raise ValueError("--kill-every-s has to be above --down-s")
     return made
@@ -88,7 +95,7 @@ def _print(line: str) -> None:
 
 
 async def _until_told(soak: Soak) -> None:
-    """Let SIGTERM end the soak as Ctrl-C does: in order, with everything cleaned up."""
+    """Run the soak. SIGTERM ends it as Ctrl-C does, in an orderly way and with all processes stopped."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -112,7 +119,7 @@ def _tell(folder: Folder, say: Callable[[str], None]) -> int:
                 f"grew {life['grown_bytes'] / 1e6:+.1f} MB"
             )
     if not made["memory_judged"]:
-        say(f"memory is not judged: that takes {2 * made['settings']['warm_up_s'] / 60:g} minutes")
+        say(f"memory is not judged: judging it takes {2 * made['settings']['warm_up_s'] / 60:g} minutes")
     for fault in made["faults"]:
         say(f"FAULT {fault}")
     for example in account["examples"]:

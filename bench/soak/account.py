@@ -1,20 +1,23 @@
-"""The fate of every message: delivered, dropped as a duplicate, lost for a reason that the SPEC names, or unaccounted.
+"""Accounts for every message: it was delivered, dropped as a duplicate, lost for a reason in the SPEC, or is
+unaccounted.
 
-Owns: the account, its words, and the translation of a soak's record into facts for the oracle. Must never: judge
-(``ingeborg.bench.oracle`` does), or touch a file, a clock or a socket.
+Owns: the account, the texts of its reasons, and the translation of a soak's record into facts for the oracle. Must
+never: judge (``ingeborg.bench.oracle`` does), or use a file, a clock or a socket.
 
-A message is due once to each client that subscribed to its topic. If it did not arrive, or arrived twice, one of these
-must hold (SPEC sections 7 and 8), else it is *unaccounted*:
+A message is due once to each client that subscribed to its topic. If the message did not arrive, or arrived twice, one
+of these reasons must explain it (SPEC sections 7 and 8). Otherwise the message is *unaccounted*:
 
-- the publish was not answered, because the endpoint that accepted it was killed (8.3); or answered with an error (8.7);
-- the client did not listen when it was published (8.4): between two connections;
-- its connection ended before it can have read what was in its outbox: its endpoint was killed, or it moved;
-- it was slow: what it had not read was dropped with its connection (8.8);
-- it came twice because its client moved in the seconds of a crash (8.3), or because it was published twice and the home
-  that knew the first was killed (7).
+- the publish was not answered, because the endpoint that accepted it was killed (8.3), or it was answered with an error
+  (8.7);
+- the client was between two connections, and so did not listen, when the message was published (8.4);
+- the client's connection ended before the client can have read its outbox, because its endpoint was killed, or because
+  the client moved;
+- the client was slow, and the messages that it had not read were dropped with its connection (8.8);
+- the message arrived twice because its client moved in the seconds around a crash (8.3), or because it was published
+  twice and the home that knew the first publish was killed (7).
 
-The account also covers losses of the publisher and of clients' connections: a connection that ended although its
-endpoint was not killed and its client was not slow is unaccounted as well.
+The account also covers connections, both of publishers and of clients. A connection is unaccounted if it ended although
+its endpoint was not killed and its client was not slow.
 """
 
 from __future__ import annotations
@@ -44,17 +47,19 @@ from ingeborg.bench.oracle.verdict import Again, Broken, Cause, Violation
 
 from .record import DUPLICATE, LOST, NEW, UNANSWERED, Attempt, Delivery, Kill, Life, Message
 
-#: From the answer to a publish until a reading client has it, in microseconds; a generous bound on a busy machine.
+#: Limit of the time from the answer to a publish until a client that reads has the message, in microseconds. It is
+#: generous even for a busy machine.
 UNREAD_US = 5_000_000
-#: How far a slow client's own messages may be out of the order of their due times: a publish waits that long for a home
-#: that has died.
+#: By how much the messages of a slow client may deviate from the order of their due times. A publish waits this long
+#: for a home that has died.
 DISORDER_US = 10_000_000
-#: A crash lies between two publishes, or between a publish and its answer, within this time: for publishes that were
-#: answered just before.
+#: Tolerance when a crash is compared with the time of a publish or of its answer. It allows for publishes that were
+#: answered just before the crash.
 CRASH_US = 2_000_000
-#: "In the seconds of a crash" a client moves: the others notice within 4 s, and requests time out after 5.5 s.
+#: Length of "the seconds of a crash", in which a moving client may get a message twice. The other endpoints notice a
+#: crash within 4 s, and requests time out after 5.5 s.
 MOVES_US = 10_000_000
-#: A connection of a killed endpoint is known to have ended within this.
+#: A client notices within this time that its endpoint was killed.
 SEEN_US = 5_000_000
 
 EXAMPLES_MAX = 20
@@ -62,8 +67,9 @@ EXAMPLES_MAX = 20
 
 @dataclass
 class Account:
-    """``publishes`` by outcome; ``due``: pairs of message and client; each counts in exactly one of ``once``,
-    ``twice``, ``lost`` and ``unaccounted``. ``examples``: unaccounted cases, in words."""
+    """The counts of an account. ``publishes`` counts publishes by outcome. ``due`` counts pairs of a message and a
+    client, and each pair counts in exactly one of ``once``, ``twice``, ``lost`` and ``unaccounted``. ``examples``
+    describes unaccounted cases in words."""
 
     messages: int = 0
     publishes: Counter[str] = field(default_factory=Counter)
@@ -78,14 +84,15 @@ class Account:
     examples: list[str] = field(default_factory=list)
 
     def fault(self, what: str, example: str) -> None:
-        """Note an event that nothing permits."""
+        """Count an event that no reason permits."""
         self.unaccounted[what] += 1
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append(f"{what}: {example}")
 
 
 class Accountant:
-    """``subscribers``: by topic; ``lives``: by client, in their order; ``slow``: the slow clients."""
+    """Makes the account. ``subscribers`` has the clients of each topic, ``lives`` has each client's connections in
+    order, and ``slow`` has the slow clients."""
 
     def __init__(
         self,
@@ -96,7 +103,7 @@ class Accountant:
     ) -> None:
         self._lives = lives
         self._slow = frozenset(slow)
-        # Make each name once: for tens of millions of deliveries that takes longer than judging them.
+        # Make each name only once. Making names for tens of millions of deliveries would take longer than judging them.
         everybody = {*lives, *(client for of in subscribers for client in of)}
         self._names: dict[int, Name] = {client: f"client {client}" for client in everybody}
         self._topics: list[Name] = [f"topic {topic}" for topic in range(len(subscribers))]
@@ -104,9 +111,9 @@ class Accountant:
             (self._names[client], life.number): life for client, of in lives.items() for life in of
         }
         self._facts = Facts(
-            # A client that never came to listen counts as away.
+            # A client that never listened counts as away.
             places={name: self._places(name, lives.get(client, ())) for client, name in self._names.items()},
-            # All had subscribed before anything was published.
+            # All clients had subscribed before the first publish.
             changes=[
                 Change(self._names[client], topic, None, added=True, at=-FOREVER, over_at=-FOREVER)
                 for topic, clients in zip(self._topics, subscribers, strict=True)
@@ -119,7 +126,7 @@ class Accountant:
     def account(
         self, messages: Iterable[Message], late: Mapping[int, Sequence[Delivery]], publisher_lives: Iterable[Life]
     ) -> Account:
-        """Account for the whole record."""
+        """Return the account of the whole record."""
         made = Account()
         judge = Judge(self._facts, lambda violation: _fault(violation, made), every_pair=False)
         for message in messages:
@@ -137,7 +144,7 @@ class Accountant:
             made.publishes[attempt.outcome] += 1
         sends = [_send(attempt) for attempt in message.attempts]
         repeated = sum(send.outcome is Outcome.DUPLICATE for send in sends)
-        made.repeated_dropped += repeated if repeated < len(sends) else 0  # else they are duplicates of nothing
+        made.repeated_dropped += repeated if repeated < len(sends) else 0  # otherwise no publish was new
         copies: dict[Name, list[Copy]] = {}
         for client, life, at_us in (*message.deliveries, *late):
             name = self._names.get(client, client)
@@ -156,7 +163,8 @@ class Accountant:
             self._missed(missed, message, made)
 
     def _missed(self, missed: Missed, message: Message, made: Account) -> None:
-        """Record the last excuse of an accepted publish; without any, record the fault."""
+        """Count a missed message as lost for the last excuse of an accepted publish. If no publish was accepted, the
+        reason is the first failed publish, or a fault."""
         accepted = [excuse for excuse in missed.excuses if excuse.send.outcome is Outcome.NEW]
         if not accepted:
             failed = [one.outcome for one in message.attempts if one.outcome not in (NEW, DUPLICATE)]
@@ -165,7 +173,7 @@ class Accountant:
             elif failed[0] == LOST:
                 made.lost["the endpoint that accepted it was killed before it answered"] += 1
             else:
-                made.lost[f"its publisher was told: {failed[0]}"] += 1
+                made.lost[f"its publisher got an error: {failed[0]}"] += 1
             return
         cause, send, place = accepted[-1]
         if place is None or place.until <= send.at:
@@ -178,7 +186,7 @@ class Accountant:
             made.lost["its client's endpoint was killed, with what was in its outbox"] += 1
 
     def _places(self, client: Name, lives: Sequence[Life]) -> list[Place]:
-        """Return the places where the client was, in order: it connects again when its connection is over."""
+        """Return the places where the client was, in order. The client connects again when its connection has ended."""
         found: list[Place] = []
         begun_at = -FOREVER
         for life in lives:
@@ -201,7 +209,7 @@ class Accountant:
         return found
 
     def _end(self, life: Life, slow: bool, whose: str, made: Account) -> None:
-        """Find the reason why a connection ended."""
+        """Count why a connection ended, or record that no reason permits its end."""
         by = {"moved": By.CLIENT, "end": By.NOBODY}.get(life.how, By.OTHER)
         code = int(life.how) if life.how.isdigit() else None
         line = Line(life.number, whose, _endpoint(life.endpoint), life.end_us, by, code, slow)

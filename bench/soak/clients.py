@@ -1,6 +1,6 @@
-"""The clients of a soak: they listen, some slowly, and return whenever their connection has ended.
+"""The clients of a soak. They listen, connect again whenever their connection has ended, and some of them read slowly.
 
-Owns: their connections, and when each began and ended. Must never: publish, or judge.
+Owns: the clients' connections, and the begin and end of each connection. Must never: publish, or judge.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from .ledger import Ledger
 from .record import Life
 from .settings import Settings
 
-#: Limit for connecting, or for the answer to a command, in seconds; an endpoint that looks for a dead one takes some 5.
+#: Limit for connecting, or for the answer to a command, in seconds. An endpoint that waits for a dead endpoint needs
+#: about 5 s.
 TIMEOUT_S = 15.0
-#: Between two tries to connect: full jitter up to this, in seconds.
+#: First and greatest limit of the pause between two attempts to connect, in seconds. The pause is random up to the
+#: limit.
 BACKOFF_S, BACKOFF_MAX_S = 0.05, 1.0
-#: The kernel's buffer for a slow client: small, so that the endpoint notices soon.
+#: Size of the kernel's receive buffer for a slow client. It is small, so that the endpoint soon notices the slowness.
 SLOW_RECEIVE_BYTES = 16_384
 
 
@@ -43,7 +45,7 @@ class Connection:
         self._numbers = itertools.count(1)
 
     async def ask(self, **command: Any) -> dict[str, Any]:
-        """Return the reply. Raises ``Refused``, ``TimeoutError``, ``ConnectionError``."""
+        """Send a command, and return the reply. Raises ``Refused``, ``TimeoutError`` or ``ConnectionError``."""
         assert self._socket is not None
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -61,14 +63,14 @@ class Connection:
         return reply
 
     def replied(self, reply: dict[str, Any]) -> None:
-        """Pass a reply on; a command that timed out has gone already."""
+        """Pass a reply to the command that waits for it. Do nothing if the command has timed out."""
         answer = self._waiting.get(reply.get("id", 0))
         if answer is not None and not answer.done():
             answer.set_result(reply)
 
 
 class Subscriber(Connection):
-    """One subscriber. ``now_us``: the run's clock."""
+    """One subscriber. ``now_us`` is the run's clock."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class Subscriber(Connection):
         self.number = number
         self.slow = slow
         self.lives: list[Life] = []
-        self.refusals: Counter[str] = Counter()  # error answers to a listen, by their code
+        self.refusals: Counter[str] = Counter()  # error replies to a listen, by their code
         self.listening = asyncio.Event()
         self._name, self._topics, self._urls = name, topics, urls
         self._settings, self._ledger, self._now_us = settings, ledger, now_us
@@ -97,7 +99,7 @@ class Subscriber(Connection):
         self._stopped = False
 
     async def run(self) -> None:
-        """Listen until stopped."""
+        """Listen, again after each lost connection, until stopped."""
         failures = 0
         while not self._stopped:
             life = Life(self.number, len(self.lives), self._endpoint)
@@ -140,7 +142,7 @@ class Subscriber(Connection):
         life.lost(self._now_us(), code)
 
     async def move(self) -> None:
-        """Say goodbye; ``run`` continues at another endpoint."""
+        """Close the connection in an orderly way. ``run`` then continues at another endpoint."""
         socket, life = self._socket, self.lives[-1]
         if socket is None or not self.listening.is_set() or life.end_us >= 0:
             return
@@ -149,7 +151,8 @@ class Subscriber(Connection):
         await socket.end()
 
     async def all_read(self) -> None:
-        """Return once everything that is in its outbox now has arrived: a reply follows it (SPEC section 1.3)."""
+        """Return when all messages that are in the client's outbox now have arrived. A reply arrives after them (SPEC
+        section 1.3)."""
         while True:
             try:
                 await self.listening.wait()
@@ -159,7 +162,7 @@ class Subscriber(Connection):
                 await asyncio.sleep(BACKOFF_S)
 
     def stop(self) -> None:
-        """Stop for good."""
+        """Close the connection and do not connect again."""
         self._stopped = True
         for life in self.lives[-1:]:
             life.ended(self._now_us(), "end")

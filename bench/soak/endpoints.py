@@ -1,6 +1,8 @@
-"""The endpoints of a soak: real processes on one embedded store, killed and started again, and watched.
+"""The endpoints of a soak. They are real processes on one embedded store, which the soak kills, starts again, and
+observes.
 
-Owns: the readings taken while they run, and the end of each. Must never: start a process directly.
+Owns: the readings of memory, CPU time and counters while the endpoints run, and that all endpoints end. Must never:
+start a process directly.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ PAGE_S = 5.0
 
 
 class EndpointProcess(Endpoint):
-    """One endpoint over all its lives."""
+    """One endpoint over all its lives. A life is one process."""
 
     def __init__(self, number: int, directory: Path, options: Sequence[str], variables: Mapping[str, str]) -> None:
         super().__init__(f"soak-{number}", ["--store", f"lmdb:{directory / 'store'}", *options], directory, variables)
         self.number = number
-        self.log = directory / f"endpoint-{number}.log"  # the same name in every run
-        self.counters: list[dict[str, float]] = []  # one set for each life, as last read
+        self.log = directory / f"endpoint-{number}.log"  # a fixed name, because it becomes part of the record
+        self.counters: list[dict[str, float]] = []  # for each life, the values that were read last
 
     @property
     def life(self) -> int:
-        """Return the number of its current or last life, from 0."""
+        """Return the number of the endpoint's current or last life, from 0."""
         return self.lives - 1
 
     async def start(self, *, ready: bool = True) -> None:
@@ -37,7 +39,7 @@ class EndpointProcess(Endpoint):
         await super().start(ready=ready)
 
     def usage(self) -> tuple[int, float] | None:
-        """Return bytes of anonymous memory and CPU seconds so far; ``None``: it does not run."""
+        """Return the bytes of anonymous memory and the CPU seconds so far, or ``None`` if the endpoint does not run."""
         try:
             if (process := self.process) is None:
                 return None
@@ -47,9 +49,9 @@ class EndpointProcess(Endpoint):
         return memory.rss - memory.shared, times.user + times.system
 
     async def count(self) -> None:
-        """Read its counters."""
+        """Read the endpoint's counters."""
         life = self.life
-        with contextlib.suppress(PageError):  # it is busy, or dying: keep the last reading
+        with contextlib.suppress(PageError):  # if the endpoint is busy or dying, keep the last reading
             page = await fetch(self.url, "/metrics", timeout_s=PAGE_S)
             self.counters[life] = {sample.series: sample.value for sample in samples(page.text)}
 
@@ -58,7 +60,8 @@ class EndpointProcess(Endpoint):
 async def running(
     count: int, directory: Path, options: Sequence[str], variables: Mapping[str, str]
 ) -> AsyncIterator[list[EndpointProcess]]:
-    """Start this number of endpoints, ready. ``variables``: added to their environment. Raises ``BenchError``."""
+    """Start this number of endpoints, and wait until they are ready. ``variables`` are added to their environment.
+    Raises ``BenchError`` if an endpoint does not start."""
     endpoints = [EndpointProcess(number, directory, options, variables) for number in range(count)]
     try:
         for endpoint in endpoints:

@@ -1,6 +1,6 @@
-"""Publishes, answers and deliveries of each message, from the moment it is due until its line is written.
+"""Collects publishes, answers and deliveries of each message, from the moment it is due until its line is written.
 
-Owns: the messages under way, and the readings of the search's last step. Must never: send anything.
+Owns: the messages under way, and the counts of the current step of the search. Must never: send anything.
 """
 
 from __future__ import annotations
@@ -10,27 +10,29 @@ from collections.abc import Iterator
 
 from .record import UNANSWERED, Attempt, Delivery, Message, Writer
 
-#: A message stays here this long after its last answer, in microseconds: by then, clients that read have it.
+#: How long a message stays here after its last answer, in microseconds. Within this time all clients that read receive
+#: it.
 HOLD_US = 15_000_000
-#: A publish without an answer for this long gets none: an endpoint's own time-outs are 5.5 s, twice.
+#: A publish that has no answer after this time counts as unanswered, in microseconds. An endpoint's own time-outs are
+#: two times 5.5 s.
 ANSWER_US = 45_000_000
 
 
 class _Open:
-    """A message under way: ``wanted`` attempts, of which ``answers`` are known."""
+    """A message under way. It needs answers to ``wanted`` attempts; ``answers`` has those that have arrived."""
 
     __slots__ = ("answered_us", "answers", "message", "sent", "wanted")
 
     def __init__(self, message: Message, wanted: int) -> None:
         self.message = message
         self.wanted = wanted
-        self.sent: dict[int, tuple[int, int]] = {}  # attempt -> endpoint, when
+        self.sent: dict[int, tuple[int, int]] = {}  # attempt -> endpoint, time
         self.answers: dict[int, Attempt] = {}
         self.answered_us = 0
 
 
 class Ledger:
-    """``slow``: clients whose latencies do not count."""
+    """The messages under way. ``slow`` has the clients whose latencies do not count."""
 
     def __init__(self, writer: Writer, slow: frozenset[int]) -> None:
         self._writer = writer
@@ -38,10 +40,10 @@ class Ledger:
         self._open: dict[int, _Open] = {}
         self._order: deque[int] = deque()
         self._next = 0
-        self.outstanding = 0  # publishes without an answer yet
+        self.outstanding = 0  # publishes that have no answer yet
         self.window_sent = 0
         self.window_latencies_us: list[int] = []
-        self._in_window = False  # a window over the soak would hold every delivery
+        self._in_window = False  # only in steps: a window over the soak would hold every delivery
         self.sent = 0
         self.delivered = 0
 
@@ -65,8 +67,8 @@ class Ledger:
         self._open[number].wanted -= 1
 
     def answered(self, number: int, attempt: int, outcome: str, at_us: int) -> None:
-        """Note the endpoint's answer, or the loss of its connection. An answer after the message's line changes
-        nothing."""
+        """Note the endpoint's answer, or the loss of its connection. An answer that arrives after the message's line
+        was written changes nothing."""
         found = self._open.get(number)
         if found is None or attempt in found.answers or attempt not in found.sent:
             return
@@ -76,7 +78,7 @@ class Ledger:
         self.outstanding -= 1
 
     def delivered_at(self, number: int, client: int, life: int, due_us: int, at_us: int) -> None:
-        """Note that a client got it."""
+        """Note that a client received the message."""
         self.delivered += 1
         found = self._open.get(number)
         if found is None:
@@ -87,19 +89,20 @@ class Ledger:
             self.window_latencies_us.append(at_us - due_us)
 
     def begin_window(self) -> None:
-        """Count deliveries from now on for a step, until ``end_window``."""
+        """Begin a step: count publishes and latencies until ``end_window``."""
         self._in_window = True
         self.window_sent = 0
         self.window_latencies_us = []
 
     def end_window(self) -> list[int]:
-        """End the step; return its latencies in µs, in order."""
+        """End the step, and return its latencies in µs, in ascending order."""
         latencies, self.window_latencies_us = sorted(self.window_latencies_us), []
         self._in_window = False
         return latencies
 
     def settle(self, now_us: int, *, all: bool = False) -> None:
-        """Write the lines of messages for which nothing more is expected; at the end, of all messages."""
+        """Write the lines of the messages for which nothing more is expected, or of ``all`` messages at the end of the
+        run."""
         self._writer.settled(self._settled(now_us, all))
 
     def _settled(self, now_us: int, all: bool) -> Iterator[Message]:

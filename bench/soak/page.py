@@ -1,6 +1,6 @@
-"""The page of a soak: its result first, then the account, then everything over time.
+"""The page of a soak. It shows the result first, then the account of all messages, then figures over time.
 
-Owns: the content and its order. Must never: compute a figure that the document does not have.
+Owns: the content of the page and its order. Must never: compute a figure that the document does not have.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ingeborg.bench.text import figures
 
 Json = Mapping[str, Any]
 
-#: Rows of the folded table of lives; a day's soak has thousands.
+#: Maximum number of rows in the folded table of lives. A soak of a day has thousands of lives.
 LIVES_MAX = 200
 
 
 def page(made: Json) -> str:
-    """Return the whole page. ``made``: the document of ``summary``."""
+    """Return the whole page for the document ``made``, which ``summary`` returns."""
     settings = made["settings"]
     parts = [
         _verdict(made),
@@ -35,8 +35,8 @@ def page(made: Json) -> str:
     ]
     text = (
         f"{settings['clients']:,} clients at {settings['endpoints']} endpoints for {figures.seconds(made['soak_s'])}: "
-        f"{made['slow']:,} are slow, {settings['moving_share_per_s']:.0%} moving each second, an endpoint killed "
-        f"every {settings['kill_every_s']:g} s"
+        f"{made['slow']:,} clients are slow, {settings['moving_share_per_s']:.0%} move each second, and an endpoint is "
+        f"killed every {settings['kill_every_s']:g} s"
     )
     return framed("Soak", "Soak report", Html(f'<p class="lead">{html(text)}</p>'), [lines(parts)], _FOOTER)
 
@@ -58,16 +58,16 @@ def _cards(made: Json) -> Html:
     spared = next((life for life in made["memory"] if life["endpoint"] == 0), None)
     slope = None if spared is None else spared["slope_bytes_per_h"]
     allowed = figures.size(made["settings"]["growth_bytes"])
-    grown = "too short to say" if slope is None else f"grew {_signed(spared['grown_bytes'])}; {allowed} allowed"  # type: ignore[index]
+    grown = "too short to tell" if slope is None else f"grew {_signed(spared['grown_bytes'])}; {allowed} allowed"  # type: ignore[index]
     if not made["memory_judged"]:
-        grown += "; too short a soak to judge it"
+        grown += "; the soak was too short to judge it"
     greatest = made["greatest_per_s"]
-    of = f"the greatest is {figures.rate(greatest)}" if greatest else "as it was given"
+    of = f"greatest rate: {figures.rate(greatest)}" if greatest else "set by --rate"
     cards = [
         ("Unaccounted", figures.count(unaccounted), mark),
         ("Published", figures.rate(made["rate_per_s"]), html(of)),
         ("Delivered", figures.count(account["deliveries"]), html(f"of {figures.count(account['due'])} due")),
-        ("p99 latency", _ms(latency["p99_ms"]), html(f"p50 {_ms(latency['p50_ms'])}, most {_ms(latency['max_ms'])}")),
+        ("p99 latency", _ms(latency["p99_ms"]), html(f"p50 {_ms(latency['p50_ms'])}, max {_ms(latency['max_ms'])}")),
         ("Endpoints killed", figures.count(len(made["kills"])), html(_down(made["kills"]))),
         ("Memory, slope", f"{_signed(slope)}/h" if slope is not None else figures.NONE, html(f"endpoint 0 {grown}")),
     ]
@@ -91,7 +91,7 @@ def _signed(value_bytes: float | None) -> str:
 
 def _down(kills: Sequence[Json]) -> str:
     away = [(kill["ready_us"] - kill["killed_us"]) / 1e6 for kill in kills if kill["ready_us"] >= 0]
-    return f"kill -9; back after {max(away):.1f} s at most" if away else "kill -9"
+    return f"kill -9; the longest absence was {max(away):.1f} s" if away else "kill -9"
 
 
 def _account(made: Json) -> Html:
@@ -116,16 +116,16 @@ def _account(made: Json) -> Html:
         for outcome, count in sorted(account["publishes"].items(), key=lambda item: -item[1])
     ]
     publishes.append(["repetitions dropped as duplicates", figures.count(account["repeated_dropped"])])
-    publishes.append(["not sent: too many without an answer", figures.count(made["withheld"])])
+    publishes.append(["not sent because too many were unanswered", figures.count(made["withheld"])])
     ends = [[_ENDS[how], figures.count(count)] for how, count in account["ends"].items()]
     return lines(
         [
             panel(
                 "Every message",
                 explain(
-                    "Each message is due once to every client that subscribed to its topic. The protocol permits the "
-                    "listed reasons for a missing one (SPEC sections 7 and 8); a loss without such a reason is "
-                    "unaccounted."
+                    "Each message is due once to every client that subscribed to its topic. The protocol permits "
+                    "losses and repetitions for the listed reasons (SPEC sections 7 and 8). Any other loss or "
+                    "repetition is unaccounted."
                 ),
                 table(["Result", "Messages", "Share"], rows, "Account of the messages", "compared"),
             ),
@@ -141,14 +141,14 @@ def _account(made: Json) -> Html:
 _OUTCOMES = {
     "new": "acknowledged",
     "duplicate": "acknowledged as a duplicate",
-    "connection_lost": "not answered: the endpoint was killed",
-    "unanswered": "not answered, though the endpoint lived",
+    "connection_lost": "not answered, because the endpoint was killed",
+    "unanswered": "not answered, although the endpoint was alive",
 }
 _ENDS = {
     "moved": "the client moved",
-    "end": "open at the end",
+    "end": "still open at the end",
     "killed": "its endpoint was killed",
-    "slow": "closed upon, or cut: the client was slow",
+    "slow": "closed or cut by the endpoint, because the client was slow",
 }
 
 
@@ -185,23 +185,24 @@ def _over_time(made: Json) -> list[Html]:
         drawn("Latency", latencies, logarithmic(values, duration_tick), f"p99 {_ms(made['latency']['p99_ms'])}."),
     ]
     caption = (
-        "Shaded: an endpoint, by its number, was killed and had not come back. Latency from when a publish was due to "
-        "when a client that is not slow had it, by due time, on a log scale. First the search for the rate, then the "
-        "soak, then the wait for the rest."
+        "Shaded: the time between the kill of an endpoint (its number is above) and its return. Latency runs from the "
+        "time at which a publish was due until a client that is not slow received it; it is shown at the due time, on "
+        "a log scale. The plots begin with the search for the rate, continue with the soak, and end with the wait for "
+        "the last messages."
     )
     return [
         stack(plots, "time", caption),
         plot(
             drawn("Memory of each process", memory, linear(most, size_tick), f"At most {figures.size(most)}."),
             "memory",
-            "Anonymous memory. A gap is a kill; endpoint 0 is never killed, so that one life lasts. The generator "
-            "holds what it has not written yet.",
+            "Anonymous memory. A gap in a line is a kill. Endpoint 0 is never killed, so that one process runs "
+            "throughout. The generator holds the messages that it has not written yet.",
         ),
     ]
 
 
 def _memory_lines(samples: Sequence[Json]) -> list[Series]:
-    """A line for each process, broken between its lives."""
+    """Return a line for each process, with a gap between two lives."""
     found: dict[int, list[Point]] = {}
     last: dict[int, int] = {}
     for sample in sorted(samples, key=lambda sample: sample["at_s"]):
@@ -230,15 +231,15 @@ def _memory(made: Json) -> Html:
         ]
         for life in made["memory"]
     ]
-    header = ["Process", "Lived", "First", "Peak", "Last", "Slope", "Grew"]
+    header = ["Process", "Lived", "First", "Peak", "Last", "Slope", "Growth"]
     spared = [row for row in rows if row[0].startswith("endpoint 0") or row[0] == "generator"]
     return panel(
-        "Memory, fitted",
+        "Growth of memory",
         explain(
-            "A line through the samples after the warm-up, one a second. The lives of killed endpoints are short: "
-            "their slopes say how they fill, not how they leak."
+            "The slope is that of a line fitted to the samples after the warm-up, one sample per second. The lives of "
+            "killed endpoints are short, so their slopes show how memory fills and not whether it leaks."
         ),
-        table(header, spared, "Memory of the processes that lived through it"),
+        table(header, spared, "Memory of the processes that were never killed"),
         folded(f"All {len(rows)} lives", table(header, rows[:LIVES_MAX], "Memory of every life")),
     )
 
@@ -250,7 +251,10 @@ def _counters(made: Json) -> Html:
     rows += [[name.replace("_", " "), figures.count(count)] for name, count in sorted(counters["others"].items())]
     return panel(
         "The endpoints' counters",
-        explain("Over all their lives; for a killed endpoint, as read just before."),
+        explain(
+            "Totals over all lives of the endpoints. For a life that ended with a kill, the values are those read just "
+            "before the kill."
+        ),
         folded(f"{len(rows)} counters", table(["Counter", "In all"], rows, "Counters of the endpoints", "compared")),
     )
 
@@ -272,8 +276,9 @@ def _rate(made: Json) -> Html:
     return panel(
         "The greatest rate",
         explain(
-            f"Sustained: sent as offered, p99 within {limit:g} ms, and at most half a second's publishes without an "
-            "answer. Slow and moving clients are there already; nothing is killed."
+            f"A rate is sustained if the generator sends as offered, p99 is within {limit:g} ms, and at most half a "
+            "second's publishes are unanswered at the end. During the search there are slow and moving clients, but "
+            "no kills."
         ),
         table(["Offered", "Sent", "p99", "Unanswered", "Result"], rows, "Steps of the search"),
     )
@@ -300,5 +305,5 @@ def _facts(made: Json) -> Html:
 
 _FOOTER = Html(
     "<footer><p>Made from the record in the same folder by <code>python -m ingeborg.bench.soak --again FOLDER</code>. "
-    "Generator and endpoints share one machine: rates and latencies belong to all of them together.</p></footer>"
+    "Generator and endpoints share one machine, so rates and latencies depend on all of them together.</p></footer>"
 )

@@ -1,6 +1,6 @@
-"""The publishers of a soak: connections that publish with acknowledgements, and come back when they have lost theirs.
+"""The publishers of a soak. They publish with acknowledgements, and connect again after losing a connection.
 
-Owns: their connections, and the publishes that still wait for answers on each. Must never: decide what to publish.
+Owns: the publishers' connections, and the unanswered publishes on each connection. Must never: decide what to publish.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from .clients import BACKOFF_S, TIMEOUT_S
 from .ledger import Ledger
 from .record import DUPLICATE, LOST, NEW, Life
 
-#: Publishes of one connection without an answer: an endpoint reads no more than 2,000 (SPEC section 1.4).
+#: Limit of unanswered publishes on one connection. An endpoint stops reading at 2,000 (SPEC section 1.4).
 OUTSTANDING_MAX = 1_500
 
 
 class Publisher:
-    """One connection. Message and attempt (0 or 1) identify a publish; both are in its ``id``."""
+    """One publisher, which has one connection at a time. The ``id`` of a publish combines the message and the attempt
+    (0 or 1)."""
 
     def __init__(self, number: int, name: str, urls: Sequence[str], ledger: Ledger, now_us: Callable[[], int]) -> None:
         self.number = number
@@ -59,12 +60,12 @@ class Publisher:
 
     @property
     def takes_more(self) -> bool:
-        """Return whether it is connected, and not too far ahead of its endpoint."""
+        """Return whether the publisher is connected and may send another publish."""
         socket = self._socket
         return socket is not None and socket.takes_more and len(self._outstanding) < OUTSTANDING_MAX
 
     def publish(self, message: int, attempt: int, topic: bytes, payload: bytes) -> None:
-        """Publish with the next ``flush``. ``topic``, ``payload``: as JSON."""
+        """Publish with the next ``flush``. ``topic`` and ``payload`` are JSON texts."""
         id = message << 1 | attempt
         self._outstanding.add(id)
         self._ledger.sent_at(message, attempt, self._endpoint, self._now_us())
@@ -74,13 +75,13 @@ class Publisher:
         )
 
     def flush(self) -> None:
-        """Send what is collected, in one write."""
+        """Send the collected publishes in one write."""
         if self._batch and self._socket is not None:
             self._socket.write(*self._batch)
             self._batch.clear()
 
     def stop(self) -> None:
-        """Stop for good."""
+        """Close the connection and do not connect again."""
         self._stopped = True
         for life in self.lives[-1:]:
             life.ended(self._now_us(), "end")

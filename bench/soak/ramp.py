@@ -1,6 +1,6 @@
 """The search for the greatest rate that the set-up sustains.
 
-Owns: the next rate to try. Must never: look at a clock, or measure.
+Owns: the choice of the next rate to try. Must never: read a clock, or measure.
 """
 
 from __future__ import annotations
@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import NamedTuple
 
-#: The factor from step to step, until one fails; then the number of bisections between the last two.
+#: Each step raises the rate by this factor, until a step fails. Then this many bisections follow, between the last two
+#: rates.
 FACTOR, BISECTIONS = 1.5, 3
 
-#: No broker on such a machine takes more; the search ends here in any case.
+#: The search ends at this rate. No broker on such a machine sustains more.
 RATE_MAX = 200_000.0
 
 
 class Step(NamedTuple):
-    """The result of a rate: the rate in fact sent, the p99 of deliveries, and the publishes unanswered at its end."""
+    """The result of a step at one rate, with the rate that was actually sent, the p99 of the deliveries, and the number
+    of publishes without an answer at the end."""
 
     rate: float
     sent_per_s: float
@@ -26,12 +28,14 @@ class Step(NamedTuple):
 
 
 def sustained(rate: float, sent_per_s: float, p99_ms: float, unanswered: int, limit_ms: float) -> bool:
-    """Sent as offered, in time, and without a growing queue: at most half a second's publishes wait for answers."""
+    """Return whether a rate is sustained. The generator must have sent as offered, and p99 must be within its limit. No
+    queue may grow, so at most half a second's publishes may be unanswered."""
     return sent_per_s >= 0.97 * rate and p99_ms <= limit_ms and unanswered <= 0.5 * rate
 
 
 def search(start: float) -> Generator[float, bool, float]:
-    """Yield the rate to try, receive whether it was sustained, return the greatest sustained rate; 0: none."""
+    """Yield each rate to try, and receive whether it was sustained. Return the greatest sustained rate, or 0 if there
+    is none."""
     good, bad = 0.0, 0.0
     rate = start
     while rate <= RATE_MAX:

@@ -1,9 +1,10 @@
-"""The raw record of a soak: every publish, answer and delivery, and when each endpoint and connection was up.
+"""The raw record of a soak. It has every publish, answer and delivery, and the times when each endpoint and connection
+was up.
 
-Owns: the files of a folder, and the text of their lines. Must never: judge.
+Owns: the files of the record, and the format of their lines. Must never: judge.
 
 All times are microseconds since the run began, on one clock. ``messages.csv.gz`` has a line for each message, written
-when nothing more is expected for it; ``late.csv`` has what a slow client gets later.
+when nothing more is expected for the message. ``late.csv`` has the deliveries to slow clients that happen later.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any, NamedTuple
 #: Outcomes of a publish, in addition to the error codes of the protocol (SPEC section 5).
 NEW, DUPLICATE, LOST, UNANSWERED = "new", "duplicate", "connection_lost", "unanswered"
 
-#: Compression that costs the generator next to nothing; the record of half an hour is some 100 MB.
+#: Level of the compression. It costs the generator almost no time, and the record of half an hour has about 100 MB.
 _LEVEL = 1
 
 
 class Attempt(NamedTuple):
-    """One publish of a message, at an endpoint (by number). ``outcome``: one of the above, or an error code."""
+    """One publish of a message to an endpoint, which is given by its number. ``outcome`` is one of the outcomes above,
+    or an error code."""
 
     endpoint: int
     sent_us: int
@@ -32,7 +34,8 @@ class Attempt(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """To a client (by number), on which connection (the first is 0)."""
+    """A delivery to a client, which is given by its number. ``life`` is the number of the client's connection, from
+    0."""
 
     client: int
     life: int
@@ -41,7 +44,7 @@ class Delivery(NamedTuple):
 
 @dataclass
 class Message:
-    """One payload. ``due_us``: its intended send time."""
+    """One message. ``due_us`` is its intended send time."""
 
     number: int
     topic: int
@@ -50,7 +53,7 @@ class Message:
     deliveries: list[Delivery] = field(default_factory=list)
 
     def line(self) -> str:
-        """Return it as text."""
+        """Return the message as a line of text."""
         attempts = " ".join(f"{a.endpoint}/{a.sent_us}/{a.answered_us}/{a.outcome}" for a in self.attempts)
         deliveries = " ".join(f"{d.client}/{d.life}/{d.at_us}" for d in self.deliveries)
         return f"{self.number},{self.topic},{self.due_us},{attempts},{deliveries}\n"
@@ -68,9 +71,9 @@ def _message(line: str) -> Message:
 
 @dataclass
 class Life:
-    """One connection of a client. ``listening_us``: when its ``listen`` was confirmed; ``newest_us``: the latest due
-    time among its deliveries; ``how`` it ended: ``moved`` (by the client), ``end`` (of the run), ``lost``, or the
-    endpoint's close code."""
+    """One connection of a client. ``listening_us`` is the time at which its ``listen`` was confirmed, and ``newest_us``
+    is the latest due time among its deliveries. ``how`` says how the connection ended: ``moved`` (the client closed
+    it), ``end`` (the run ended), ``lost``, or the endpoint's close code."""
 
     client: int
     number: int
@@ -81,18 +84,20 @@ class Life:
     newest_us: int = -1
 
     def ended(self, now_us: int, how: str) -> None:
-        """End it, unless it has already ended: the first cause counts."""
+        """Note the end of the connection. Only the first call counts."""
         if self.end_us < 0:
             self.end_us, self.how = now_us, how
 
     def lost(self, now_us: int, code: int | None) -> None:
-        """Its connection is gone; ``None``: without a close frame."""
+        """Note the loss of the connection. ``code`` is that of the close frame, or ``None`` if there was no close
+        frame."""
         self.ended(now_us, "lost" if code is None else str(code))
 
 
 @dataclass
 class Kill:
-    """A kill of an endpoint. ``ready_us``: when its next life served; -1: it did not return in this run."""
+    """A kill of an endpoint. ``ready_us`` is the time at which the endpoint served again, or -1 if it did not return in
+    this run."""
 
     endpoint: int
     killed_us: int
@@ -101,8 +106,8 @@ class Kill:
 
 @dataclass
 class Sample:
-    """Memory (anonymous) and CPU time so far of the generator (endpoint -1) or of an endpoint's process (``life``: the
-    number of earlier starts)."""
+    """Anonymous memory, and CPU time used so far, of the generator (endpoint -1) or of an endpoint's process. ``life``
+    is the number of earlier starts of the endpoint."""
 
     at_us: int
     endpoint: int
@@ -112,7 +117,7 @@ class Sample:
 
 
 class Folder:
-    """The place of the record."""
+    """The folder of the record."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -126,7 +131,7 @@ class Folder:
             yield from map(_message, lines)
 
     def late(self) -> dict[int, list[Delivery]]:
-        """Return the deliveries that arrived after their message's line was written: by message."""
+        """Return, by message, the deliveries that arrived after the message's line was written."""
         found: dict[int, list[Delivery]] = {}
         for line in (self / "late.csv").read_text(encoding="ascii").splitlines():
             number, *rest = map(int, line.split(","))
@@ -134,11 +139,11 @@ class Folder:
         return found
 
     def save(self, name: str, value: Any) -> None:
-        """Write a document."""
+        """Write a JSON document."""
         (self / name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
     def load(self, name: str) -> Any:
-        """Read a document."""
+        """Read a JSON document."""
         return json.loads((self / name).read_text(encoding="utf-8"))
 
     def save_rows(self, name: str, rows: Iterable[Any]) -> None:
@@ -146,7 +151,7 @@ class Folder:
         self.save(name, [asdict(row) for row in rows])
 
     def load_rows(self, name: str, kind: Any) -> list[Any]:
-        """Read them again."""
+        """Read the rows of a file as objects of the class ``kind``."""
         return [kind(**row) for row in self.load(name)]
 
 
@@ -165,7 +170,7 @@ class Writer:
         self._messages.write("".join(message.line() for message in messages))
 
     def late(self, message: int, delivery: Delivery) -> None:
-        """Write a delivery that arrived after all."""
+        """Write a delivery that arrived after the line of its message was written."""
         self._late.write(f"{message},{delivery.client},{delivery.life},{delivery.at_us}\n")
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
-"""The run: endpoints and clients started, the rate found, then load, moves and kills until the time is over.
+"""Runs a soak. It starts endpoints and clients and finds the rate, and then loads, moves and kills until the time is
+over.
 
-Owns: the schedule, and its record. Must never: judge the result.
+Owns: the schedule, and the record of the run. Must never: judge the result.
 """
 
 from __future__ import annotations
@@ -36,26 +37,28 @@ from .publishers import Publisher
 from .record import Folder, Kill, Sample, Writer
 from .settings import Settings
 
-#: Publishes that are due are sent together, as those of many publishers are.
+#: The publishes that have become due are sent together at this interval.
 TICK_S = 0.005
 SAMPLE_S, COUNT_S, SETTLE_S = 1.0, 5.0, 0.5
-#: A repetition follows its first after this time.
+#: A repetition follows the first publish after this time.
 REPEAT_US = 1_000_000
-#: Publishes without an answer in total; the soak withholds and counts any more.
+#: Limit of unanswered publishes on all connections together. Beyond it the soak withholds publishes and counts them.
 OUTSTANDING_MAX = 15_000
-#: Time for the last publishes of a step or of the run to be answered and read.
+#: How long to wait until the last publishes of a step or of the run are answered and read.
 DRAIN_S = 60.0
 CONNECT_S = 180.0
-#: Topics to which only slow clients, and one other, subscribe; their numbers follow those of the others.
+#: Number of topics to which only the slow clients and one other client subscribe. Their numbers follow those of the
+#: other topics.
 BULK_TOPICS = 5
-#: The collector looks for cycles of closed connections only; a run every few thousand messages would find nothing.
+#: Thresholds of the garbage collector. Only closed connections leave cycles, so a collection every few thousand
+#: messages would find nothing.
 _GC = (100_000, 20, 50)
 
 _Begin = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 class Soak:
-    """One soak, into a folder that does not exist yet."""
+    """One soak. It writes its record into a folder that does not exist yet."""
 
     def __init__(self, settings: Settings, path: Path, say: Callable[[str], None]) -> None:
         self.settings = settings
@@ -83,15 +86,15 @@ class Soak:
         self.phases: dict[str, int] = {}
 
     def now_us(self) -> int:
-        """Return the time since the run began."""
+        """Return the microseconds since the run began."""
         return (time.monotonic_ns() - self._began_ns) // 1000
 
     def _topic(self, number: int) -> str:
         return f"soak {self._tag} {number}"
 
     def _subscriptions(self) -> list[list[int]]:
-        """The clients of each topic: every client has the same number of topics, in random order; then come the bulk
-        topics."""
+        """Return the clients of each topic. Every client has the same number of ordinary topics, in random order. The
+        bulk topics come last."""
         settings = self.settings
         fanout = min(settings.fanout, settings.clients)
         order = list(range(settings.clients))
@@ -102,7 +105,7 @@ class Soak:
         return found + [sorted({*self.slow, brisk}) for _ in range(BULK_TOPICS)]
 
     async def run(self) -> None:
-        """Run everything. ``BenchError``: it could not; the record is written as far as it goes."""
+        """Run the soak. Raises ``BenchError`` if it cannot run; the record then ends early."""
         settings = self.settings
         gc.set_threshold(*_GC)
         allow_files(settings.clients + settings.publishers + OTHER_FILES)
@@ -180,7 +183,7 @@ class Soak:
         self._ledger.settle(self.now_us(), all=True)
 
     async def _greatest(self) -> float:
-        """Find the greatest sustained rate, by steps."""
+        """Find the greatest sustained rate, step by step."""
         search = ramp.search(self.settings.start_rate)
         rate = next(search)
         while True:
@@ -196,7 +199,9 @@ class Soak:
             except StopIteration as over:
                 found = float(over.value)
                 if not found:
-                    raise BenchError(f"not even {self.settings.start_rate:g}/s is sustained: --start-rate?") from None
+                    raise BenchError(
+                        f"not even {self.settings.start_rate:g}/s is sustained: lower --start-rate"
+                    ) from None
                 self._say(f"greatest rate: {found:,.0f}/s; the soak runs at {self.settings.load:.0%} of this rate")
                 return found
 
@@ -228,10 +233,11 @@ class Soak:
         self._rate = self._bulk = 0.0
         await killing
 
-    # Everything in parallel with the load
+    # Tasks that run in parallel
 
     async def _publish(self) -> None:
-        """Publish by the clock: send what has become due since the last call, stamped with its due time."""
+        """Publish by the clock. Each turn sends the messages that have become due since the last turn, with their due
+        times."""
         due_us = bulk_us = float(self.now_us())
         topics, count = self.settings.topics, len(self._publishers)
         while True:
@@ -256,7 +262,8 @@ class Soak:
                 self._publishers[number].flush()
 
     def _free(self, topic: int) -> Publisher | None:
-        """Return the topic's own publisher, or its stand-in."""
+        """Return the topic's own publisher, or another one if it cannot take more. Return ``None`` if no publisher
+        can."""
         count = len(self._publishers)
         if self._ledger.outstanding >= OUTSTANDING_MAX:
             return None
@@ -286,7 +293,7 @@ class Soak:
         publisher.publish(number, 1, self._topics[topic], payload)
 
     async def _move(self) -> None:
-        """Every second, let some clients say goodbye and listen elsewhere."""
+        """Let random clients close their connections and listen elsewhere, at the rate of the settings."""
         brisk = [client for client in self._subscribers if not client.slow]
         per_s = self.settings.moving_share_per_s * len(self._subscribers)
         moves = set()
@@ -302,7 +309,7 @@ class Soak:
         began_us = self.now_us()
         every_us = int(self.settings.kill_every_s * 1e6)
         for turn in itertools.count(1):
-            # The last endpoint, with its clients, is back before the time is over.
+            # The endpoint that is killed last, with its clients, has to be back before the time is over.
             if turn * self.settings.kill_every_s + 2 * self.settings.down_s > seconds or len(endpoints) < 2:
                 return
             await asyncio.sleep((began_us + turn * every_us - self.now_us()) / 1e6)
@@ -343,14 +350,14 @@ class Soak:
             self._ledger.settle(self.now_us())
 
     async def _drained(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):  # the record marks a publish unanswered then
+        with contextlib.suppress(TimeoutError):  # the record then marks publishes as unanswered
             async with asyncio.timeout(seconds):
                 while self._ledger.outstanding or self._repetitions:  # noqa: ASYNC110
                     await asyncio.sleep(TICK_S)
 
     async def _all_read(self) -> None:
         brisk = [client for client in self._subscribers if not client.slow]
-        with contextlib.suppress(TimeoutError):  # the record marks an outbox unread then
+        with contextlib.suppress(TimeoutError):  # the record then shows which outboxes are unread
             async with asyncio.timeout(DRAIN_S):
                 await asyncio.gather(*(client.all_read() for client in brisk))
 
@@ -380,7 +387,7 @@ class Soak:
                 "kernel": f"{platform.system()} {platform.release()}",
                 "python": sys.version.split()[0],
                 "ingeborg": version("ingeborg"),
-                "form": form.name(),  # the endpoints' too, which this process has started
+                "form": form.name(),  # also the form of the endpoints, which this process started
             },
             "began_unix_s": round(time.time() - self.now_us() / 1e6),
         }
@@ -397,7 +404,8 @@ class Soak:
 
 @contextlib.asynccontextmanager
 async def _together() -> AsyncIterator[_Begin]:
-    """Run tasks that end with the block. A task that fails ends the block at once, with its error."""
+    """Run tasks, and cancel them at the end of the block. A task that fails ends the block immediately, with the task's
+    error."""
     tasks: set[asyncio.Task[None]] = set()
     failure: list[BaseException] = []
     whole = asyncio.current_task()

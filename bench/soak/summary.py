@@ -1,4 +1,5 @@
-"""From the record of a soak to one document: the account, rates and latencies over time, memory and its slope.
+"""Turns the record of a soak into one document, with the account, rates and latencies over time, and memory with its
+slope.
 
 Owns: the figures, and the verdict. Must never: draw.
 """
@@ -18,14 +19,14 @@ from .settings import Settings
 
 Json = dict[str, Any]
 
-#: Points over time: more do not fit the page's pixels.
+#: Maximum number of points over time. The page has no pixels for more.
 POINTS_MAX = 600
 #: Minimum number of samples, one per second, for fitting a line.
 FIT_MIN = 20
 
 
 class _OverTime:
-    """Sums and latencies by bins of seconds. The latencies of ``slow`` clients do not count."""
+    """Counts and latencies in bins of seconds. The latencies of ``slow`` clients do not count."""
 
     def __init__(self, end_us: int, slow: frozenset[int]) -> None:
         self.bin_us = max(1, -(-end_us // 1_000_000 // POINTS_MAX)) * 1_000_000
@@ -35,7 +36,7 @@ class _OverTime:
         self._latencies = [array("I") for _ in range(bins)]
 
     def watched(self, messages: Iterator[Message]) -> Iterator[Message]:
-        """Yield the messages, and count each on its way."""
+        """Yield the messages unchanged, and count each."""
         last = len(self._sent) - 1
         for message in messages:
             for attempt in message.attempts:
@@ -48,7 +49,8 @@ class _OverTime:
             yield message
 
     def rows(self) -> list[Json]:
-        """Return rates per second and percentiles in ms of the messages due in the bin; ``None``: none was."""
+        """Return a row for each bin, with rates per second and percentiles of latency in ms. The percentiles are
+        ``None`` if no message was due in the bin."""
         seconds = self.bin_us / 1e6
         made = []
         for at, latencies in enumerate(self._latencies):
@@ -65,7 +67,7 @@ class _OverTime:
         return made
 
     def latency(self, from_us: int, to_us: int) -> Json:
-        """Return the latencies of the bins from one time to another."""
+        """Return percentiles of the latencies in all bins from ``from_us`` to ``to_us``."""
         together = array("I")
         for latencies in self._latencies[from_us // self.bin_us : to_us // self.bin_us + 1]:
             together.extend(latencies)
@@ -77,14 +79,15 @@ class _OverTime:
 
 
 def percentile_ms(ordered: Sequence[int], percent: float) -> float | None:
-    """Return a percentile in ms of microseconds, by nearest rank."""
+    """Return a percentile, by nearest rank, of values in microseconds. The result is in milliseconds."""
     if not ordered:
         return None
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1000
 
 
 def fit(samples: Sequence[Sample], warm_up_us: int) -> Json:
-    """Fit a line through a process's memory from the end of its warm-up on: ``None`` if it did not live long enough."""
+    """Fit a line through the memory of a process after its warm-up. Slope and growth are ``None`` if the process did
+    not live long enough."""
     found: Json = {"first_bytes": samples[0].anon_bytes, "last_bytes": samples[-1].anon_bytes}
     found |= {
         "peak_bytes": max(sample.anon_bytes for sample in samples),
@@ -115,7 +118,7 @@ def _memory(samples: Sequence[Sample], soak_us: int, over_us: int, settings: Set
 
 
 def _drops(counters: Sequence[Json]) -> dict[str, Counter[str]]:
-    """Return the endpoints' own counts over all their lives, as last read."""
+    """Return the sums of the endpoints' own counters over all lives, each as it was last read."""
     found: dict[str, Counter[str]] = {"drops": Counter(), "errors": Counter(), "others": Counter()}
     others = ("duplicates_dropped", "turns_failed", "endpoints_gone", "relocations", "publishes_received")
     for life in counters:
@@ -130,7 +133,7 @@ def _drops(counters: Sequence[Json]) -> dict[str, Counter[str]]:
 
 
 def summarise(folder: Folder) -> Json:
-    """Return the document. It reads only the record, so it can be made again at any time."""
+    """Return the document. It depends only on the record, so it can be made again at any time."""
     run = folder.load("run.json")
     settings = Settings(**run["settings"])
     phases = run["phases"]
@@ -192,7 +195,8 @@ def _thinned(samples: Sequence[Sample], bin_us: int) -> list[Json]:
 
 
 def _cores(samples: Sequence[Sample], from_us: int, to_us: int) -> dict[str, float]:
-    """Return the mean cores that each process used over the soak, all its lives together; -1: the generator."""
+    """Return the mean number of cores that each endpoint used during the soak, over all its lives. The number -1 stands
+    for the generator."""
     used: Counter[int] = Counter()
     lives: dict[tuple[int, int], list[Sample]] = {}
     for sample in samples:
@@ -205,17 +209,17 @@ def _cores(samples: Sequence[Sample], from_us: int, to_us: int) -> dict[str, flo
 
 
 def faults(made: Json, tracebacks: Sequence[str], settings: Settings) -> list[str]:
-    """Return the reasons why the soak did not pass; empty: it passed."""
+    """Return the reasons why the soak did not pass, or an empty list if it passed."""
     found = [f"{count:,} × {what}" for what, count in made["account"]["unaccounted"].items()]
     if made["counters"]["others"]["turns_failed"]:
-        found.append(f"{made['counters']['others']['turns_failed']:,} turns failed: faults of an endpoint's own")
+        found.append(f"{made['counters']['others']['turns_failed']:,} turns failed, which are faults of the endpoints")
     if tracebacks:
         found.append(f"{len(tracebacks):,} tracebacks in the endpoints' logs")
     spared = next((life for life in made["memory"] if life["endpoint"] == 0), None)
     if not made["memory_judged"]:
         return found
     if spared is None or spared["grown_bytes"] is None:
-        found.append("the memory of endpoint 0 is not known: it did not live through the soak")
+        found.append("the memory of endpoint 0 is unknown, because it did not run long enough")
     elif spared["grown_bytes"] > settings.growth_bytes:
         found.append(
             f"memory of endpoint 0 grew by {spared['grown_bytes'] / 1e6:.1f} MB; {settings.growth_bytes / 1e6:g} MB "
@@ -224,8 +228,8 @@ def faults(made: Json, tracebacks: Sequence[str], settings: Settings) -> list[st
     restarted = [life for life in made["memory"] if life["endpoint"] > 0]
     early = [life["peak_bytes"] for life in restarted if life["life"] <= 1]
     return found + [
-        f"life {life['life']} of endpoint {life['endpoint']} took {life['peak_bytes'] / 1e6:.0f} MB, the first ones at "
-        f"most {max(early) / 1e6:.0f} MB"
+        f"life {life['life']} of endpoint {life['endpoint']} took {life['peak_bytes'] / 1e6:.0f} MB, but the first "
+        f"lives took at most {max(early) / 1e6:.0f} MB"
         for life in restarted
         if life["peak_bytes"] > max(early) + settings.growth_bytes
     ]

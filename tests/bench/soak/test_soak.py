@@ -79,7 +79,7 @@ def test_what_came_once_is_once() -> None:
     [
         (message(10, LOST, to=()), 0, "the endpoint that accepted it was killed before it answered"),
         (message(10, LOST, DUPLICATE, to=()), 0, "the endpoint that accepted it was killed before it answered"),
-        (message(10, "partial", to=()), 0, "its publisher was told: partial"),
+        (message(10, "partial", to=()), 0, "its publisher got an error: partial"),
         (message(100.5, NEW, to=()), 1, "its client was away"),
         (message(99.9, NEW, to=()), 1, "its client's endpoint was killed, with what was in its outbox"),
         (message(92, NEW, to=(), answered_s=7), 1, "its client's endpoint was killed, with what was in its outbox"),
@@ -273,7 +273,7 @@ async def test_the_page_stands_by_itself(soaked: tuple[Path, str, int], width: i
 def test_wrong_options_say_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     from ingeborg.bench.soak.__main__ import main
 
-    for words, said in ((["--endpoints", "1"], "two at least"), (["--clients", "3"], "at least 10")):
+    for words, said in ((["--endpoints", "1"], "2 or more"), (["--clients", "3"], "at least 10")):
         with pytest.raises(SystemExit):
             main(words)
         assert said in capsys.readouterr().err
