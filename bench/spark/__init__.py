@@ -1,1 +1,1 @@
-"""The PySpark job that digests run logs: schema, reading and checking, transforms, session, job."""
+"""The PySpark job that digests the logs of runs. Modules: schema, reading and checking, transforms, session, job."""

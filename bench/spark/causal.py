@@ -1,11 +1,12 @@
-"""The causal check: which connections got a message after one that depends on it, and how it depends.
+"""The causal check. It finds connections that received a message after another message that depends on it.
 
-Run it by `bench check causal`, or unchanged by `spark-submit` on a cluster, over any path that Spark can read:
+Run it with `bench check causal`, or unchanged with `spark-submit` on a cluster, over any path that Spark can read:
 
     spark-submit --master … bench/spark/causal.py s3a://bucket/runs
 
-The executors need Python with pyarrow, and nothing of this package; the driver needs it installed. I/O is in `main`,
-`check` and the functions they call by name; `happened` decides what happened before what. docs/causal.md explains it.
+The executors need Python with pyarrow, but not this package. The driver needs this package. I/O is in `main`, `check`
+and the functions that they call by name. `happened` decides which event happened before which. docs/causal.md explains
+the check.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ Judged = Callable[[inventory.RunLog], bool]
 
 
 def check(spark: SparkSession, paths: Sequence[str], *, shown: int = text.SHOWN) -> list[Json]:
-    """Return the verdict on each run in and below `paths`, as `verdicts` has it. Raises BenchError."""
+    """Return the verdict on each run in and below `paths`, in the form of `verdicts`. Raises BenchError if a log cannot
+    be checked."""
     runs = inventory.find(spark, paths)
     for run in runs:
-        inventory.made_of(run)  # refuses files that are not what the run wrote
+        inventory.made_of(run)  # raises if a file is not what the run wrote
     with sized(spark, sum(run.size_bytes for run in runs)):
         try:
             return verdicts(logs.read(spark, runs), lambda _: True, shown=shown)
@@ -41,17 +43,22 @@ def check(spark: SparkSession, paths: Sequence[str], *, shown: int = text.SHOWN)
 
 
 def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
-    """Return, for each run to judge, in order: `run`, `started_ns`, `whole`, `torn` and `empty` (files); `reports`, and
-    the number `marked`; `deliveries`, the first copies judged; `late`, those that arrived after a message that was sent
-    later; `unsent`, those that nobody sent; `violations`, and the number of `connections` with one; of the sequential
-    pass: `messages`, `entries` of their clocks, `entries_max` of one clock, and its processor time, `pass_s`; and the
-    first `shown` violations, `examples`."""
+    """Return the verdict on each run to judge, in order. A verdict has these fields:
+
+    - `run`, `started_ns`, `whole`, and the `torn` and `empty` files;
+    - `reports`, and how many of them are `marked`;
+    - `deliveries`: first copies that were judged; `late`: those of them that arrived after a message that was sent
+      later; `unsent`: copies of messages that nobody sent;
+    - `violations`, and the number of `connections` that have one; `examples`: the first `shown` violations;
+    - about the sequential pass: `messages`, the `entries` of their clocks, `entries_max` of a single clock, and the
+      processor time, `pass_s`.
+    """
     numbers = [number for number, run in enumerate(read.runs) if is_judged(run)]
     events = read.events.where(F.col("run").isin(numbers))
     marks = _by_run(happened.marks_of(events))
     told = happened.told_of(events, [run for run, row in marks.items() if row["marked"]]).persist(KEPT)
     counts = _by_run(happened.counts_of(told))
-    # If nothing overtook anything, nothing can be wrong, and the search can be skipped.
+    # If no message overtook another, there is no violation, and the search can be skipped.
     late = told.where(F.col("run").isin([run for run, row in counts.items() if row["late"]]))
     passes: dict[int, Json] = {}
     totals: dict[int, Json] = {}
@@ -89,7 +96,7 @@ def _by_run(frame: DataFrame) -> dict[int, Json]:
 
 
 def _examples(rows: DataFrame, found: DataFrame, shown: int) -> dict[int, list[Json]]:
-    """Return the first violations of each run, with their trails."""
+    """Return the first violations of each run, with their trails (chains of causes)."""
     order = ("at_ns", "connection", "topic", "seq")
     first = F.row_number().over(Window.partitionBy("run").orderBy(*order)) <= shown
     chosen = found.withColumn("first", first).where("first").orderBy("run", *order).limit(text.SHOWN_MAX).collect()
@@ -109,8 +116,8 @@ def _examples(rows: DataFrame, found: DataFrame, shown: int) -> dict[int, list[J
 
 
 def _link(link: Json) -> Json:
-    """`connection` sent this message at `at_ns`; unless null, after a cause that it had received at `cause_ns`, or
-    (null) sent."""
+    """Return a link of a trail. `connection` sent this message at `at_ns`. The link's cause, if any, is a message that
+    the connection had received at `cause_ns`, or had sent itself (if `cause_ns` is null)."""
     is_first, is_own = link["cause_seq"] == shipped.NONE, link["cause_ns"] == NEVER
     cause = dict.fromkeys(("cause_topic", "cause_seq")) if is_first else {}
     made = link | cause | ({"cause_ns": None} if is_own else {})
@@ -118,10 +125,13 @@ def _link(link: Json) -> Json:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of spark-submit: 0 no violation, 1 some, or it failed, 2 wrong usage."""
+    """Run under spark-submit. Return 0 if there is no violation, 1 if there is one or the check failed, and 2 after
+    wrong usage."""
     parser = argparse.ArgumentParser(description="Check causal order in the logs of runs (under spark-submit).")
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many at any depth")
-    parser.add_argument("--shown", type=text.shown, default=text.SHOWN, metavar="N", help="violations shown of a run")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many runs at any depth")
+    parser.add_argument(
+        "--shown", type=text.shown, default=text.SHOWN, metavar="N", help="violations to show of each run"
+    )
     options = parser.parse_args(arguments)
     session = SparkSession.builder.appName("bench check causal").getOrCreate()
     try:

@@ -1,7 +1,8 @@
-"""The rules that make a line a row of its table: types, ranges and consistency, as bench/SCHEMA.md defines them.
+"""The rules that a line must satisfy to be a row of its table. They cover types, ranges and consistency, as
+bench/SCHEMA.md defines them.
 
-Owns the words for each thing that can be wrong with a row. Pure: DataFrame -> DataFrame, column expressions only. It
-drops no line and judges no file: `logs` does.
+Owns the texts for all faults that a row can have. All functions are pure (DataFrame -> DataFrame) and only use column
+expressions. They drop no line and judge no file, because `logs` does that.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ _CSV = {
     "ignoreLeadingWhiteSpace": "false",
     "ignoreTrailingWhiteSpace": "false",
 }
-"""RFC 4180 quoting, except that a field holds no line break."""
+"""Options of Spark's CSV parser. Quoting follows RFC 4180, except that a field cannot contain a line break."""
 
 _AT = "at_ns is missing, or more than a week from the run's start"
 
 
 def checked(lines: DataFrame, table: Table) -> DataFrame:
-    """Turn lines of text (`raw`, with `started_ns` of their run and any other columns) into the same lines with the
-    typed columns of `table`, and `problem`: null for a good row, else its fault in words."""
+    """Return the lines of text (`raw`, with `started_ns` of their run and any other columns) with two additions: the
+    typed columns of `table`, and `problem`, which is the fault of the row in words, or null for a good row."""
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in table.parsed.fields)
     parsed = lines.withColumn("parsed", F.from_csv("raw", columns, _CSV)).select(*lines.columns, "parsed.*")
     return parsed.withColumn("problem", _problem(table)).drop(CORRUPT)
 
 
 def _problem(table: Table) -> Column:
-    """Return the first fault of a row, as text; null if it has none."""
+    """Return the first fault of a row as text, or null if the row has no fault."""
     misfit = f"not {len(table.columns)} columns with numbers where they belong ({table.header})"
     found = [
         (~F.is_valid_utf8("raw"), "not UTF-8"),
-        # Spark's parser would ignore some, and take figures for those of another line.
+        # Spark's parser would ignore some of them, and then assign values to the wrong line.
         (F.col("raw").rlike("[\\x00-\\x1f\\x7f]"), "a control character (NUL, a carriage return …)"),
         (F.col(CORRUPT).isNotNull() | (F.col("raw") == ""), misfit),
         *_PROBLEMS[table.name](),
@@ -49,7 +50,8 @@ def _problem(table: Table) -> Column:
 
 
 def _far(name: str) -> Column:
-    """Compare, do not subtract: the difference of a damaged number may exceed 64 bits, and Spark fails."""
+    """Return whether a time is missing or too far from the run's start. This compares instead of subtracting, because
+    the difference may exceed 64 bits for a damaged number, and then Spark fails."""
     began, most = F.col("started_ns"), OFFSET_S_MAX * NS_PER_S
     return F.col(name).isNull() | ~F.col(name).between(began - most, began + most)
 
@@ -59,7 +61,7 @@ def _none_of(name: str, words: tuple[str, ...]) -> Column:
 
 
 def _no_amount(name: str) -> Column:
-    """Find a negative value, or one that is no number; empty is fine."""
+    """Return whether a value is negative or not a number. An empty value is allowed."""
     return F.col(name).isNotNull() & (F.isnan(F.col(name).cast("double")) | (F.col(name) < 0))
 
 
@@ -86,7 +88,7 @@ def _event_problems() -> _Problems:
         ),
         (
             (kind == "received") & ~F.coalesce(col("detail").rlike(SKIPPED), F.lit(True)),
-            "detail of received is no number of skipped messages",
+            "detail of received is not a number of skipped messages",
         ),
     ]
 
@@ -100,7 +102,7 @@ def _phase_problems() -> _Problems:
         (_far("end_ns"), "end_ns is missing, or more than a week from the run's start"),
         (col("end_ns") < col("start_ns"), "end_ns is before start_ns"),
         (col("measured").isNull() | ~col("measured").isin(0, 1), "measured is neither 0 nor 1"),
-        (_no_amount("offered_per_s"), "offered_per_s is no rate"),
+        (_no_amount("offered_per_s"), "offered_per_s is not a valid rate"),
         (_no_amount("amount"), "a negative amount"),
     ]
 
@@ -110,7 +112,7 @@ def _machine_problems() -> _Problems:
         (_far("at_ns"), _AT),
         (F.col("source").isNull(), "no source"),
         (_none_of("role", ROLES), "unknown role"),
-        (_no_amount("cpu_s"), "cpu_s is no number of seconds"),
+        (_no_amount("cpu_s"), "cpu_s is not a number of seconds"),
     ]
 
 

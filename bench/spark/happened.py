@@ -1,11 +1,12 @@
-"""The order of events in a log, as far as its rows show it: the frames of the causal check.
+"""The order of events in a log, as far as the rows show it. This module makes the frames of the causal check.
 
-Owns which rows order messages, and which cannot (docs/causal.md has the words). Pure: DataFrame -> DataFrame; `shipped`
-has the Python that the executors run. A row belongs to the run in its `run` column.
+Owns the decision which rows order messages and which cannot (docs/causal.md explains the words). All functions are pure
+(DataFrame -> DataFrame). `shipped` has the Python code that the executors run. A row belongs to the run in its `run`
+column.
 
-For two rows of one connection, "before" goes by `at_ns`, and within one clock reading by the order of the lines, as for
-`reordered`: one process wrote them. Rows of two connections have an order only through a message that went from one to
-the other.
+For two rows of the same connection, "before" goes by `at_ns`, and for equal times by the order of the lines (as for
+`reordered`), because the same process wrote both rows. Rows of different connections have an order only through a
+message that went from one connection to the other.
 """
 
 from __future__ import annotations
@@ -27,22 +28,23 @@ _WHEN = ("at_ns", *POSITION)
 
 
 def marks_of(events: DataFrame) -> DataFrame:
-    """Return per `run`: `reports`, and the number of `marked` ones."""
+    """Return, per `run`: the number of `reports`, and how many of them are `marked`."""
     sent = events.where(F.col("kind") == "sent")
     return sent.groupBy("run").agg(F.count("*").alias("reports"), F.count_if(F.col("detail") == MARK).alias("marked"))
 
 
 def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
-    """Return the reports of messages that anybody received, and the first copy of each that each connection got: `run,
-    topic, seq, connection, at_ns`, POSITION, `is_sent`, `intended_ns`, and
+    """Return a row for each report of a message that some connection received, and for the first copy of a message on
+    each connection: `run, topic, seq, connection, at_ns`, POSITION, `is_sent`, `intended_ns`, and
 
-    - `originals` (reports): how many reports of the message the system may have taken for its original, including this
-      one; 0: this report was due after somebody had the message, so it is a duplicate;
-    - `depends`: false in the runs `marked`, which have marks, if any original of the message has no mark, or if the
-      log lacks its first report by schedule, for that may have been the original;
-    - `began_ns`, `ended_ns`: when the first and the last original was sent; null if the log does not say;
-    - `latest_ns` (copies): the greatest `ended_ns` of the dependent messages that reached this connection before;
-    - `last_ns`: when the connection began to send for the last time; null if it never did.
+    - `originals` (of reports): how many reports of the message the system may have taken for its original, including
+      this report; 0 if this report was due after a connection had the message, so that it is a duplicate;
+    - `depends`: whether the message depends on earlier messages; in the runs `marked`, which have marks, it is false if
+      an original of the message has no mark, or if the log lacks the message's first report by schedule, because that
+      report may have been the original;
+    - `began_ns`, `ended_ns`: when the first and the last original were sent, or null if the log does not say;
+    - `latest_ns` (of copies): the greatest `ended_ns` of the dependent messages that reached this connection before;
+    - `last_ns`: when the connection began to send for the last time, or null if it never sent.
     """
     both = (
         events.where(F.col("kind").isin("sent", "received"))
@@ -58,7 +60,7 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
     same = Window.partitionBy(*NEWS, "is_sent", "connection").orderBy(*_WHEN)
     every = Window.partitionBy(*NEWS)
     sent = F.col("is_sent")
-    # Nobody has a message before one of its originals was written; a log that claims it has a doubtful clock.
+    # No connection can have a message before an original was written. If a log claims this, its clock is doubtful.
     original = sent & (F.col("intended_ns") <= F.greatest("came_ns", "meant_ns"))
     of_messages = (
         both.withColumn("copy", F.row_number().over(same))
@@ -84,14 +86,15 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
 
 
 def is_late() -> Column:
-    """Find late copies: before such a copy came a message whose last original was sent no earlier than this one's
-    first. Only a late copy can be a violation, and only messages sent by `latest_ns` can show it."""
+    """Return whether a row is a late copy. Before a late copy, its connection received a message whose last original
+    was not sent earlier than the first original of the copy's message. Only a late copy can be a violation, and only
+    messages that were sent by `latest_ns` can show it."""
     return ~F.col("is_sent") & F.coalesce(F.col("latest_ns") >= F.col("began_ns"), F.lit(False))
 
 
 def counts_of(told: DataFrame) -> DataFrame:
-    """Return per `run`: `deliveries`, the first copies that can be judged; `unsent`, those that nobody in the log sent;
-    and `late`, the number of late ones among the deliveries."""
+    """Return, per `run`: `deliveries`, the number of first copies that can be judged; `unsent`, the number of first
+    copies that nobody in the log sent; and `late`, the number of late copies among the deliveries."""
     known = F.col("began_ns").isNotNull()
     return told.groupBy("run").agg(
         F.count_if(~F.col("is_sent") & known).alias("deliveries"),
@@ -101,7 +104,7 @@ def counts_of(told: DataFrame) -> DataFrame:
 
 
 def rows_of(told: DataFrame) -> DataFrame:
-    """Return `shipped.ROWS`: the input of the clocks, each run in the order of time."""
+    """Return `shipped.ROWS`, the rows from which the clocks are computed."""
     until = told.where(is_late()).groupBy(*NEWS).agg(F.max("latest_ns").alias("until_ns"))
     sent = told.where("is_sent").join(until, list(NEWS), "left")
     heard = told.where(~F.col("is_sent") & F.col("began_ns").isNotNull() & (F.col("at_ns") <= F.col("last_ns")))
@@ -115,25 +118,26 @@ def _longs(rows: DataFrame, given: dict[str, Column]) -> DataFrame:
 
 
 def clocks_of(rows: DataFrame) -> DataFrame:
-    """Return `shipped.CLOCKED` and `clock`: one sequential pass a run."""
+    """Return `shipped.CLOCKED` and `clock`, which a sequential pass over each run computes."""
     return shipped.run(_in_time(rows), shipped.Pass, shipped.schema(shipped.CLOCKED, clock=True))
 
 
 def too_late_of(told: DataFrame, clocks: DataFrame) -> DataFrame:
-    """Return `shipped.TOO_LATE`: the violations, found connection by connection."""
+    """Return `shipped.TOO_LATE`, the violations. The search treats each connection separately."""
     late = is_late().alias("late")
     came = told.where(~F.col("is_sent")).select(*NEWS, "connection", *_WHEN, "began_ns", "ended_ns", late)
     coming = came.join(clocks.where(F.col("seq") != shipped.NONE), list(NEWS)).where(
         F.col("late") | (F.size("clock") > 0)
     )
-    # Within a run and a connection by time. Python gets the sorted rows as they are.
+    # The rows of a connection are sorted by time, and Python gets them in this order.
     sorted_rows = coming.repartition("run", "connection").sortWithinPartitions("run", "connection", *_WHEN)
     columns = [F.col(name).cast("long").alias(name) for name in shipped.COMING]
     return shipped.run(sorted_rows.select(*columns, "clock"), shipped.TooLate, shipped.schema(shipped.TOO_LATE))
 
 
 def links_of(rows: DataFrame, wanted: Sequence[shipped.Wanted]) -> DataFrame:
-    """Return `shipped.LINKS` of the trails wanted, found in the rows between their ends."""
+    """Return `shipped.LINKS` of the wanted trails. The links are found in the rows between the two ends of each
+    trail."""
     between = F.lit(False)
     for run, _, began_ns, _, ended_ns in wanted:
         between |= (F.col("run") == run) & F.col("at_ns").between(began_ns, ended_ns)

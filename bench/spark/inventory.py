@@ -1,7 +1,8 @@
-"""The inventory of runs: the directories with a run.json, at any depth of the paths given, and the files of each.
+"""The inventory of runs. A run is a directory with a run.json, at any depth below the given paths.
 
-Owns finding runs, the required fields of their run.json, and whether all their files exist. It reads no table: it lists
-through Spark, so that it finds runs wherever Spark can read. An error names the rejected file (`BenchError`).
+Owns the search for runs, the required fields of their run.json, and the check that all their files exist. The inventory
+reads no table. It lists files through Spark, so that it finds runs wherever Spark can read. An error (`BenchError`)
+names the rejected file.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.bench.spark.schema import EVENT_FILE, EVENTS, RUN_FILE, SCHEMA_VERSION, STARTED_NS_MAX, TABLES
 
 RUN_FILE_BYTES_MAX = 1 << 20
-"""A run.json is some kilobytes of configuration; a larger file is something else."""
+"""Size limit of a run.json, which has a few kilobytes of configuration. A larger file is something else."""
 
 RUNS_MAX = 1_000
-"""The most runs in one digest. The tables of seconds and histograms of a thousand runs of minutes take some gigabytes
-in the process that writes them, and no page shows more."""
+"""Maximum number of runs in one digest. With a thousand runs of a few minutes each, the tables of seconds and
+histograms take some gigabytes in the process that writes them, and no page shows more runs."""
 
 REASON_CHARS_MAX = 400
-"""The most characters shown of an error from Spark: it wraps a sentence in three class names."""
+"""Maximum number of characters that are shown of an error from Spark, which wraps a sentence in three class names."""
 
 HASHES_AT_ONCE = 4
-"""Files read at once for their checksums: as many as a disk answers well."""
+"""Number of files that are read in parallel for their checksums. A disk can serve this many well."""
 
-# Fields of run.json: name, permitted types, these in words, and whether the field may be missing.
+# Fields of run.json: name, permitted types, the types in words, and whether the field may be missing.
 _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
     ("run", (str,), "a string", False),
     ("system", (str,), "a string", False),
@@ -55,11 +56,11 @@ _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
 )
 
 COPY = "copy the run again, complete and with nothing else"
-"""The remedy for a log that is not as its run left it."""
+"""The advice for a log that is not as its run left it."""
 
 _PART_LIKE = re.compile(r"events-.*")
-"""A name that looks like a part of the events. A look-alike that is no part (a packed part, a second copy) is an error:
-ignored, its messages would count as lost."""
+"""Names that look like a part of the events. A file that has such a name but is not a part (a packed part, a second
+copy) is an error, because its messages would count as lost if it was ignored."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,16 @@ class File:
 
     size_bytes: int
     modified_ms: int | None
-    """Unix time; None for an empty file, for which Spark has no time."""
+    """Unix time, or None for an empty file, for which Spark reports no time."""
 
 
 @dataclass
 class RunLog:
-    """One run's directory: its files by name, its run.json, and what was left out when its tables were read."""
+    """One run's directory, with its files by name, its run.json, and a record of what was left out when its tables were
+    read."""
 
     directory: str
-    """As Spark spells it: a URI, escaped."""
+    """The directory as an escaped URI, in Spark's spelling."""
     facts: dict[str, Any]
     files: dict[str, File]
     lines: int = 0
@@ -85,7 +87,7 @@ class RunLog:
     torn: list[str] = field(default_factory=list)
     """Files whose last line was skipped."""
     empty: list[str] = field(default_factory=list)
-    """Files without even a whole header."""
+    """Files that do not even have a whole header."""
 
     @property
     def run(self) -> str:
@@ -97,12 +99,12 @@ class RunLog:
 
     @property
     def named(self) -> dict[str, dict[str, Any]] | None:
-        """Return what run.json records of each file, once the run was closed: `bytes` and `sha256`."""
+        """Return what run.json records about each file (`bytes` and `sha256`), or None if the run was not closed."""
         return self.facts.get("files")
 
     def may_be_torn(self, name: str) -> bool:
-        """Say whether a killed writer can have left this file without its end. In a run that came to its end no writer
-        was killed; among the events it can only be the last part of a process."""
+        """Return whether a killed writer can have left this file without its end. In a run that finished, no writer was
+        killed. Of the events of a process, only the last part can be torn."""
         match = EVENT_FILE.fullmatch(name)
         return not self.whole and (match is None or int(match[2]) == max(_parts(self.files)[match[1]]))
 
@@ -112,7 +114,7 @@ class RunLog:
 
     @property
     def whole(self) -> bool:
-        """Say whether the run came to its end, so that nothing of its log may be missing."""
+        """Return whether the run finished, so that nothing may be missing in its log."""
         return bool(self.facts["complete"]) and not self.facts.get("failed")
 
 
@@ -120,14 +122,14 @@ def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
     """Find every run in or below `paths`, through Spark.
 
     Args:
-        paths: directories of runs, or of many runs at any depth: anything that Spark can list.
+        paths: directories of runs, or of many runs at any depth, anywhere that Spark can list.
 
     Returns:
-        Each run once, also if several paths or links lead to it, in the order in which the runs began.
+        The runs in the order in which they began. Each run occurs once, even if several paths or links lead to it.
 
     Raises:
-        BenchError: a path has no run, there are more than ``RUNS_MAX``, a run.json is damaged, or files are missing or
-            do not belong to their run; the text names the file.
+        BenchError: a path has no run, there are more than ``RUNS_MAX`` runs, a run.json is damaged, or files are
+            missing or do not belong to their run. The text names the file.
     """
     found = _files(spark, paths)
     _every_path_has_one(paths, found)
@@ -146,19 +148,20 @@ def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
 
 
 def shown(path: str) -> str:
-    """Return a path as a person writes it: local files without the URI prefix."""
+    """Return a path as a person would write it. A local path has no URI prefix."""
     return unquote(re.sub(r"^file:/+", "/", path))
 
 
 def literal(path: str) -> str:
-    """Return a path for Spark's readers, which take it for a glob pattern: unescaped, and literal."""
+    """Return an unescaped path for Spark's readers, which interpret it as a glob pattern, so that they take it
+    literally."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
 def made_of(run: RunLog) -> dict[str, Any]:
-    """Return the identity of a run's log: `sizes` (bytes by file), and `sha256` of files on this machine (by file).
-    Elsewhere hashing would cost as much as the digest: there it is null, and `modified_ms` has the time of each file's
-    last change."""
+    """Return the identity of a run's log: `sizes` (bytes by file), and, for files on this machine, `sha256` by file.
+    For files elsewhere, hashing would cost as much as the digest, so `sha256` is null, and `modified_ms` has the time
+    of each file's last change."""
     sizes = {name: file.size_bytes for name, file in sorted(run.files.items())}
     if not os.path.isdir(run.shown):
         changed = {name: file.modified_ms for name, file in sorted(run.files.items())}
@@ -174,7 +177,7 @@ def made_of(run: RunLog) -> dict[str, Any]:
 
 
 def _unchanged(run: RunLog, sha256: Mapping[str, str]) -> None:
-    """Check that every file is as the run wrote it, and that no part of its events is there twice."""
+    """Check that every file is as the run wrote it, and that no two parts of its events are the same."""
     for name, of_file in (run.named or {}).items():
         if sha256[name] != of_file["sha256"]:
             raise BenchError(f"{run.shown}/{name} is not what the run wrote (by the SHA-256 in {RUN_FILE}): {COPY}")
@@ -193,17 +196,18 @@ def _sha256(path: str) -> str:
 
 
 def _files(spark: SparkSession, paths: Sequence[str]) -> dict[str, dict[str, File]]:
-    """Return directory -> its log files by name, for every directory with a run.json. Lists; reads no content."""
+    """Return directory -> its log files by name, for every directory with a run.json. This only lists files and reads
+    no content."""
     for path in paths:
         if os.path.isfile(path):
-            raise BenchError(f"{path} is a file: give the directory of a run, or of many")
+            raise BenchError(f"{path} is a file: give the directory of a run, or of many runs")
     reader = spark.read.format("binaryFile").option("pathGlobFilter", "{*.json,*.csv,events-*}")
     try:
         # Paths on this machine are literal; elsewhere the user may give a glob pattern.
         listed = reader.option("recursiveFileLookup", "true").load(
             [literal(path) if os.path.isdir(path) else path for path in paths]
         )
-        # Spark has no row for an empty file, but lists it; and spells a local file's URI in two ways.
+        # Spark lists an empty file, but has no row for it. It spells the URI of a local file in two ways.
         files = {re.sub("^file:///", "file:/", file): File(0, None) for file in listed.inputFiles()}
         rows = listed.select("_metadata.file_path", "length", F.unix_millis("modificationTime").alias("at")).collect()
         files |= {row.file_path: File(row.length, row["at"]) for row in rows}
@@ -215,14 +219,14 @@ def _files(spark: SparkSession, paths: Sequence[str]) -> dict[str, dict[str, Fil
         if name == RUN_FILE or _PART_LIKE.fullmatch(name) or any(table.holds(name) for table in TABLES):
             directories.setdefault(directory, {})[name] = file
     for directory, named in directories.items():
-        # A digest also has a machine.csv; but events mean that there was a run.
+        # A digest also has a machine.csv, but files of events show that there was a run.
         if RUN_FILE not in named and any(_PART_LIKE.fullmatch(name) for name in named):
             raise BenchError(f"{shown(directory)} is not a run: there is no {RUN_FILE} in it")
     return {directory: named for directory, named in directories.items() if RUN_FILE in named}
 
 
 def _once(found: Mapping[str, dict[str, File]]) -> dict[str, dict[str, File]]:
-    """Drop the directories that are links to another one."""
+    """Drop the directories that are links to another directory in the list."""
     real: dict[str, str] = {}
     for directory in sorted(found, key=lambda each: (os.path.islink(shown(each)), len(each), each)):
         real.setdefault(os.path.realpath(shown(directory)), directory)
@@ -233,7 +237,7 @@ def _once(found: Mapping[str, dict[str, File]]) -> dict[str, dict[str, File]]:
 def _every_path_has_one(paths: Sequence[str], found: Mapping[str, object]) -> None:
     if not found:
         raise BenchError(f"no run in {', '.join(paths)}: a run is a directory with {RUN_FILE} in it")
-    # As given, or followed: a link may lead to the path, or lie in it and lead out.
+    # Compare paths both as given and resolved, because a link may lead to the path, or lie in it and lead out.
     spelled = [follow(shown(directory)) for directory in found for follow in (os.path.abspath, os.path.realpath)]
     for path in paths:
         tops = (os.path.abspath(path), os.path.realpath(path))
@@ -244,11 +248,11 @@ def _every_path_has_one(paths: Sequence[str], found: Mapping[str, object]) -> No
 
 
 def _run_files(spark: SparkSession, found: Mapping[str, Mapping[str, File]]) -> dict[str, str]:
-    """Return directory -> text of its run.json; none for an empty one."""
+    """Return directory -> text of its run.json. An empty run.json has no entry."""
     for directory, files in found.items():
         if files[RUN_FILE].size_bytes > RUN_FILE_BYTES_MAX:
             size = files[RUN_FILE].size_bytes
-            raise BenchError(f"{shown(directory)}/{RUN_FILE} is not a run's: it has {size:,} bytes")
+            raise BenchError(f"{shown(directory)}/{RUN_FILE} does not belong to a run: it has {size:,} bytes")
     paths = [literal(unquote(f"{directory}/{RUN_FILE}")) for directory in found]
     reader = spark.read.option("recursiveFileLookup", "true")
     rows = reader.text(paths, wholetext=True).select("_metadata.file_path", "value").collect()
@@ -256,7 +260,7 @@ def _run_files(spark: SparkSession, found: Mapping[str, Mapping[str, File]]) -> 
 
 
 def run_facts(text: str, file: str) -> dict[str, Any]:
-    """Parse a run.json's text; the object has the fields that the digest needs, with the right types."""
+    """Parse the text of a run.json. The returned object has the fields that the digest needs, with the right types."""
     if not text.strip():
         raise BenchError(f"{file} is empty: the run died before it began, or the copy is torn")
     try:
@@ -271,7 +275,7 @@ def run_facts(text: str, file: str) -> dict[str, Any]:
     for name, kinds, words, optional in _FIELDS:
         value = facts.get(name)
         known = name in facts or not optional
-        # True is an int in Python, and nowhere else.
+        # In Python, True is also an int.
         if known and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
             raise BenchError(f"{file}: {name!r} must be {words}, not {value!r}")
     if abs(facts["started_ns"]) > STARTED_NS_MAX:
@@ -287,7 +291,7 @@ def run_facts(text: str, file: str) -> dict[str, Any]:
 
 
 def _parts(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return process -> its parts, by their numbers."""
+    """Return process -> the numbers of its parts."""
     parts: dict[str, list[int]] = {}
     for name in names:
         if match := EVENT_FILE.fullmatch(name):
@@ -296,12 +300,12 @@ def _parts(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _complete(run: RunLog) -> None:
-    """Check that every file of the run is there, and no foreign one: a part that was not copied would look like lost
-    messages, a part that is there twice like duplicated ones."""
+    """Check that every file of the run exists, and that there is no foreign file. Otherwise a part that was not copied
+    would look like lost messages, and a part that exists twice would look like duplicated messages."""
     for name in sorted(run.files):
         if _PART_LIKE.fullmatch(name) and name != _canonical(name):
             raise BenchError(
-                f"{run.shown}/{unquote(name)} is no part of a log (events-PPP-NNNN.csv): unpack it, or take it away"
+                f"{run.shown}/{unquote(name)} is not a part of a log (events-PPP-NNNN.csv): unpack it, or remove it"
             )
     for table in TABLES:
         if table.required and run.whole and not any(table.holds(name) for name in run.files):
@@ -338,7 +342,7 @@ def _as_named(run: RunLog, named: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _processes(run: RunLog, found: Sequence[int]) -> None:
-    """Check that each of the generator's processes, and no other, has left its events."""
+    """Check that each of the generator's processes, and no other process, has left its events."""
     wanted = (run.facts.get("config") or {}).get("processes")
     if type(wanted) is int and wanted > 0:
         more = [process for process in found if process >= wanted]
@@ -358,8 +362,8 @@ def _processes(run: RunLog, found: Sequence[int]) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Return the first line of an error from Spark, which may have hundreds; if that only says that Java or Python
-    raised something, the text of that exception."""
+    """Return the first line of an error from Spark, which may have hundreds of lines. If the first line only says that
+    Java or Python raised an exception, return the text of that exception."""
     first, *more = str(error).strip().splitlines() or [""]
     raised = [line for line in more if re.match(r"[A-Za-z_][\w.]*: ", line)]
     if more and more[0].startswith(": "):

@@ -1,12 +1,12 @@
-"""The digest job: finds runs, computes the figures of runs that are not digested yet, writes a digest.
+"""The digest job. It finds runs, computes the figures of the runs that are not digested yet, and writes a digest.
 
-Run it by `bench digest`, or unchanged by `spark-submit` on a cluster, over any path that Spark can read:
+Run it with `bench digest`, or unchanged with `spark-submit` on a cluster, over any path that Spark can read:
 
     spark-submit --master … bench/spark/job.py s3a://bucket/runs --out digest/
 
-The executors need nothing of this package; the driver needs it installed. The driver writes the digest, which is small,
-to a local directory. I/O is in `main`, `digest` and the functions they call by name (`inventory.find`, `logs.read`,
-`digestdir`); the figures come from the pure functions in transforms and quantiles.
+The executors do not need this package; the driver does. The driver writes the digest, which is small, to a local
+directory. I/O is in `main`, `digest` and the functions that they call by name (`inventory.find`, `logs.read`,
+`digestdir`). The figures come from the pure functions in transforms and quantiles.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from ingeborg.bench.spark.schema import BUCKETS_PER_DECADE, CURVE_PPM, EXACT_DEL
 from ingeborg.bench.spark.session import SPARK_ERRORS, sized
 
 FIGURES_AT_ONCE = 4
-"""Jobs under way at once. More would not run faster on the few cores of one machine, and would share its memory."""
+"""Number of jobs that run in parallel. More jobs would not finish faster on the few cores of one machine, and would
+share its memory."""
 
 SECOND_PPM = {500_000: "p50_ns", 990_000: "p99_ns", 1_000_000: "max_ns"}
 """The percentiles of each second and their names in its table."""
@@ -45,10 +46,11 @@ Say = Callable[[str], None]
 
 
 def figures(read: logs.Logs, several: Sequence[int], large: Sequence[int]) -> dict[str, DataFrame]:
-    """Return every figure of every run, as frames still to be computed, by the names that `document` uses.
+    """Return every figure of every run as a frame that is not computed yet, by the names that `document` uses.
 
-    `several`: the runs (by number) with more than one measured phase, which need percentiles over all of these
-    together. `large`: those with more deliveries, so that a sketch gives the percentiles of their phases.
+    `several` has the numbers of the runs with more than one measured phase. They also need percentiles over all
+    measured phases together. `large` has the numbers of the runs with so many deliveries that a sketch gives the
+    percentiles of their phases.
     """
     events = read.events
     news = t.news_of(events).persist(KEPT)
@@ -82,8 +84,8 @@ def figures(read: logs.Logs, several: Sequence[int], large: Sequence[int]) -> di
 
 
 def seconds(counts: Rows, latency: Rows) -> list[Json]:
-    """Return the table of seconds, without gaps: from each run's first to its last second, counts 0 and latency empty
-    where nothing happened."""
+    """Return the table of seconds, which has every second from each run's first to its last. If nothing happened in a
+    second, the counts are 0 and the latencies are missing."""
     runs: dict[str, dict[int, Json]] = {}
     for row in counts:
         runs.setdefault(row["run"], {})[row["second"]] = dict(row)
@@ -99,8 +101,8 @@ def seconds(counts: Rows, latency: Rows) -> list[Json]:
 
 
 def histogram(rows: Rows) -> list[Json]:
-    """Turn bucket numbers into their bounds in ns. The bucket of values up to 0 has no lower bound, and 0 as its upper
-    one."""
+    """Add to each row the bounds of its bucket in ns. The bucket of values up to 0 has no lower bound, and its upper
+    bound is 0."""
 
     def bound(bucket: int) -> int:
         return round(10 ** (bucket / BUCKETS_PER_DECADE))
@@ -117,10 +119,11 @@ def histogram(rows: Rows) -> list[Json]:
 
 
 def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool = False, say: Say = print) -> Json:
-    """Digest the runs in and below `paths` into the directory `out`; return the document. Raises BenchError.
+    """Digest the runs in and below `paths` into the directory `out`, and return the document. Raises BenchError if a
+    log cannot be digested.
 
-    A run that `out` already holds, made from the very same files, is taken from there, and `say` gets their number;
-    `fresh`: compute all.
+    If `out` already holds a run, made from exactly the same files, its figures come from there. `say` gets the number
+    of these runs. With `fresh`, all runs are computed.
     """
     runs = inventory.find(spark, paths)
     made_of = {run.run: inventory.made_of(run) for run in runs}
@@ -128,15 +131,15 @@ def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool 
     new = [run for run in runs if run.run not in old.runs]
     if old.runs:
         say(
-            f"{len(old.runs)} of {len(runs)} runs are as they were when they were digested into {out}: "
-            f"{len(new)} computed (--fresh computes all)"
+            f"{len(old.runs)} of {len(runs)} runs have not changed since they were digested into {out}, so {len(new)} "
+            "are computed (--fresh computes all)"
         )
     made = old.joined(_digested(spark, new, made_of)) if new else old
     return digestdir.write(out, made, [run.run for run in runs])
 
 
 def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mapping[str, Json]) -> Digest:
-    """Return the digest of these runs, all computed in the same few jobs."""
+    """Return the digest of these runs. The same few jobs compute all of them."""
     names = [run.run for run in runs]
     has_causal_goal = any(CAUSAL in run.facts["goals"] for run in runs)
     if has_causal_goal:
@@ -153,11 +156,11 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
             several = [number for number, name in enumerate(names) if measured[name] > 1]
             large = [number for number, run in enumerate(runs) if run.deliveries > EXACT_DELIVERIES_MAX]
             frames = figures(read, several, large)
-            # Each figure is a small job: planning one while another runs keeps every core busy.
+            # Each figure is a small job. Planning one job while another runs keeps every core busy.
             with ThreadPoolExecutor(FIGURES_AT_ONCE) as pool:
                 tables = dict(zip(frames, pool.map(rows, frames.values()), strict=True)) | {"phases": phases}
             if has_causal_goal:
-                # Loaded only here: without such a goal the executors need no Arrow.
+                # This is loaded only here, so that executors need Arrow only if there is such a goal.
                 from ingeborg.bench.spark.causal import verdicts
 
                 tables["causal"] = verdicts(read, lambda run: CAUSAL in run.facts["goals"], shown=0)
@@ -166,7 +169,7 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
     tables["seconds"] = seconds(tables.pop("second_counts"), tables.pop("second_latency"))
     described = [
         {
-            # `log` alone says what its files are, from what was read.
+            # Only `log` describes the files of the run, as they were read.
             "facts": {name: value for name, value in run.facts.items() if name != "files"},
             "directory": run.shown,
             "log": _log(run, made_of[run.run]),
@@ -186,19 +189,23 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
 
 
 def _log(run: inventory.RunLog, made_of: Json) -> Json:
-    """Return the document's entry on a run's log: its size, what was left out, and its identity."""
+    """Return the document's entry about a run's log, with its size, what was left out, and its identity."""
     size = {"files": len(run.files), "size_bytes": run.size_bytes, "lines": run.lines}
     return size | {"torn": sorted(run.torn), "empty": sorted(run.empty)} | made_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of spark-submit, which brings the session's configuration: 0 done, 1 failed, 2 wrong usage."""
+    """Run under spark-submit, which configures the session. Return 0 after success, 1 after a failure, and 2 after
+    wrong usage."""
     parser = argparse.ArgumentParser(description="Digest the logs of runs on a Spark cluster (under spark-submit).")
     parser.add_argument(
-        "runs", nargs="+", metavar="RUN", help="directory of a run, or of many at any depth: any path Spark can read"
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="directory of a run, or of many runs at any depth; any path that Spark can read",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="local directory for the digest")
-    parser.add_argument("--fresh", action="store_true", help="compute again what DIR holds already")
+    parser.add_argument("--fresh", action="store_true", help="also compute the runs that DIR already holds")
     options = parser.parse_args(arguments)
     out = Path(options.out)
     session = SparkSession.builder.appName("bench digest").getOrCreate()

@@ -1,15 +1,15 @@
 """The tables of runs, read through Spark from wherever Spark can read, and checked line by line.
 
-Owns what is accepted as a log. Everything it passes on is complete and typed; an error names the rejected file and line
-(`BenchError`), and it counts what it leaves out (the torn last line of a file, an empty part). It never repairs a row
-and never computes a figure.
+Owns the decision which files are accepted as a log. All returned rows are complete and typed. An error (`BenchError`)
+names the rejected file and line. The module counts what it leaves out, which is the torn last line of a file, or an
+empty part. Must never: repair a row, or compute a figure.
 
-The rule for torn lines: a killed writer leaves a last line without its line end. So the reader skips exactly that line,
-whether or not it parses (`…,12` may have been `…,1234`), in a file that a killed writer can have left so
-(`RunLog.may_be_torn`); any other bad or torn line is an error.
+The rule for torn lines: A killed writer leaves a last line without a line end. If a killed writer can have left the
+file so (`RunLog.may_be_torn`), the reader skips exactly this line, even if it parses (`…,12` may have been `…,1234`).
+Any other bad or torn line is an error.
 
-Each table is read and parsed once: its typed columns are cached (in memory, and on disk beyond it) with the data that
-the check of its files needs, and the raw text is dropped.
+Each table is read and parsed once. Its typed columns are cached, in memory or on disk, together with the data that the
+check of its files needs. The raw text is dropped.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _FILE_COLUMNS = StructType([StructField("path", StringType()), *RUN_COLUMNS, Str
 
 @dataclass(frozen=True)
 class Logs:
-    """The tables of every requested run. The frames have the columns of their tables, those of POSITION, and the `run`
-    (its index in `runs`) and `started_ns` of their run."""
+    """The tables of every requested run. The frames have the columns of their tables, the columns of POSITION, `run`
+    (the run's index in `runs`), and the run's `started_ns`."""
 
     runs: list[RunLog]
     events: DataFrame
@@ -61,7 +61,8 @@ class Logs:
 
 @dataclass
 class _Block:
-    """The check's data on one block of a file: `line` numbers its lines, without gaps within a block."""
+    """The data that the check has about one block of a file. `first` and `last` are values of the column `line`, which
+    numbers the lines of a block without gaps."""
 
     start: int
     first: int
@@ -80,7 +81,7 @@ class _Block:
 
 @dataclass
 class _File:
-    """One file and its verdict: its run, the number of its lines, and what was left out."""
+    """One file and the verdict on it, with its run, the number of its lines, and what was left out."""
 
     run: int
     name: str
@@ -89,26 +90,26 @@ class _File:
     received: int = 0
     empty: bool = False
     torn: int | None = None
-    """The `line` of its torn last line."""
+    """The value of `line` for the torn last line."""
     first_ns: int | None = None
     last_ns: int | None = None
-    """The times of its first and last event."""
+    """The times of the first and the last event."""
 
 
 def read(spark: SparkSession, runs: list[RunLog]) -> Logs:
     """Read and check the tables of runs, and note in each run what was left out.
 
     Args:
-        spark: a session, configured as ``session.sized`` does.
-        runs: the runs, as ``inventory.find`` returns them; their `received`, `torn` and `empty` are filled in.
+        spark: a session that is configured as ``session.sized`` does it. runs: the runs, as ``inventory.find`` returns
+        them; their `received`, `torn` and `empty` are filled in.
 
     Returns:
         The tables as frames, cached. Times are in ns of the generator's monotonic clock, sizes in bytes.
 
     Raises:
-        BenchError: a file is not as bench/SCHEMA.md has it; the text names the file, the line, and what to do.
+        BenchError: a file is not as bench/SCHEMA.md defines it. The text names the file, the line, and what to do.
     """
-    # The tables are small jobs that wait for one another's planning: in parallel they take half the time.
+    # The tables are small jobs, and each would wait until the others are planned. In parallel they take half the time.
     with ThreadPoolExecutor(len(TABLES)) as pool:
         tables = list(pool.map(lambda table: _table(spark, table, runs), TABLES))
     events = [0] * len(runs)
@@ -123,14 +124,14 @@ def read(spark: SparkSession, runs: list[RunLog]) -> Logs:
             run.torn.append(file.name)
     for run, found in zip(runs, events, strict=True):
         if run.whole and not found:
-            raise BenchError(f"{run.shown}: not one event in {EVENTS.glob}: nothing was measured")
+            raise BenchError(f"{run.shown}: there is no event in {EVENTS.glob}, so nothing was measured")
     frames = [frame for frame, _ in tables]
     _within_phases(runs, tables[TABLES.index(EVENTS)][1], frames[TABLES.index(PHASES)])
     return Logs(runs, *frames)
 
 
 def _within_phases(runs: Sequence[RunLog], files: Iterable[_File], phases: DataFrame) -> None:
-    """Check that the events of a run that came to its end lie within its phases: else they are another run's."""
+    """Check that the events of a finished run lie within its phases. Otherwise they belong to another run."""
     ends = phases.groupBy("run").agg(F.min("start_ns").alias("first_ns"), F.max("end_ns").alias("last_ns"))
     spans = {row.run: (row.first_ns, row.last_ns) for row in ends.collect()}
     for file in files:
@@ -143,7 +144,8 @@ def _within_phases(runs: Sequence[RunLog], files: Iterable[_File], phases: DataF
 
 
 def _table(spark: SparkSession, table: Table, runs: Sequence[RunLog]) -> tuple[DataFrame, list[_File]]:
-    """Return one table of every run, checked, cached, without its headers and torn lines; and its files."""
+    """Return one table of every run and the table's files. The table is checked and cached, and has no headers or torn
+    lines."""
     named = [(run, name) for run, log in enumerate(runs) for name in sorted(log.files) if table.holds(name)]
     empty = [_File(run, name, empty=True) for run, name in named if not runs[run].files[name].size_bytes]
     for empties in empty:
@@ -164,16 +166,18 @@ def _table(spark: SparkSession, table: Table, runs: Sequence[RunLog]) -> tuple[D
 
 
 def _rows(spark: SparkSession, table: Table, runs: Sequence[RunLog], files: Sequence[tuple[int, str]]) -> DataFrame:
-    """Return every line of `files` (run, name), checked: its place and its run, the typed columns, `problem` with the
-    beginning of the line as `raw`, if there is one; `is_header`, and `size`, its length in bytes with its line end."""
+    """Check every line of `files` (run, name), and return the lines. A row has the line's place and run, the typed
+    columns, `problem` (and, if there is a problem, the beginning of the line as `raw`), `is_header`, and `size` (the
+    length in bytes, including the line end)."""
     paths = [f"{runs[run].directory}/{name}" for run, name in files]
-    # Not a map of paths in the plan: Spark would plan, send and compile it again, with all its entries, for every job.
+    # A map of paths in the plan would be slower, because Spark would plan, send and compile all its entries for every
+    # job.
     known = spark.createDataFrame(
         [(paths[file], run, runs[run].facts["started_ns"], file) for file, (run, _) in enumerate(files)], _FILE_COLUMNS
     )
     lines = (
         spark.read.option("lineSep", "\n")
-        # Otherwise Spark makes columns of directories whose names look like `rate=100`.
+        # Otherwise Spark turns directories whose names look like `rate=100` into columns.
         .option("recursiveFileLookup", "true")
         .text([literal(unquote(path)) for path in paths])
         .select(
@@ -195,18 +199,18 @@ def _rows(spark: SparkSession, table: Table, runs: Sequence[RunLog], files: Sequ
 
 
 def _judge(rows: DataFrame, table: Table, runs: Sequence[RunLog], files: Sequence[tuple[int, str]]) -> list[_File]:
-    """Judge each of `files` (run, name) by its lines. Raises if one cannot be read."""
+    """Judge each of `files` (run, name) by its lines. Raises BenchError if a file is not acceptable."""
     blocks = _blocks(rows, table)
     judged: list[_File] = []
     for number, (index, name) in enumerate(files):
         of_file = blocks.get(number)
         shown = f"{runs[index].shown}/{name}"
         if of_file is None:
-            raise BenchError(f"{shown} changed while it was read: digest it when it is written")
+            raise BenchError(f"{shown} changed while it was read: digest it again when it is complete")
         last = of_file[-1]
         file = _File(index, name, sum(block.lines for block in of_file))
         file.received = sum(block.received for block in of_file)
-        # Lines count with their ends; a torn line has none.
+        # The size of each line includes a line end, but a torn line has none.
         beyond = sum(block.size_bytes for block in of_file) - runs[index].files[name].size_bytes
         is_torn = beyond == 1
         file.torn = last.last if is_torn else None
@@ -216,7 +220,7 @@ def _judge(rows: DataFrame, table: Table, runs: Sequence[RunLog], files: Sequenc
             _check_header(rows, table, of_file, shown)
         if beyond not in (0, 1):
             raise BenchError(
-                f"{shown}, line 1: begins with bytes that are no text (a byte order mark): it {_DOES_NOT_FIT}"
+                f"{shown}, line 1: begins with bytes that are not text (a byte order mark): it {_DOES_NOT_FIT}"
             )
         if is_torn and not runs[index].may_be_torn(name):
             where = f"{shown}, line {file.lines}"
@@ -233,7 +237,7 @@ def _judge(rows: DataFrame, table: Table, runs: Sequence[RunLog], files: Sequenc
 
 
 def _blocks(rows: DataFrame, table: Table) -> dict[int, list[_Block]]:
-    """Return file -> its blocks in order. Numbers alone, so that Spark aggregates them without a sort."""
+    """Return file -> its blocks in order. All aggregates are numbers, so that Spark computes them without a sort."""
     line = F.col("line")
     bad = F.col("problem").isNotNull() & ~F.col("is_header")
     received = F.count_if(F.col("kind") == "received") if table is EVENTS else F.lit(0)
@@ -263,7 +267,7 @@ def _blocks(rows: DataFrame, table: Table) -> dict[int, list[_Block]]:
 
 
 def _begins_header(rows: DataFrame, table: Table, block: _Block) -> bool:
-    """Say whether a file's only line, which is torn, is the beginning of its header."""
+    """Return whether the only line of a file, which is torn, is the beginning of the header."""
     row = _row_at(rows, block.first)
     return row.raw is not None and table.header.startswith(row.raw)
 
@@ -282,7 +286,7 @@ def _check_header(rows: DataFrame, table: Table, blocks: Iterable[_Block], file:
 
 
 def _complaint(rows: DataFrame, blocks: Iterable[_Block], bad: int, file: str) -> str:
-    """Return the error for a file's first bad line, with its number in the file."""
+    """Return the error for a file's first bad line, with the line's number in the file."""
     before = 0
     for block in blocks:
         if block.first_bad is not None:

@@ -1,7 +1,7 @@
-"""Percentiles of nanoseconds: exact ones without sorting everything, and those of a sketch.
+"""Percentiles of values in nanoseconds. They are exact, without sorting all values, or come from a sketch.
 
-Owns what "the p-th percentile" means: nearest rank, so each figure is a value that was measured. Pure: DataFrame ->
-DataFrame. It never collects a row, and never interpolates between two.
+Owns the definition of "the p-th percentile". It is the value of the nearest rank, so each figure is a value that was
+measured. All functions are pure (DataFrame -> DataFrame). Must never: collect a row, or interpolate between two values.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ _PPM = 1_000_000
 
 
 def bucket_of(value: str, parts: int = 1) -> Column:
-    """The bucket of a value in ns: b holds 10^(b/20) up to 10^((b+1)/20), each in `parts` again; -1: not positive."""
+    """Return the bucket of a value in ns. Bucket b holds values from 10^(b/20) up to 10^((b+1)/20), and is divided
+    again into `parts`. Bucket -1 holds values that are not positive."""
     ns = F.col(value)
     return F.when(ns > 0, F.floor(F.log10(ns) * (BUCKETS_PER_DECADE * parts))).otherwise(F.lit(-1)).cast("int")
 
 
 def percentiles(rows: DataFrame, keys: Sequence[str], points_ppm: Iterable[int], value: str) -> DataFrame:
-    """Exact percentiles of the column `value` by nearest rank: `keys, ppm, value`, one row per group and point.
+    """Return exact percentiles of the column `value` by nearest rank: `keys, ppm, value`, one row per group and point.
 
-    The point p of n values is the value of rank ceil(n p). Two passes and no sort of the rows: the first counts them by
-    fine bucket, which gives the bucket of each wanted rank; the second ranks only the values in these buckets, by
-    distinct value, so that any number of equal values costs one row.
+    The percentile p of n values is the value of rank ceil(n p). There are two passes over the rows, and no sort. The
+    first pass counts the rows by fine bucket, which gives the bucket of each wanted rank. The second pass ranks only
+    the values in these buckets, by distinct value, so that any number of equal values costs one row.
     """
     fine = rows.select(*keys, value, bucket_of(value, FINE).alias("bucket"))
     wanted = _wanted(fine.groupBy(*keys, "bucket").agg(F.count("*").alias("n")), keys, points_ppm)
-    # The few rows near a wanted rank, grouped with the ranks sought among them.
+    # The few rows near a wanted rank, grouped by value, with the wanted ranks of their bucket.
     near = (
         fine.join(F.broadcast(wanted), [*keys, "bucket"])
         .groupBy(*keys, "before", "sought", value)
@@ -45,7 +46,8 @@ def percentiles(rows: DataFrame, keys: Sequence[str], points_ppm: Iterable[int],
 
 
 def _wanted(counts: DataFrame, keys: Sequence[str], points_ppm: Iterable[int]) -> DataFrame:
-    """The buckets that hold a wanted rank: `keys, bucket, before` (values in lower buckets), `sought`: the points."""
+    """Return the buckets that hold a wanted rank: `keys, bucket`, `before` (the number of values in lower buckets), and
+    `sought` (the points)."""
     groups = Window.partitionBy(*keys)
     lower = groups.orderBy("bucket").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     ranked = counts.withColumn("upto", F.sum("n").over(lower)).withColumn("total", F.sum("n").over(groups))
@@ -53,7 +55,7 @@ def _wanted(counts: DataFrame, keys: Sequence[str], points_ppm: Iterable[int]) -
         *(
             F.struct(
                 F.lit(point).cast("long").alias("ppm"),
-                # In integers, so that no rounding moves a rank.
+                # In integer arithmetic, so that no rounding changes a rank.
                 F.greatest(F.lit(1), F.expr(f"(total * {point}L + {_PPM - 1}L) div {_PPM}L")).alias("rank"),
             )
             for point in points_ppm
@@ -65,9 +67,9 @@ def _wanted(counts: DataFrame, keys: Sequence[str], points_ppm: Iterable[int]) -
 
 
 def sketched(rows: DataFrame, keys: Sequence[str], points_ppm: Iterable[int], value: str, accuracy: int) -> DataFrame:
-    """The same shape from one mergeable sketch per group, in one pass (Greenwald and Khanna, 2001; Spark's
-    percentile_approx): each figure is a value that was measured, whose rank among n values is within n / `accuracy` of
-    the one asked for. The smallest and the largest value are exact."""
+    """Return percentiles in the same form as `percentiles`, from one mergeable sketch per group, in one pass (Greenwald
+    and Khanna, 2001; Spark's percentile_approx). Each figure is a value that was measured, and its rank among n values
+    deviates from the wanted rank by at most n / `accuracy`. The smallest and the largest value are exact."""
     points = sorted(points_ppm)
     sketch = F.percentile_approx(value, [point / _PPM for point in points], accuracy)
     names = F.array(*(F.lit(point).cast("long") for point in points))

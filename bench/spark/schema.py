@@ -1,6 +1,6 @@
-"""The shape of a run's log: tables, columns, types and limits, as bench/SCHEMA.md defines them.
+"""The format of a run's log, with tables, columns, types and limits, as bench/SCHEMA.md defines them.
 
-Owns every name and number that the log's writer and its reader must agree on. It never touches a file or a session.
+Owns every name and number that the log's writer and its reader must agree on. Must never: use a file or a session.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ PHASE_KINDS = ("connect", "subscribe", "unsubscribe", "search", "run", "sustaine
 ROLES = ("generator", "server", "layer", "host")
 
 SKIPPED = "^[1-9][0-9]{0,9}$"
-"""The `detail` of a delivery that stands for others: how many, as text. Without any the field is empty, as in logs of a
-time before bounds."""
+"""The `detail` of a delivery that replaces others, which is their number as text. Otherwise the field is empty, as in
+all logs that are older than bounds."""
 
 NS_PER_S = 1_000_000_000
 
 OFFSET_S_MAX = 7 * 24 * 3600
-"""The greatest distance of a time from the run's start, in seconds. No run lasts a week; without a limit one damaged
-number would produce a table of a billion seconds."""
+"""The greatest distance of a time from the run's start, in seconds. No run lasts a week. Without a limit, a single
+damaged number would produce a table of a billion seconds."""
 
 STARTED_NS_MAX = 1 << 62
-"""A century of a clock that begins with its machine. Times are 64-bit integers, and so are all sums and differences of
-one and the above."""
+"""Limit of the run's start, which is more than a century on a clock that begins when the machine starts. Times are
+64-bit integers, and so are all sums and differences of a time and the limit above."""
 
 CLOSING_S_MAX = 60
-"""How long after its last phase a run may still have events, in seconds: closing connections takes 30 at most, and a
-fault of one is then an event."""
+"""How long after its last phase a run may still have events, in seconds. Closing the connections takes at most 30 s,
+and a fault while closing is an event."""
 
 RAW_CHARS_MAX = 80
-"""The most bytes of a rejected line that an error message quotes."""
+"""Maximum number of characters of a rejected line that an error message quotes."""
 
 CORRUPT = "_corrupt"
-"""Column in which Spark leaves a line that does not fit the schema."""
+"""The column in which Spark puts a line that does not fit the schema."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """One CSV table of the log. `glob` finds its files in a run's directory; `required`: a complete run has it."""
+    """One CSV table of the log. `glob` finds its files in a run's directory. `required` says that every complete run
+    has the table."""
 
     name: str
     glob: str
@@ -55,16 +56,16 @@ class Table:
 
     @property
     def header(self) -> str:
-        """The first line of each of the table's files, to the byte."""
+        """Return the exact first line of each of the table's files."""
         return ",".join(self.columns.names)
 
     def holds(self, file: str) -> bool:
-        """Whether a file of this name is one of the table's."""
+        """Return whether a file of this name belongs to the table."""
         return bool(EVENT_FILE.fullmatch(file)) if self.name == "events" else file == self.glob
 
     @property
     def parsed(self) -> StructType:
-        """The columns, and the one for lines that do not fit them."""
+        """Return the columns, and the column for lines that do not fit them."""
         return StructType([*self.columns.fields, StructField(CORRUPT, StringType())])
 
 
@@ -143,33 +144,37 @@ COUNTERS = Table(
 TABLES = (EVENTS, PHASES, MACHINE, COUNTERS)
 
 RUN_COLUMNS = (StructField("run", IntegerType()), StructField("started_ns", LongType()))
-"""Columns about its run in every row: the run's number among the runs of this job (a word to shuffle and to compare,
-while its id is a text), and its beginning."""
+"""Columns of every row that identify its run: the run's number among the runs of this job, and the time of the run's
+beginning. (A number is cheaper to shuffle and compare than the run's id, which is a text.)"""
 
 POSITION = ("file", "block", "line")
-"""The position of a row: ordering by these three is the order of lines in one file."""
+"""The position of a row. Within a file, the order by these columns is the order of lines."""
 
 PLACED = (StructField("file", IntegerType()), StructField("block", LongType()), StructField("line", LongType()))
-"""The same, with types."""
+"""The columns of POSITION with their types."""
 
 KEPT = StorageLevel.MEMORY_AND_DISK
-"""The storage level of frames that are read more than once: serialized, compressed in one piece, and on disk beyond the
-memory. 30 bytes an event; columns compressed one by one would take as much, and twice the time of parsing to make."""
+"""The storage level of frames that are read more than once. Rows are serialized and compressed together, and go to disk
+if memory is full. An event takes 30 bytes. Compressing each column separately would take as much space, and twice the
+time of parsing."""
 
 CURVE_PPM = tuple(sorted({round(1_000_000 * (1 - 10 ** (-step / 10))) for step in range(51)}))
-"""The points of the percentile curve, evenly spaced in log(1 - p): ten to each further nine, up to 99.999 %."""
+"""The points of the percentile curve, evenly spaced in log(1 - p). There are ten for each further nine, up to 99.999
+%."""
 
 BUCKETS_PER_DECADE = 20
-"""Resolution of the histograms: a bucket is 12 % wide, which bounds the error of anything read from them."""
+"""Resolution of the histograms. A bucket is 12 % wide, which bounds the error of every figure that is read from a
+histogram."""
 
 FINE = 64
-"""Parts of a bucket in which a percentile is searched: 0.2 % wide, so that few rows are left to rank one by one. A
-power of two, so that a latency's fine bucket lies in its bucket with any rounding."""
+"""Number of parts into which a bucket is divided to find a percentile. A part is 0.2 % wide, so that few rows are left
+to rank one by one. The number is a power of two, so that a latency's part always lies in its bucket, however the
+logarithm is rounded."""
 
 EXACT_DELIVERIES_MAX = 10_000_000
-"""Up to this number of deliveries in a run, the percentiles of its phases are exact (SCHEMA.md)."""
+"""If a run has at most this number of deliveries, the percentiles of its phases are exact (SCHEMA.md)."""
 
 SKETCH_ACCURACY = 1_000_000
-"""Above, a Greenwald-Khanna sketch of this accuracy gives them: the rank of each is within a millionth of the number
-of deliveries from the exact one, so that p99.999 still means something. A coarser sketch takes the same time; a finer
-one of some ten million values would be as large as they are."""
+"""For larger runs, a Greenwald-Khanna sketch of this accuracy gives the percentiles. The rank of each deviates from the
+exact rank by at most a millionth of the number of deliveries, so that p99.999 is still meaningful. A coarser sketch
+would take the same time. A finer sketch of about ten million values would be as large as the values."""

@@ -1,8 +1,8 @@
-"""The local Spark session: lean, on loopback, and quiet.
+"""The local Spark session, which is small, uses only loopback, and prints nothing.
 
-Owns starting and stopping it, the settings that a job needs, and the Java it needs. A job leaves a session that
-spark-submit configured as it was. This module never lets Spark write to the user's terminal: the Java process's output
-goes to a log file.
+Owns the start and the stop of the session, the settings that a job needs, and the check of Java. A job restores the
+settings of a session that spark-submit configured. Must never: let Spark write to the user's terminal. The output of
+the Java process goes to a log file.
 """
 
 from __future__ import annotations
@@ -29,23 +29,27 @@ JAVA_MIN = 17
 """The Java version that Spark 4 requires."""
 
 JAVA_ANSWER_S_MAX = 30
-"""`java -version` answers in a tenth of a second; a machine that needs this long has another problem."""
+"""Time limit of `java -version`, which normally takes a tenth of a second. A machine that needs longer has another
+problem."""
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 """The errors that Spark raises when a job fails, or when its Java process is gone."""
 
 PARTITION_BYTES = 24 << 20
-"""Text of the log per shuffle partition, some 400,000 events: a task sorts them well within its share of a gigabyte,
-and is long against the tenth of a second that starting it costs."""
+"""Bytes of the log's text for each shuffle partition, which is about 400,000 events. A task can sort them well within
+its share of a gigabyte, and runs much longer than the tenth of a second that its start takes."""
 
 SPLIT_BYTES = 32 << 20
-"""Text of the log per task of reading: about a part of the generator's, so that no core waits long for the last one."""
+"""Bytes of the log's text for each task that reads. This is about the size of a part that the generator writes, so that
+no core waits long for the last task."""
 
 BATCH_BYTES = 16 << 20
-"""Bytes of rows that Python gets at once: in most logs more than the ten thousand rows that Spark sends anyway."""
+"""Bytes of rows in one batch for Python. In most logs they are more than ten thousand rows, which Spark's own limit
+allows."""
 
 PARTITIONS_MAX = 10_000
-"""Reached by a log of 240 GB; beyond it partitions grow, for their number would burden the driver."""
+"""Maximum number of partitions, which a log of 240 GB reaches. Beyond it the partitions grow, because more of them
+would burden the driver."""
 
 _INSTALL = (
     f"Spark needs Java {JAVA_MIN} or newer. Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
@@ -58,33 +62,35 @@ _LEAN = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # For a small log, the two hundred shuffle partitions of the default cost more than the work; the job raises the
-    # number as the log grows.
+    # For a small log, the default of two hundred shuffle partitions would cost more than the work. The job raises the
+    # number for larger logs.
     "spark.sql.shuffle.partitions": "2",
-    # Small stages: re-planning each costs more than it can win.
+    # The stages are small, so replanning each of them costs more than it can save.
     "spark.sql.adaptive.enabled": "false",
-    # Broadcast tables are small, but computed from everything: for a hundred million events that takes longer than the
-    # five minutes of the default.
+    # Broadcast tables are small, but are computed from all rows. For a hundred million events this takes longer than
+    # the default of five minutes.
     "spark.sql.broadcastTimeout": "14400",
     "spark.sql.session.timeZone": "UTC",
-    # Otherwise PySpark notes the Python line of every expression, and prints them with a Java stack trace on an error.
+    # Otherwise PySpark records the Python line of every expression, and on an error prints them with a Java stack
+    # trace.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 
 
 def java_version(answer: str) -> int | None:
-    """Parse the major version from the output of `java -version`: 17 for 17.0.15, 8 for 1.8.0_402; None if it has
-    none."""
+    """Return the major version in the output of `java -version`: 17 for 17.0.15, 8 for 1.8.0_402, or None if there is
+    no version."""
     match = re.search(r'version "(?:1\.)?(\d+)', answer)
     return int(match[1]) if match else None
 
 
 def require_java(environment: dict[str, str]) -> None:
-    """Raise BenchError, saying what to install, unless the Java that Spark would start exists and is new enough."""
+    """Check that the Java that Spark would start exists and is new enough. Otherwise raise BenchError, which says what
+    to install."""
     home = environment.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
-    where = f"the one of JAVA_HOME={home}" if home else "the one found on the PATH"
+    where = f"the one in JAVA_HOME={home}" if home else "the one on the PATH"
     if java is None:
         raise BenchError(f"There is no Java on this machine. {_INSTALL}")
     try:
@@ -101,7 +107,7 @@ def require_java(environment: dict[str, str]) -> None:
 
 
 def _end_java() -> None:
-    """End the Java that PySpark was just starting: PySpark abandons it, and it would stay for good."""
+    """End the Java process that PySpark was starting. PySpark abandons it, and it would run forever."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if any("pyspark-shell" in word for word in child.cmdline()):
@@ -110,14 +116,15 @@ def _end_java() -> None:
 
 @contextlib.contextmanager
 def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkSession]:
-    """Start our own session on `master`. `log` gets all of Java's output. Raises BenchError if it does not start."""
+    """Start our own session on `master`. Java writes all of its output to the file `log`. Raises BenchError if the
+    session does not start."""
     require_java(dict(os.environ))
     builder = SparkSession.builder.master(master).config("spark.driver.memory", driver_memory)
     for name, value in _LEAN.items():
         builder = builder.config(name, value)
-    # For a machine whose own host name does not resolve; also, nothing binds to an outward address.
+    # Some machines cannot resolve their own host name. Also, nothing may bind to an outward address.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Python on the executors finds the packages installed here.
+    # So Python on the executors finds the packages that are installed here.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with _standard_streams_to(log):
@@ -139,16 +146,17 @@ def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkS
 
 @contextlib.contextmanager
 def sized(spark: SparkSession, size_bytes: int) -> Iterator[None]:
-    """Configure the session for a job that reads a log of this size; restore it afterwards."""
+    """Configure the session during the block for a job that reads a log of this size, and restore the settings
+    afterwards."""
     partitions = min(PARTITIONS_MAX, math.ceil(size_bytes / PARTITION_BYTES))
     now = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     wanted = {
         "spark.sql.shuffle.partitions": str(max(now, partitions)),
-        # One shuffle by run and topic is enough for all that is computed within a topic (transforms).
+        # One shuffle by run and topic is enough for all figures that are computed within a topic (see transforms).
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
         "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        # Rows with long clocks for Python: by bytes, not ten thousand at once.
+        # Rows for Python may have long clocks, so a batch is limited by bytes and not only by ten thousand rows.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
     }
     before = {name: spark.conf.get(name) for name in wanted}
@@ -168,7 +176,8 @@ def sized(spark: SparkSession, size_bytes: int) -> Iterator[None]:
 def _standard_streams_to(log: Path) -> Iterator[None]:
     """Point the process's stdout and stderr (the descriptors, which a child inherits) at `log` during the block.
 
-    The Java process starts inside it, keeps for life what it inherited, and so never writes to the terminal.
+    The Java process starts inside the block and keeps the descriptors that it inherited, so it never writes to the
+    terminal.
     """
     sys.stdout.flush()
     sys.stderr.flush()

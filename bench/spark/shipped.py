@@ -1,10 +1,11 @@
-"""The part of the causal check that runs in Python on the executors: Arrow batches in, Arrow batches out.
+"""The part of the causal check that runs in Python on the executors. It turns Arrow batches into Arrow batches.
 
-Owns the columns that go there and come back. Must never import what an executor lacks: the job (`run`) sends this
-module and bench.causality, so a worker needs Python and pyarrow, and nothing of this package.
+Owns the columns that the job sends to executors and receives from them. Must never import a module that an executor
+lacks. The job (`run`) sends this module and bench.causality, so a worker needs Python and pyarrow, but not this
+package.
 
-All columns are 64-bit integers without nulls, or lists of these. So a column is its buffer: no row is an object of
-Spark's, and numpy is not needed.
+All columns are 64-bit integers without nulls, or lists of these. So the code can read a column directly from its
+buffer, without a Spark object for each row and without numpy.
 """
 
 from __future__ import annotations
@@ -30,43 +31,44 @@ from ingeborg.bench.causality.trails import Trail
 Batches = Iterator[pa.RecordBatch]
 
 ENTRIES_MAX = 1_000_000
-"""Entries of clocks that leave in one batch: 16 MB, or 100 as Python holds them until then."""
+"""Limit of the clock entries in one batch. They take 16 MB there, and 100 MB as Python objects before."""
 
 RECEIVED = -1
-"""In the place of `originals`, for a row that is no report."""
+"""The value of `originals` in a row that is not a report."""
 
 NONE = -1
-"""In the place of a missing run, topic or sequence number; a missing time is NEVER."""
+"""The value of a missing run, topic or sequence number. A missing time is NEVER."""
 
 ROWS = ("run", "at_ns", "connection", "topic", "seq", "intended_ns", "originals", "depends", "until_ns")
-"""A run's reports, and the messages that publishing connections received, in the order of time."""
+"""Columns of a run's reports, and of the messages that publishing connections received, in the order of time."""
 
 CLOCKED = ("run", "topic", "seq", "axis", "number", "messages", "entries", "entries_max", "pass_ns")
-"""A message's place; and after a run's last one a row of topic and seq `NONE` with the counts of its pass, and its
-processor time. In addition `clock`: axis, number, axis, number …"""
+"""Columns of a message's place in the order. After a run's last message comes a row whose topic and seq are `NONE`,
+with the counts and the processor time of the run's pass. The additional column `clock` has axis, number, axis, number
+…"""
 
 COMING = ("run", "connection", "at_ns", "topic", "seq", "began_ns", "ended_ns", "axis", "number", "late")
-"""First copies, by run and connection in the order in which they came; `late`: a message that was sent later came
-before. In addition `clock`."""
+"""Columns of first copies, by run and connection, in the order in which they came. `late` says that a message that was
+sent later came earlier. The additional column `clock` is that of the message."""
 
 TOO_LATE = (
     *("run", "connection", "at_ns", "topic", "seq", "began_ns"),
     *("before_ns", "before_topic", "before_seq", "before_ended_ns"),
 )
-"""A first copy, and the message that depends on it and came before."""
+"""Columns of a violation: a first copy, and the message that depends on it but came earlier."""
 
 LINKS = ("trail", "place", "topic", "seq", "connection", "at_ns", "cause_topic", "cause_seq", "cause_ns")
-"""See `Link`."""
+"""Columns of the links of trails (see `Link`)."""
 
 
 def schema(columns: Sequence[str], *, clock: bool = False) -> str:
-    """Return the schema as Spark takes it."""
+    """Return the schema in the form that Spark expects."""
     return ", ".join([f"{name} long" for name in columns] + ["clock array<long>"] * clock)
 
 
 def run(rows: DataFrame, handler: type, columns: str) -> DataFrame:
-    """Pass each partition of the rows, as it is sorted, through its own handler: a PyArrow table function of Spark's.
-    (`mapInArrow` would work, but needs pandas.)"""
+    """Pass each partition of the rows, in its order, through its own instance of the handler, which is a PyArrow table
+    function of Spark. (`mapInArrow` would work, but needs pandas.)"""
     for module in (causality, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     function = F.arrow_udtf(handler, returnType=columns)
@@ -75,7 +77,8 @@ def run(rows: DataFrame, handler: type, columns: str) -> DataFrame:
 
 
 class Pass:
-    """ROWS -> CLOCKED and `clock`, for messages that arrived too late somewhere, or depend on one that still may."""
+    """Turns ROWS into CLOCKED and `clock`, for messages that arrived too late somewhere, or that depend on a message
+    that may still do so."""
 
     def __init__(self) -> None:
         self._run, self._clocks, self._spent_ns = NONE, Clocks(), 0
@@ -121,7 +124,7 @@ class Pass:
 
 
 class TooLate:
-    """COMING and `clock` -> TOO_LATE."""
+    """Turns COMING and `clock` into TOO_LATE."""
 
     def __init__(self) -> None:
         self._here = NONE, NONE
@@ -140,12 +143,13 @@ class TooLate:
 
 
 Wanted = tuple[int, Message, int, Message, int]
-"""A run; a message, and the time when its first original was sent; a message that depends on it, and the time when its
-last one was."""
+"""A violation whose trail is wanted: the run; a message, and the time when its first original was sent; the message
+that depends on it, and the time when its last original was sent."""
 
 
 def trails(wanted: Sequence[Wanted]) -> type:
-    """Return a handler for ROWS -> LINKS of the trails wanted, by their numbers."""
+    """Return a handler that turns ROWS into the LINKS of the wanted trails. A trail's number is its index in
+    ``wanted``."""
 
     class Trails:
         def __init__(self) -> None:
@@ -191,7 +195,7 @@ def _lists(column: pa.ListArray) -> list[list[int]]:
 
 
 def _batch(names: Sequence[str], rows: list[tuple[int, ...]], lists: list[list[int]] | None = None) -> pa.RecordBatch:
-    """Make a batch of rows and, if given, the list of `clock` for each."""
+    """Return a batch of the rows. `lists`, if given, has the `clock` of each row."""
     columns: list[pa.Array] = [_array("q", column) for column in zip(*rows, strict=True)] or [_array("q", ())] * len(
         names
     )

@@ -1,15 +1,16 @@
-"""From the rows of a log to its figures: pure functions DataFrame -> DataFrame.
+"""Pure functions (DataFrame -> DataFrame) that compute figures from the rows of a log.
 
 Owns the definitions of lost, conflated, duplicated, reordered, overtaken, in, out, lag and the histogram
-(bench/SCHEMA.md has the words). It never reads or writes a file, collects a row, or runs Python on an executor: column
-expressions only, so a cluster needs nothing of ours on its workers.
+(bench/SCHEMA.md explains these words). The functions never read or write a file, collect a row, or run Python on an
+executor. They only use column expressions, so the workers of a cluster do not need this package.
 
-A row belongs to the run in its `run` column (any key), and knows its beginning, `started_ns`. Times are nanoseconds of
-the generator's monotonic clock; `second` is the number of whole seconds since `started_ns`.
+A row belongs to the run in its `run` column (any key), and has the time of the run's beginning, `started_ns`. Times are
+nanoseconds of the generator's monotonic clock; `second` is the number of whole seconds since `started_ns`.
 
-All figures of a message are found within its topic, so Spark shuffles news and deliveries once, by run and topic, and
-every join, window and count of messages happens where they then lie. (A session says so to Spark with
-`spark.sql.requireAllClusterKeysForCoPartition=false`; without it the figures are the same, and cost more shuffles.)
+All figures of a message depend only on rows of its topic. So Spark shuffles news and deliveries once, by run and topic,
+and every join, window and count of messages happens within these partitions. (A session allows this with
+`spark.sql.requireAllClusterKeysForCoPartition=false`. Without this setting, the figures are the same, but cost more
+shuffles.)
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from ingeborg.bench.spark.quantiles import bucket_of
 from ingeborg.bench.spark.schema import NS_PER_S, POSITION
 
 NEWS = ("topic", "seq", "run")
-"""The columns that identify one news. In this order everywhere: rows sorted for one step are sorted for the next."""
+"""The columns that identify a news item. They have the same order everywhere, so that rows sorted for one step are
+already sorted for the next."""
 
 NEAR_NS = 100_000_000
-"""How far outside a phase a sample of the machine may lie and still belong to it."""
+"""How far outside a phase a sample of the machine may lie and still count in the phase."""
 
 _RATES = ("net_rx_bytes", "net_tx_bytes", "disk_read_bytes", "disk_write_bytes")
 
 
 def news_of(events: DataFrame) -> DataFrame:
-    """Return one row per news: `run, topic, seq, phase, expected` (deliveries it must cause), and `written`: how often
-    the log has it, which must be once."""
+    """Return one row per news item: `run, topic, seq, phase`, `expected` (the deliveries that it must cause), and
+    `written` (how often the log has it, which must be once)."""
     return (
         events.where(F.col("kind") == "news")
         .select(*NEWS, "phase", "value")
@@ -44,16 +46,17 @@ def news_of(events: DataFrame) -> DataFrame:
 def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
     """Return one row per received message: `run, topic, seq, connection, at_ns, latency_ns`, and
 
-    - `skipped`: how many other messages of its topic it stands for, which its connection does not get;
-    - `phase`: that of its news, so that what arrives in the drain counts where it belongs;
-    - `second`: in which it was meant to be sent;
-    - `known`: false where no news row announces it;
-    - `repeated`: the same connection, topic and seq came before (a duplicate delivery);
-    - `reordered`: a higher seq of the topic came before on this connection, it is not a repetition, and until it came
-      only one connection was meant to publish either of the two;
-    - `overtaken`: the same, but another connection was also meant to publish one of the two, or the log names none.
+    - `skipped`: how many other messages of its topic this message replaces for its connection;
+    - `phase`: the phase of its news, so that a message that arrives in the drain counts in the phase that published it;
+    - `second`: the second in which the message was meant to be sent;
+    - `known`: false if no news row announces the message;
+    - `repeated`: an earlier row has the same connection, topic and seq (a duplicate delivery);
+    - `reordered`: the message is not a repetition, a higher seq of the topic came earlier on this connection, and until
+      the message came only one connection was meant to publish either of the two;
+    - `overtaken`: as `reordered`, but another connection was also meant to publish one of the two, or the log names no
+      publisher.
 
-    "Before" is by `at_ns`, and within one clock reading by the order of lines in the log.
+    "Earlier" is by `at_ns`, and for equal times by the order of lines in the log.
     """
     received = (
         events.where(F.col("kind") == "received")
@@ -71,7 +74,7 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
     )
     when = ("at_ns", *POSITION)
     same = Window.partitionBy(*NEWS, "connection").orderBy(*when)
-    # Topic and connection lead, for the first column of a sort is the one it compares fast.
+    # Topic and connection come first, because a sort compares its first column fastest.
     stream = Window.partitionBy("topic", "connection", "run").orderBy(*when)
     alone = Window.partitionBy("topic", "connection", "run", "publisher").orderBy(*when)
 
@@ -103,8 +106,8 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
 
 
 def _publishers_of(events: DataFrame) -> DataFrame:
-    """Return one row per sent message: `run, topic, seq`, the connection that was meant to publish it first, `only`,
-    and when the next one was, `others_ns`; null if there is none."""
+    """Return one row per sent message: `run, topic, seq`, `only` (the connection that was meant to publish it first),
+    and `others_ns` (when the next connection was meant to publish it, or null if no other connection was)."""
     sent = events.where(F.col("kind") == "sent").repartition("run", "topic")
     meant = sent.groupBy(*NEWS, "connection").agg(F.min("intended_ns").alias("meant_ns"))
     in_time = F.sort_array(F.collect_list(F.struct("meant_ns", "connection")))
@@ -120,9 +123,9 @@ def _publishers_of(events: DataFrame) -> DataFrame:
 
 
 def sending_counts(events: DataFrame) -> DataFrame:
-    """Return per `run, phase` that the rows name: `news`, `reports` (in), `duplicates_offered`, `errors`; the times of
-    the first and the last row, `first_ns` and `last_ns`; those of reports, `first_sent_ns` and `last_sent_ns`; and when
-    the first report was meant to be sent, `first_intended_ns`."""
+    """Return, for each `run, phase` in the rows: `news`, `reports` (in), `duplicates_offered` and `errors`; `first_ns`
+    and `last_ns`, the times of the first and the last row; `first_sent_ns` and `last_sent_ns`, the times of the first
+    and the last report; and `first_intended_ns`, when the first report was meant to be sent."""
     kind = F.col("kind")
     sent = kind == "sent"
     return events.groupBy("run", "phase").agg(
@@ -139,15 +142,15 @@ def sending_counts(events: DataFrame) -> DataFrame:
 
 
 def lags(events: DataFrame) -> DataFrame:
-    """Return one row per report: `run, phase, lag_ns`, how far the sender was behind its schedule."""
+    """Return one row per report: `run, phase`, and `lag_ns`, how far the sender was behind its schedule."""
     sent = events.where(F.col("kind") == "sent")
     return sent.select("run", "phase", (F.col("at_ns") - F.col("intended_ns")).alias("lag_ns"))
 
 
 def delivery_counts(deliveries: DataFrame) -> DataFrame:
-    """Per `run, phase` of the news: `delivered` (out, everything received), `duplicated`, `reordered`, `overtaken`,
-    `unannounced`, `mean_ns` of the latency, and when the first and the last were received, `first_received_ns`,
-    `last_received_ns`."""
+    """Return, per `run, phase` of the news: `delivered` (out: all messages received), `duplicated`, `reordered`,
+    `overtaken`, `unannounced`, the mean latency `mean_ns`, and `first_received_ns` and `last_received_ns`, the times of
+    the first and the last delivery."""
     return deliveries.groupBy("run", "phase").agg(
         F.count("*").alias("delivered"),
         F.count_if("repeated").alias("duplicated"),
@@ -161,12 +164,14 @@ def delivery_counts(deliveries: DataFrame) -> DataFrame:
 
 
 def outcomes(news: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """Return per `run, phase` of the news: `expected` deliveries, `lost` and `conflated` (the deliveries that are
-    missing, which are expected minus distinct connections reached, summed over news), `skipped` (what its deliveries
-    stand for), `excess` (reached beyond the expected), `rewritten` (news that the log has more than once).
+    """Return, per `run, phase` of the news: `expected` deliveries; `lost` and `conflated`, which together are the
+    missing deliveries (expected deliveries minus distinct connections reached, summed over news); `skipped`, the number
+    of messages that deliveries replace; `excess`, connections reached beyond the expected ones; and `rewritten`, news
+    that the log has more than once.
 
-    A delivery with `skipped` stands for missing ones of its topic and phase. If there are fewer, the rest stands for
-    those of earlier phases: an endpoint may hold a message until the next phase has begun, and conflate it there.
+    A delivery with `skipped` replaces missing deliveries of its topic and phase. If too few are missing there, the rest
+    replaces missing deliveries of earlier phases, because an endpoint may hold a message until the next phase has
+    begun, and conflate it then.
     """
     reached = (
         deliveries.where("known")
@@ -203,7 +208,7 @@ def outcomes(news: DataFrame, deliveries: DataFrame) -> DataFrame:
 
 
 def error_counts(events: DataFrame) -> DataFrame:
-    """Per `run, phase, code`: `errors`."""
+    """Return, per `run, phase, code`: `errors`."""
     return (
         events.where(F.col("kind") == "error")
         .groupBy("run", "phase", F.coalesce("detail", F.lit("no code")).alias("code"))
@@ -212,12 +217,12 @@ def error_counts(events: DataFrame) -> DataFrame:
 
 
 def second_of(name: str) -> Column:
-    """Whole seconds from the run's start to the time in column `name`."""
+    """Return the whole seconds from the run's start to the time in column `name`."""
     return F.floor((F.col(name) - F.col("started_ns")) / NS_PER_S).cast("int")
 
 
 def per_second_counts(events: DataFrame) -> DataFrame:
-    """Per `run, second` in which it happened: `news`, `reports`, `duplicates_offered`, `delivered`, `errors`."""
+    """Return, per `run, second` of the events: `news`, `reports`, `duplicates_offered`, `delivered`, `errors`."""
     kind = F.col("kind")
     return events.groupBy("run", second_of("at_ns").alias("second")).agg(
         F.count_if(kind == "news").alias("news"),
@@ -229,17 +234,17 @@ def per_second_counts(events: DataFrame) -> DataFrame:
 
 
 def histogram(deliveries: DataFrame) -> DataFrame:
-    """Return per `run, phase, second` (intended), `bucket`: `deliveries`. Bucket b holds latencies from 10^(b/20) ns up
-    to 10^((b+1)/20) ns; -1 holds those up to 0."""
+    """Return, per `run, phase, second` (in which a message was meant to be sent) and `bucket`: `deliveries`. Bucket b
+    holds latencies from 10^(b/20) ns up to 10^((b+1)/20) ns. Bucket -1 holds latencies of 0 or below."""
     return deliveries.groupBy("run", "phase", "second", bucket_of("latency_ns").alias("bucket")).agg(
         F.count("*").alias("deliveries")
     )
 
 
 def machine_rates(machine: DataFrame) -> DataFrame:
-    """Per `run, source` and sample: `at_ns`, `role`, `second`, `cpu_cores` (processor seconds a second), `rss_bytes`
-    and `anon_bytes` (levels), and bytes a second of network and disk. A rate is null for a source's first sample and
-    where its counter went back (the process was restarted)."""
+    """Return, per `run, source` and sample: `at_ns`, `role`, `second`, `cpu_cores` (processor seconds per second), the
+    levels `rss_bytes` and `anon_bytes`, and bytes per second of network and disk. A rate is null for a source's first
+    sample, and for a sample whose counter went back, because the process was restarted."""
     order = Window.partitionBy("run", "source").orderBy("at_ns")
     elapsed_s = (F.col("at_ns") - F.lag("at_ns").over(order)) / NS_PER_S
 
@@ -261,18 +266,20 @@ def machine_rates(machine: DataFrame) -> DataFrame:
 
 
 def machine_phases(machine: DataFrame, phases: DataFrame) -> DataFrame:
-    """Return, per `run, phase, role, source` with a sample in the phase, or `NEAR_NS` before or after it (the generator
-    takes samples at both ends, and a phase may last milliseconds): its use between the samples nearest to the two
-    ends, `cpu_s` over `elapsed_s` (null if it is one and the same sample), and the levels at these samples,
-    `rss_first`, `rss_last`, `anon_first`, `anon_last` (bytes).
+    """Return what each source (`run, phase, role, source`) used in a phase, between the samples nearest to its ends.
 
-    `cpu_s` adds up the counter's growth from sample to sample, so a process that was restarted, or whose child was
-    reaped by another, takes nothing off.
+    `cpu_s` is the processor time within `elapsed_s`; both are null if the two samples are the same. `rss_first`,
+    `rss_last`, `anon_first` and `anon_last` are the levels at these samples, in bytes. There is no row for a source
+    without a sample in the phase or within `NEAR_NS` of it. (The generator takes samples at both ends of a phase, which
+    may last only milliseconds.)
+
+    `cpu_s` adds up the counter's growth from sample to sample. So it does not shrink when a process is restarted, or
+    when another process reaps its child.
     """
     order = Window.partitionBy("run", "source").orderBy("at_ns")
     grown = F.greatest(F.col("cpu_s") - F.lag("cpu_s").over(order), F.lit(0.0))
     used = F.sum(grown).over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    # A source that does not say its processor time used an unknown time, not none.
+    # If a source does not report its processor time, the time is unknown and not 0.
     used = F.when(F.col("cpu_s").isNotNull(), used)
     samples = machine.select("run", "source", "role", "at_ns", "rss_bytes", "anon_bytes", used.alias("used_s"))
     sample = F.struct("at_ns", "used_s", "rss_bytes", "anon_bytes")
@@ -306,8 +313,9 @@ def machine_phases(machine: DataFrame, phases: DataFrame) -> DataFrame:
 
 
 def counter_deltas(counters: DataFrame) -> DataFrame:
-    """Return per `run, phase, source, name`: `first`, `last` value in the phase, and `reset`: a `…_total` that went
-    back, so the server was restarted and its earlier counts are unknown."""
+    """Return, per `run, phase, source, name`: the `first` and the `last` value in the phase, and `reset`, which is true
+    if the value went back. For a `…_total` this means that the server was restarted and that its earlier counts are
+    unknown."""
     return (
         counters.groupBy("run", "phase", "source", "name")
         .agg(F.min_by("value", "at_ns").alias("first"), F.max_by("value", "at_ns").alias("last"))
