@@ -1,17 +1,17 @@
-"""Processes for measurements and tests: started, watched until they are ready, and reliably ended.
+"""Processes for measurements and tests. They are started, watched until they are ready, and reliably ended.
 
-Owns: the one way to start an endpoint as a process. Must never: know the purpose of an endpoint.
+Owns: the only way to start an endpoint as a process. Must never: depend on the purpose of an endpoint.
 
 ::
 
     with started("the endpoint", serve("--port", "0", "--store", f"lmdb:{folder}/store"), folder / "log") as endpoint:
         ...  # endpoint.url, endpoint.child.pid, endpoint.child.said()
 
-    endpoint = Endpoint("a", ["--store", f"lmdb:{folder}/store"], folder)  # keeps its name and its port over all lives
+    endpoint = Endpoint("a", ["--store", f"lmdb:{folder}/store"], folder) # has the same name and port in all its lives
     await endpoint.start()
 
-With `steps` the same code serves callers with an event loop and callers without. `child` is any process, `ports` are
-the ports that endpoints keep, `endpoints` knows `ingeborg serve`.
+With `steps`, the same code serves callers with and without an event loop. `child` handles any process, `ports` holds
+the ports of endpoints, and `endpoints` handles `ingeborg serve`.
 """
 
 from ingeborg.bench.starting.child import Child, ChildError, ending, spawn

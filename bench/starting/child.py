@@ -1,7 +1,7 @@
-"""A process: started with its output in a file, watched through that file, reliably ended.
+"""A process that writes its output to a file. It is watched through this file, and reliably ended.
 
-Owns: how a process is spawned, its output, and its end. Must never: signal a process by number alone, for numbers are
-used again; wait without a limit; swallow the last words of a failed process.
+Owns: the start of a process, its output, and its end. Must never: signal a process by its number alone, because numbers
+are reused; wait without a limit; or hide the last lines of a failed process.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ import psutil
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.starting.steps import Steps, pauses
 
-#: Seconds to wait after SIGKILL: only a process stuck in the kernel takes longer, and more waiting does not help then.
+#: Seconds to wait after SIGKILL. Only a process that is stuck in the kernel takes longer, and then waiting does not
+#: help.
 KILL_S = 5.0
-#: Seconds for the children of an ended process to notice and to end on their own. Then they are killed.
+#: Seconds in which the children of an ended process can notice this and end by themselves. After that they are killed.
 ORPHANS_S = 1.0
 
-#: How many lines of a log an error shows: a few screens, since some servers log the reason first and their shutdown
-#: after it.
+#: How many lines of a log an error shows. They fill a few screens, because some servers log the reason first and then
+#: their shutdown.
 TAIL_LINES = 60
-#: Maximum bytes of these lines: longer ones are cut.
+#: Maximum number of bytes of these lines together. Only the last bytes are shown.
 TAIL_BYTES = 16_384
 
 _PR_SET_PDEATHSIG = 1
-# Load it here, not in the new process, which could never release a lock held by another thread of this one.
+# Load this here and not in the new process. There, a lock that another thread held during the fork would never be
+# released.
 _libc = ctypes.CDLL(None)
 
 
@@ -42,8 +44,8 @@ class ChildError(BenchError):
 
 
 def _die_with_the_parent() -> None:
-    """Run in the new process. Linux: if the parent is killed and cannot clean up, the kernel kills this process as
-    well."""
+    """Run in the new process. On Linux, the kernel then kills this process when the parent is killed and cannot clean
+    up."""
     with suppress(AttributeError):  # another system
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -58,11 +60,12 @@ def spawn(
     stdin: int = subprocess.DEVNULL,
     outlives_us: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in its own session, which a Ctrl-C at our terminal does not reach. ``OSError``: the program or
-    the directory does not exist.
+    """Start a program in its own session, which a Ctrl-C at our terminal does not reach. Raises ``OSError`` if the
+    program or the directory does not exist.
 
-    Its standard error is appended to ``log``, its standard output to ``output``, or also to ``log``. ``environment``:
-    by default this process's. Without ``outlives_us`` it is killed if the thread that calls this ends before it.
+    The program's standard error is appended to ``log``, and its standard output to ``output``, or to ``log`` if there
+    is no ``output``. By default it gets the ``environment`` of this process. Without ``outlives_us``, the program is
+    killed when the calling thread ends first.
     """
     with ExitStack() as files:
         errors = files.enter_context(log.open("ab"))
@@ -80,7 +83,7 @@ def spawn(
 
 
 def tail(log: Path) -> str:
-    """Return the last lines of a file, each behind a bar; empty if there are none."""
+    """Return the last lines of a file, each after a bar, or an empty text if there are no lines."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL_BYTES))
@@ -91,15 +94,15 @@ def tail(log: Path) -> str:
 
 
 def descendants(process: psutil.Process) -> list[psutil.Process]:
-    """Return all living processes that it started, and theirs."""
+    """Return all living processes that the process or one of its descendants started."""
     try:
         return process.children(recursive=True)
     except psutil.NoSuchProcess:
-        return []  # It has just ended, and nothing shows any longer whose children they are.
+        return []  # The process has just ended, and its children can no longer be identified.
 
 
 def over(process: psutil.Process) -> bool:
-    """Say whether it has ended. It may still wait for its parent to read its exit code."""
+    """Return whether the process has ended, even if its parent has not yet read the exit code."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -107,10 +110,11 @@ def over(process: psutil.Process) -> bool:
 
 
 def ending(process: psutil.Process, patience_s: float) -> Steps[list[int]]:
-    """Send SIGTERM, allow ``patience_s`` seconds for an orderly end, then SIGKILL it and all its descendants. Return
-    the pids left (normally none). With no patience, kill it at once. A caller that stops waiting also kills it.
+    """Send SIGTERM to a process, allow ``patience_s`` seconds for an orderly end, and then send SIGKILL to the process
+    and all its descendants. Return the pids that are left (normally none). If ``patience_s`` is 0, kill the process
+    immediately. Also kill it if the caller stops waiting.
 
-    The descendants get no signal to end: a server ends its own in the order that is right for it.
+    The descendants do not get SIGTERM, because a server ends its own processes in the order that it needs.
     """
     orphans = descendants(process)
     everyone = [process, *orphans]
@@ -128,7 +132,7 @@ def ending(process: psutil.Process, patience_s: float) -> Steps[list[int]]:
                 yield pause_s
     finally:
         for each in everyone:
-            with suppress(psutil.NoSuchProcess):  # it has just ended, as intended
+            with suppress(psutil.NoSuchProcess):  # the process has just ended, as intended
                 if not over(each):
                     each.kill()
     for pause_s in pauses(KILL_S):
@@ -139,8 +143,8 @@ def ending(process: psutil.Process, patience_s: float) -> Steps[list[int]]:
 
 
 class Child:
-    """One process of ours, from its start to its end. ``blocking`` or ``awaited`` runs the methods that return
-    ``Steps``."""
+    """A process that we start and end. The methods that return ``Steps`` need ``blocking`` or ``awaited`` to run
+    them."""
 
     def __init__(
         self,
@@ -153,7 +157,8 @@ class Child:
         directory: Path | None = None,
         stdin: int = subprocess.DEVNULL,
     ) -> None:
-        """Start it. ``name``: its name in errors. The other arguments are those of ``spawn``. ``ChildError``."""
+        """Start the process. ``name`` is its name in errors. The other arguments are those of ``spawn``. Raises
+        ``ChildError`` if the process cannot start."""
         self.name = name
         self.log = log
         self._output = log if output is None else output
@@ -166,51 +171,52 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id; while ``runs``, no other process has it."""
+        """The process id. No other process has it while ``runs`` is true."""
         return self._popen.pid
 
     @property
     def stdin(self) -> IO[bytes]:
-        """Its standard input, if it was started with a pipe there."""
+        """The standard input of the process, which must have been started with a pipe."""
         assert self._popen.stdin is not None, f"{self.name} was started without a pipe to its standard input"
         return self._popen.stdin
 
     @property
     def code(self) -> int | None:
-        """Return its exit code, or the negative number of the signal that ended it; ``None``: it runs. Once it has
-        ended, this ends the rest of its process group."""
+        """Return the exit code, or the negative number of the signal that ended the process, or ``None`` while the
+        process runs. After the process has ended, this also ends the rest of its process group."""
         if self._popen.returncode is None and over(self.process):
-            # Until its exit code is read it keeps its number, and no other process can have its group.
+            # Until its exit code is read, the process keeps its number, so no other process can have its group.
             with suppress(ProcessLookupError):
                 if self.process.is_running():
                     os.killpg(self.pid, signal.SIGKILL)
             self._popen.wait(KILL_S)
             if self._popen.stdin is not None:
-                with suppress(BrokenPipeError):  # no caller will read the rest
+                with suppress(BrokenPipeError):  # the process will not read the rest
                     self._popen.stdin.close()
         return self._popen.returncode
 
     @property
     def runs(self) -> bool:
-        """Say whether it has not ended."""
+        """Return whether the process has not ended."""
         return self.code is None
 
     def signal(self, number: int) -> None:
-        """Send a signal to it, and to no other process. An ended one gets none."""
+        """Send a signal to this process only. Do nothing if the process has ended."""
         if self.runs:
             self._popen.send_signal(number)
 
     def said(self) -> str:
-        """Return its log, which may have begun with an earlier process."""
+        """Return the log of the process, which may begin with lines of an earlier process."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def tail(self) -> str:
-        """Return its last lines, each behind a bar."""
+        """Return the last lines of the process, each after a bar."""
         return tail(self.log) + (tail(self._output) if self._output != self.log else "")
 
     def _lines(self) -> Iterator[str]:
-        """Yield each new line of its output. An incomplete line is left for later, unless the process has ended."""
-        last = not self.runs  # read this first: the next call sees any later output
+        """Yield each new line of the output. An incomplete line waits for a later call, unless the process has
+        ended."""
+        last = not self.runs  # check this before reading, so that the next call sees any later output
         with self._output.open("rb") as file:
             file.seek(self._read)
             for line in file:
@@ -219,12 +225,12 @@ class Child:
                     yield line.decode("utf-8", "replace").rstrip("\n")
 
     def rest(self) -> list[str]:
-        """Return the lines of its output that ``line`` has not reached yet."""
+        """Return the lines of the output that ``line`` has not reached yet."""
         return list(self._lines())
 
     def line(self, pattern: str | re.Pattern[str], within_s: float) -> Steps[str]:
-        """Return the next line of its output that matches; skip those before it. ``ChildError``: it has ended without
-        one, or the time is over."""
+        """Return the next line of the output that matches the pattern, and skip the lines before. Raises ``ChildError``
+        if the process ends without such a line, or if the time is over."""
         why = f"did not say {pattern if isinstance(pattern, str) else pattern.pattern!r} within {within_s:g} s"
         for pause_s in pauses(within_s):
             code = self.code
@@ -238,7 +244,7 @@ class Child:
         raise ChildError(f"{self.name} {why}{self.tail()}")
 
     def ended(self, within_s: float) -> Steps[int]:
-        """Wait for its end; return its exit code. ``ChildError``: the time is over."""
+        """Wait for the end of the process, and return the exit code. Raises ``ChildError`` if the time is over."""
         for pause_s in pauses(within_s):
             if self.code is not None:
                 return self.code
@@ -246,14 +252,15 @@ class Child:
         raise ChildError(f"{self.name} has not ended within {within_s:g} s{self.tail()}")
 
     def end(self, patience_s: float = 0.0) -> Steps[None]:
-        """End it, in any state: neither it nor its descendants run afterwards. ``patience_s``: for an orderly end,
-        after SIGTERM; without, it is killed. ``ChildError``: some process survives even that."""
+        """End the process in any state. Neither the process nor its descendants run afterwards. After SIGTERM it has
+        ``patience_s`` for an orderly end; if this is 0, it is killed immediately. Raises ``ChildError`` if a process
+        survives even SIGKILL."""
         if self.runs:
             left: list[int] = []
             try:
                 left = yield from ending(self.process, patience_s)
             finally:
-                if not left and self.code is None:  # the wait was cancelled, which has just killed it
+                if not left and self.code is None:  # the wait was cancelled, which has killed the process
                     with suppress(subprocess.TimeoutExpired):
                         self._popen.wait(KILL_S)
             if left:

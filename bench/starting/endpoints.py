@@ -1,6 +1,7 @@
-"""`ingeborg serve` as a process: its command line, its ready line, and one endpoint over all its lives.
+"""Runs `ingeborg serve` as a process. The module has its command line, its ready line, and an endpoint over all its
+lives.
 
-Owns: all knowledge that starting an endpoint takes. Must never: import the broker, or know the purpose of an endpoint.
+Owns: all knowledge about starting an endpoint. Must never: import the broker, or depend on an endpoint's purpose.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from ingeborg.bench.starting.ports import claim
 from ingeborg.bench.starting.steps import Steps, awaited, blocking
 from ingeborg.form import VARIABLE
 
-#: Time limit for a start, in seconds. It takes one or two; on a machine under load, many times that.
+#: Time limit for a start, in seconds. A start takes one or two seconds, and many times that on a machine under load.
 READY_S = 60.0
-#: Time limit for an orderly end, in seconds: the time that an endpoint allows itself and its clients, with a margin.
+#: Time limit for an orderly end, in seconds. It is the time that an endpoint allows itself and its clients, and a
+#: margin.
 END_S = 60.0
 
 #: The line in which an endpoint, or another server of ours, reports its URL when it is ready.
@@ -36,25 +38,27 @@ READY = re.compile(
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command line of a module, run by this process's Python."""
+    """Return the command line that runs a module with this process's Python."""
     return [sys.executable, "-m", module, *arguments]
 
 
 def serve(*options: str) -> list[str]:
-    """Return the command line of `ingeborg serve`, with the code that this process runs."""
+    """Return the command line of `ingeborg serve`. It runs the same code as this process."""
     return python("ingeborg.broker.command.cli", "serve", *options)
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment without options for `ingeborg`, plus ``variables``: settings that a user made
-    for other endpoints must not affect a measurement or a test. All processes run the same form of the code."""
+    """Return this process's environment with ``variables`` and without options for `ingeborg`, because a user's
+    settings for other endpoints must not affect a measurement or a test. The variable for the form of the code stays,
+    so that all processes run the same form."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INGEBORG_") or name == VARIABLE}
     return kept | dict(variables or {})
 
 
 class Said(NamedTuple):
-    """The content of a ``READY`` line. ``name``: empty for a server that is no endpoint; ``url``: for its clients;
-    ``internal``: for its links, metrics and health, if that is another URL. Both have no slash at the end."""
+    """The content of a ``READY`` line. ``name`` is empty for a server that is not an endpoint. ``url`` is for clients.
+    ``internal`` is for links, metrics and health, or empty if they use the same URL. The URLs have no slash at the
+    end."""
 
     name: str
     url: str
@@ -62,15 +66,16 @@ class Said(NamedTuple):
 
 
 def ready(child: Child, within_s: float = READY_S) -> Steps[Said]:
-    """Wait until it reports that it, or its next endpoint, is ready. ``ChildError``."""
+    """Wait until the process reports that it, or its next endpoint, is ready. Raises ``ChildError`` if it does not do
+    so in time."""
     match = READY.search((yield from child.line(READY, within_s)))
     assert match is not None
     return Said(match["name"] or "", match["url"], match["internal"] or "")
 
 
 class Started(NamedTuple):
-    """A server that has reported ready. ``urls``: its endpoints' URLs for clients, each once; ``inside``: those of each
-    endpoint's metrics and health. Without a slash at the end."""
+    """A server that has reported that it is ready. ``urls`` has the distinct URLs of its endpoints for clients, and
+    ``inside`` has each endpoint's URL for metrics and health. The URLs have no slash at the end."""
 
     child: Child
     urls: list[str]
@@ -78,7 +83,7 @@ class Started(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The URL of the first, or only, endpoint."""
+        """The first URL for clients."""
         return self.urls[0]
 
 
@@ -92,10 +97,11 @@ def started(
     variables: Mapping[str, str] | None = None,
     patience_s: float = END_S,
 ) -> Iterator[Started]:
-    """Start a server of ours, ready, until the block ends; then it gets ``patience_s`` seconds for an orderly end.
+    """Start a server of ours, wait until it is ready, and end it after the block. It has ``patience_s`` seconds for an
+    orderly end.
 
-    ``name``: its name in errors; ``endpoints``: how many must be ready; ``variables``: added to its environment.
-    ``ChildError``, with its last lines.
+    ``name`` is its name in errors, ``endpoints`` is the number of endpoints that must be ready, and ``variables`` are
+    added to its environment. Raises ``ChildError``, with the server's last lines, if it does not become ready.
     """
     child = Child(name, command, log, environment=environment(variables))
     try:
@@ -106,9 +112,9 @@ def started(
 
 
 class Endpoint:
-    """One endpoint with one name and one port, over all its lives. Everything that waits does so on an event loop.
+    """One endpoint that has the same name and port in all its lives. All methods that wait are coroutines.
 
-    The endpoint holds its port from the first moment on, also between two lives: see ``ports``.
+    This object holds the port from its creation on, also between two lives of the endpoint (see ``ports``).
     """
 
     def __init__(
@@ -122,22 +128,30 @@ class Endpoint:
         through: Sequence[str] = (),
         serving: Sequence[str] = (),
     ) -> None:
-        """``options``: for `ingeborg serve`, in addition to its name and port; ``directory``: for its log;
-        ``variables``: added to its environment; ``host``: the host of its URL; ``through``: a command that becomes the
-        endpoint's, such as `ip netns exec NAME`; ``serving``: a command that takes the options of `ingeborg serve` and
-        runs instead."""
+        """Prepare an endpoint without starting it.
+
+        Args:
+            name: name of the endpoint.
+            options: options for `ingeborg serve`, in addition to name and port.
+            directory: directory for the log.
+            variables: added to the endpoint's environment.
+            host: host of the endpoint's URL.
+            through: a command that executes the endpoint's command, such as `ip netns exec NAME`.
+            serving: a command that takes the options of `ingeborg serve` and runs instead.
+        """
         self.name = name
         self._port = claim()
         self.port = self._port.first
         self.url = f"ws://{host}:{self.port}"
         self.log = directory / f"{name}-{self.port}.log"
-        self.lives = 0  # begun so far
+        self.lives = 0  # number of lives that have begun
         self._command = [*through, *(serving or serve()), "--name", name, "--port", str(self.port), *options]
-        self.variables = dict(variables or {})  # added to its environment from its next start on
+        self.variables = dict(variables or {})  # added to the environment at the next start
         self._child: Child | None = None
 
     async def start(self, *, ready: bool = True) -> None:
-        """Begin a new life; with ``ready``, wait for its ready line. ``ChildError``."""
+        """Begin a new life. With ``ready``, wait for its ready line. Raises ``ChildError`` if the endpoint does not
+        start."""
         assert self._child is None, f"{self.name} was started, and nobody has waited for its end"
         self._child = Child(f"endpoint {self.name}", self._command, self.log, environment=environment(self.variables))
         self.lives += 1
@@ -145,8 +159,8 @@ class Endpoint:
             await self.ready()
 
     async def ready(self, url: str | None = None, within_s: float = READY_S) -> None:
-        """Wait for its ready line. ``url``: the URL that the line must name, if not the endpoint's own. ``ChildError``;
-        ``BenchError``: it names another one."""
+        """Wait for the ready line, which must name ``url``, by default the endpoint's own. Raises ``ChildError`` if
+        there is no such line in time, and ``BenchError`` if the line names another endpoint or URL."""
         said, wanted = await awaited(ready(self._started, within_s)), Said(self.name, url or self.url)
         if said[:2] != wanted[:2]:
             raise BenchError(f"endpoint {self.name} was to be ready at {wanted.url}, and {said.name} is at {said.url}")
@@ -158,26 +172,28 @@ class Endpoint:
 
     @property
     def runs(self) -> bool:
-        """Say whether it was started and has not ended."""
+        """Return whether the endpoint was started and has not ended."""
         return self._child is not None and self._child.runs
 
     @property
     def process(self) -> psutil.Process | None:
-        """Return its process, while it runs."""
+        """Return the endpoint's process, or ``None`` if the endpoint does not run."""
         return self._child.process if self._child is not None and self._child.runs else None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the endpoint's process, and not its store's writers, a signal."""
+        """Send a signal to the endpoint's process, but not to the writers of its store."""
         self._started.signal(number)
 
     async def ended(self, within_s: float = END_S) -> int:
-        """Wait for the end; return the exit code. Raises ``ChildError`` if it did not end in time."""
+        """Wait for the end of the endpoint, and return the exit code. Raises ``ChildError`` if the endpoint does not
+        end in time."""
         code = await awaited(self._started.ended(within_s))
         self._child = None
         return code
 
     async def kill(self, *, writers: bool = False) -> None:
-        """Send ``kill -9``; with ``writers``, also to its store's writers at the same instant."""
+        """Send ``kill -9`` to the endpoint. With ``writers``, also send it to the writers of its store at the same
+        time."""
         if writers:
             await self.end()
         else:
@@ -185,19 +201,19 @@ class Endpoint:
             await self.ended()
 
     async def end(self, patience_s: float = 0.0) -> None:
-        """End it, in any state: neither it nor its descendants run afterwards. ``patience_s``: for an orderly end;
-        without, it is killed."""
+        """End the endpoint in any state. Neither its process nor its descendants run afterwards. It has ``patience_s``
+        for an orderly end; if this is 0, it is killed immediately."""
         if self._child is not None:
             await awaited(self._child.end(patience_s))
             self._child = None
 
     def said(self) -> str:
-        """Return its log, over all its lives; empty before the first."""
+        """Return the log of all lives, or an empty text before the first life."""
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
 
 async def end_all(endpoints: Sequence[Endpoint]) -> None:
-    """End every endpoint, also if ending another one fails."""
+    """End every endpoint, even if ending one of them fails."""
     outcomes = await asyncio.gather(*(endpoint.end() for endpoint in endpoints), return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

@@ -1,11 +1,11 @@
-"""Ports that an endpoint keeps over all its lives: no other program takes one while the endpoint is down.
+"""Ports that an endpoint keeps over all its lives. No other program can take such a port while the endpoint is down.
 
-Owns: the sockets that hold them. Must never: listen, or hold a port longer than its owner lives.
+Owns: the sockets that hold the ports. Must never: listen, or hold a port longer than its owner lives.
 
-A probe that finds a port free and releases it proves nothing: another program may take the port before the endpoint
-does. So the port stays bound, by a socket that does not listen. On Linux a server that sets SO_REUSEADDR, as an
-endpoint does, may still listen there. The kernel gives the port to no other program, neither to one that requests any
-port nor to an outgoing connection. A program that requests this very port without SO_REUSEADDR is refused.
+It is not enough to find a free port and release it, because another program may take the port before the endpoint does.
+So the port stays bound, by a socket that does not listen. On Linux a server that sets SO_REUSEADDR, as an endpoint
+does, may still listen there. The kernel does not assign the port to a program that requests any free port, or to an
+outgoing connection. A program that requests exactly this port without SO_REUSEADDR gets an error.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from typing import Self
 
 from ingeborg.bench.errors import BenchError
 
-#: Below the ports that systems assign automatically: where a port cannot be held, that makes conflicts rarer.
+#: The range of the ports. It is below the ports that systems assign automatically, which makes conflicts rarer on
+#: systems where a port cannot be held.
 PORT_MIN, PORT_MAX = 10_000, 30_000
-#: A hundred tries without a gap among 20,000 ports point to a problem of the machine.
+#: Number of attempts to find free ports. If a hundred attempts among 20,000 ports fail, the machine has a problem.
 TRIES = 100
 
 
 class Ports:
     """Consecutive ports on loopback, held until ``close``, the end of the ``with`` block, or the end of this object. On
-    systems other than Linux they were only free at some time."""
+    systems other than Linux the ports are not held; they were only free when they were claimed."""
 
     def __init__(self, first: int, sockets: list[socket.socket]) -> None:
         self.first = first
@@ -39,7 +40,7 @@ class Ports:
             self._held()  # on these systems no other socket can bind the port, with any option
 
     def close(self) -> None:
-        """Release them. Idempotent."""
+        """Release the ports. A second call does nothing."""
         self._held()
 
     def __enter__(self) -> Self:
@@ -50,9 +51,9 @@ class Ports:
 
 
 def claim(count: int = 1) -> Ports:
-    """Claim this number of consecutive free ports. ``BenchError`` if there are none.
+    """Claim this number of consecutive free ports. Raises ``BenchError`` if it finds none.
 
-    Their place is random, without a seed: two runs at one time do not look in the same places.
+    The first port is random, without a seed, so that two simultaneous runs do not try the same ports.
     """
     for _ in range(TRIES):
         first = random.SystemRandom().randrange(PORT_MIN, PORT_MAX - count)
@@ -65,7 +66,8 @@ def claim(count: int = 1) -> Ports:
 
 
 def _bind(sock: socket.socket, port: int) -> bool:
-    """Bind it exclusively for a moment, to see that it is free; then let a server share the port."""
+    """Bind the socket exclusively for a moment, to check that the port is free, and then let a server share the
+    port."""
     try:
         sock.bind(("127.0.0.1", port))
     except OSError:

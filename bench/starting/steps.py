@@ -1,9 +1,9 @@
 """Polling, written once for callers with an event loop and for callers without.
 
-Owns: the pauses between two checks of a state that sends no event. Must never: wait without an end.
+Owns: the pauses between two checks of a state whose changes cause no event. Must never: wait without a limit.
 
 A wait is a generator. It checks, yields the seconds to pause, checks again, and returns its result. ``blocking`` runs
-it in a thread that has nothing else to do meanwhile, ``awaited`` on an event loop.
+it in a thread, which it blocks, and ``awaited`` runs it on an event loop.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Repeatedly yields the seconds to pause before the next check; returns the result of the wait.
+#: A wait. It yields the seconds to pause before each further check, and returns the result.
 Steps = Generator[float, None, T]
 
-#: The first pause, in seconds: a killed process is gone within that time.
+#: The first pause, in seconds. A killed process is gone within this time.
 PAUSE_S_MIN = 0.001
-#: The longest pause, in seconds: a start takes a second, and fifty checks in that time cost nothing.
+#: The longest pause, in seconds. A start takes a second, and fifty checks in a second cost nothing.
 PAUSE_S_MAX = 0.02
 
 
 def pauses(within_s: float) -> Iterator[float]:
-    """Yield pauses that add up to this time, each twice the one before up to ``PAUSE_S_MAX``. A caller that checks
-    before each pause checks at once, and again when the time is over."""
+    """Yield pauses that add up to this time. Each is twice as long as the previous pause, up to ``PAUSE_S_MAX``. A
+    caller that checks before each pause also checks at the beginning and when the time is over."""
     deadline = time.monotonic() + within_s
     pause_s = PAUSE_S_MIN
     while (left_s := deadline - time.monotonic()) > 0:
@@ -44,7 +44,7 @@ def blocking(steps: Steps[T]) -> T:
         found: T = end.value
         return found
     finally:
-        steps.close()  # after a signal interrupted the pause: finish what has begun
+        steps.close()  # runs the cleanup of the steps if a signal interrupted the pause
 
 
 async def awaited(steps: Steps[T]) -> T:
@@ -56,4 +56,4 @@ async def awaited(steps: Steps[T]) -> T:
         found: T = end.value
         return found
     finally:
-        steps.close()  # when the caller was cancelled
+        steps.close()  # runs the cleanup of the steps if the caller was cancelled

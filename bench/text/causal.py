@@ -1,7 +1,7 @@
-"""The verdicts of the causal check in words, for a terminal.
+"""Writes the verdicts of the causal check as text for a terminal.
 
-Owns these words, and the number of violations shown. It takes verdicts as the check made them
-(`bench.spark.causal.verdicts`), and judges nothing.
+Owns the words, and the number of violations shown. The verdicts come from the check (`bench.spark.causal.verdicts`).
+Must never: judge.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from ingeborg.bench.digest.document import NS_PER_S, Json
 from ingeborg.bench.text.summary import plain
 
 SHOWN = 10
-"""Violations shown of a run, unless `--shown` says otherwise: they mostly have one cause."""
+"""Default of `--shown`, the number of violations to show of a run. A few are enough, because most violations of a run
+have the same cause."""
 
 SHOWN_MAX = 100
-"""Violations shown of all runs together. The check searches for a trail of each, and nobody reads more."""
+"""Maximum number of violations to show of all runs together. The check searches for the trail of each, and nobody reads
+more."""
 
 
 def shown(number: str) -> int:
-    """Parse the value of `--shown`."""
+    """Return the value of `--shown` as a number. Raises ``ArgumentTypeError`` if it is not one."""
     if not number.isdecimal():
-        raise argparse.ArgumentTypeError(f"{number!r} is no number of violations, 0 or more")
+        raise argparse.ArgumentTypeError(f"{number!r} is not a number of violations: give 0 or more")
     return min(int(number), SHOWN_MAX)
 
 
@@ -36,25 +38,25 @@ def _verdict(verdict: Json) -> Iterator[str]:
     yield (
         f"{plain(verdict['run'])}: {_count(wrong, 'causal violation') if wrong else 'no causal violation'}"
         + (f" at {_count(verdict['connections'], 'connection')}" if wrong else "")
-        + f"; {_count(verdict['deliveries'], 'delivery', 'deliveries')} judged, {verdict['late']:,} later than "
-        "something that was sent after"
+        + f"; {_count(verdict['deliveries'], 'delivery', 'deliveries')} judged, {verdict['late']:,} of them after a "
+        "message that was sent later"
     )
     marked, reports = verdict["marked"], _count(verdict["reports"], "publish", "publishes")
     if marked:
-        yield f"  {marked:,} of {reports} are marked causal: only these depend on earlier messages"
+        yield f"  {marked:,} of {reports} are marked causal, and only these depend on earlier messages"
     else:
-        yield f"  {reports}, none marked causal: each depends on all that its connection had sent or received"
+        yield f"  {reports}, none marked causal, so each depends on everything that its connection had sent or received"
     if unsent:
-        yield f"  {_count(unsent, 'delivery', 'deliveries')} of messages without a sender in the log: not judged"
+        yield f"  not judged: {_count(unsent, 'delivery', 'deliveries')} of messages that nobody in the log sent"
     if not verdict["whole"]:
         files = f"{_count(len(verdict['torn']), 'torn file')}, {len(verdict['empty']):,} empty"
-        yield f"  The run was cut short: its log until then is judged ({files})"
+        yield f"  The run was cut short. Its log up to that time is judged ({files})"
     if verdict["messages"]:
         mean = verdict["entries"] / verdict["messages"]
         yield (
             f"  sequential pass: {verdict['pass_s']:.2f} s of a core for {_count(verdict['messages'], 'message')}; "
-            f"clocks have {mean:.2f} entries on average, {verdict['entries_max']:,} at most, of what could still "
-            "come too late"
+            f"clocks have {mean:.2f} entries on average and {verdict['entries_max']:,} at most, for messages that "
+            "could still come too late"
         )
     for example in verdict["examples"]:
         yield from _example(example, verdict["started_ns"])
@@ -70,8 +72,8 @@ def _example(example: Json, started_ns: int) -> Iterator[str]:
         return f"topic {of[f'{name}topic']} no. {of[f'{name}seq']}"
 
     yield (
-        f"  connection {example['connection']} got {message(example, 'before_')} at {at(example['before_ns'])}, and "
-        f"{message(example)}, on which that depends, first at {at(example['at_ns'])}:"
+        f"  connection {example['connection']} got {message(example, 'before_')} at {at(example['before_ns'])}, but "
+        f"{message(example)}, on which it depends, only at {at(example['at_ns'])}:"
     )
     for link in example["trail"]:
         cause = ""

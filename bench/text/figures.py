@@ -1,6 +1,6 @@
-"""Numbers as people read them: one unit each, three digits that matter, thousands separated.
+"""Formats numbers for people, with one unit, three significant digits, and separated thousands.
 
-Owns the text of every figure in the report and the summaries, so that one value reads the same everywhere.
+Owns the text of every figure in the report and the summaries, so that the same value has the same text everywhere.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 
 NONE = "–"
-"""Stands where a figure is missing. Never a zero."""
+"""The text for a missing figure. A figure of 0 has another text."""
 
 _DURATIONS = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s"))
 _SIZES = ((1, "B"), (1_000, "kB"), (1_000_000, "MB"), (1_000_000_000, "GB"), (1_000_000_000_000, "TB"))
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Return a number with three significant digits, or all digits of a longer whole number: 1.55, 97.3, 1,534."""
+    """Return a number with three significant digits, or a longer number without decimals: 1.55, 97.3, 1,534."""
     for decimals in range(digits - 1, 0, -1):
         if abs(round(value, decimals)) < 10 ** (digits - decimals):
             return f"{value:.{decimals}f}"
@@ -23,7 +23,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def duration(value_ns: float | None) -> str:
-    """Nanoseconds -> `850 ns`, `1.55 ms`, `2.10 s`, `3 min 20 s`."""
+    """Format nanoseconds: `850 ns`, `1.55 ms`, `2.10 s`, `3 min 20 s`."""
     if value_ns is None:
         return NONE
     if abs(value_ns) >= 120_000_000_000:
@@ -38,19 +38,19 @@ def seconds(value_s: float | None) -> str:
 
 
 def tick(text: str) -> str:
-    """Shorten a round number's text for an axis: `10.0 ms` -> `10 ms`."""
+    """Shorten the text of a round number for an axis, such as `10.0 ms` to `10 ms`."""
     return re.sub(r"(\.\d*?)0+(?= )", r"\1", text).replace(". ", " ")
 
 
 def size(value_bytes: float | None) -> str:
-    """Bytes -> `72.4 MB` (powers of ten)."""
+    """Format bytes with powers of ten: `72.4 MB`."""
     return NONE if value_bytes is None else _scaled(value_bytes, _SIZES)
 
 
 def _scaled(value: float, units: tuple[tuple[int, str], ...]) -> str:
     factor, unit = units[0]
     for larger, name in units[1:]:
-        # 999.7 µs reads 1.00 ms, not 1,000 µs.
+        # The text of 999.7 µs is 1.00 ms and not 1,000 µs.
         if abs(value) >= larger * 0.9995:
             factor, unit = larger, name
     number = f"{value:,.0f}" if factor == 1 else significant(value / factor)
@@ -58,17 +58,17 @@ def _scaled(value: float, units: tuple[tuple[int, str], ...]) -> str:
 
 
 def count(value: float | None) -> str:
-    """A whole number with its thousands separated."""
+    """Format a whole number with separated thousands."""
     return NONE if value is None else f"{value:,.0f}"
 
 
 def rate(value_per_s: float | None) -> str:
-    """`1,534/s`, `2.35/s`."""
+    """Format a rate: `1,534/s`, `2.35/s`."""
     return NONE if value_per_s is None else f"{significant(value_per_s) if value_per_s else 0}/s"
 
 
 def size_rate(value_bytes_per_s: float | None) -> str:
-    """`1.20 MB/s`."""
+    """Format a rate of bytes: `1.20 MB/s`."""
     return NONE if value_bytes_per_s is None else f"{size(value_bytes_per_s)}/s"
 
 
@@ -85,7 +85,7 @@ def ratio(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A small number that is no count: `1.55`, `0`."""
+    """Format a small number that is not a count: `1.55`, `0`."""
     return NONE if value is None else significant(value) if value else "0"
 
 
@@ -95,7 +95,7 @@ def plain(value: float) -> str:
 
 
 def share(part: float | None, whole: float | None) -> str:
-    """Format a percentage: `96.0 %`; never rounded to 100 % or 0 % unless it is exactly that."""
+    """Format a percentage: `96.0 %`. It is `100 %` or `0 %` only if it has exactly this value."""
     if part is None or not whole:
         return NONE
     percent = 100 * part / whole
@@ -112,12 +112,12 @@ def percent_of_core(value_cores: float | None) -> str:
 
 
 def goal(name: str, value: float | None) -> str:
-    """A goal's limit or measured value, in its unit."""
+    """Format a goal's limit or measured value in the goal's unit."""
     if value is None:
         return NONE
     return duration(value * 1_000_000) if name.endswith("_ms") else count(value)
 
 
 def goal_name(name: str) -> str:
-    """`p99_9_ms` -> `p99.9`; counts keep their word."""
+    """Return the name of a goal for people: `p99.9` for `p99_9_ms`. The names of counts stay as they are."""
     return name.removesuffix("_ms").replace("_", ".") if name.endswith("_ms") else name

@@ -1,15 +1,15 @@
-"""Tables in pages of the documentation, made from a result set: `make pages` writes them, and a test compares.
+"""Writes tables of a result set into pages of the documentation. `make pages` runs it, and a test compares the tables.
 
     python -m ingeborg.bench.text.page docs/comparison.md …
 
-A comment in the page names the table and the set (a folder of `bench/results`). The program makes the text between it
-and the next comment:
+A comment in the page names the table and the result set (a folder of `bench/results`). The program writes the text
+between this comment and the next one:
 
     <!-- table: traffic of 2026-11-25-2-cores -->
     <!-- end of table -->
 
-Owns: the figures of a comparison that such a table has. Must never: change a page elsewhere, or compute a figure other
-than the ratios that ``comparison`` gives.
+Owns: the choice of figures in these tables. Must never: change other parts of a page, or compute a figure other than
+the ratios that ``comparison`` gives.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLACE = re.compile(
 
 
 def traffic(table: TrafficTable) -> Table:
-    """Return the rate that each system carries, and its cost."""
+    """Return the table of the rate that each system sustains, and the cost of a delivery."""
     header = ("", "In and out", "p99", "p99 at half that rate", "Server CPU per delivered", "Layer's")
     rows: list[tuple[Cell, ...]] = []
     for row in table.rows:
@@ -58,7 +58,8 @@ def traffic(table: TrafficTable) -> Table:
 
 
 def topics(table: TopicsTable) -> Table:
-    """Return how far each system came, and its figures at the greatest number of topics that it and ours both did."""
+    """Return the table of how many topics each system reached. Its other figures are at the greatest number of topics
+    that both this system and ours finished."""
     header = (
         "",
         "Came to",
@@ -107,14 +108,15 @@ TABLES: Mapping[str, Callable[[Json], list[Table]]] = {
 
 
 def made(text: str, results: Path = RESULTS) -> str:
-    """Return the page's text with its tables remade. ``BenchError``: the table or the set does not exist."""
+    """Return the page's text with its tables made again. Raises ``BenchError`` if a table or a result set does not
+    exist."""
 
     def table(place: re.Match[str]) -> str:
         if place["table"] not in TABLES:
-            raise BenchError(f"table: {place['table']!r} is none of {', '.join(TABLES)}")
+            raise BenchError(f"table {place['table']!r} is not one of {', '.join(TABLES)}")
         found = TABLES[place["table"]](forms.read_document(results / place["set"] / kept.NAME))
         if len(found) != 1:
-            raise BenchError(f"{place['set']} has {len(found)} loads of {place['table']}, and not one")
+            raise BenchError(f"{place['set']} has {len(found)} loads of {place['table']} instead of one")
         (one,) = found
         return place["begin"] + "".join(f"{line}\n" for line in table_lines(one.header, one.rows)) + place["end"]
 

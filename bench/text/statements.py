@@ -1,7 +1,7 @@
-"""The statements that a comparison needs: its noise, how it was measured, and what the thesis measured in 2014.
+"""The texts of a comparison about its noise, how it was measured, and the results of the thesis in 2014.
 
-Owns these words and the thesis's figures. Text and tables of text only, the same for the page and the Markdown summary;
-it escapes nothing and computes no figure.
+Owns these texts and the figures of the thesis. The module returns plain texts and tables of text, which the page and
+the Markdown summary share. It escapes nothing and computes no figure.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from ingeborg.bench.text import figures
 from ingeborg.bench.text.tables import Cell, Table, cell, ending, limit
 
 LAYER = "dedup layer"
-"""Variants with this word in their name have the deduplication layer of thesis 1.3.4 in front of the system."""
+"""If the name of a variant contains this text, the deduplication layer of thesis 1.3.4 is in front of the system."""
 
 NAMES_MAX = 12
-"""Maximum number of versions, commits or settings to list; a reader who needs more has the sections of the runs."""
+"""Maximum number of versions, commits or settings to list. The sections of the runs have the others."""
 
 
 class Thesis(NamedTuple):
-    """A result of the thesis: traffic (6.4) in messages per second, topics (6.5)."""
+    """Results of the thesis for one system. Traffic (section 6.4) is in messages per second. ``topics`` is from section
+    6.5."""
 
     system: str
     setup: str
@@ -45,8 +46,8 @@ THESIS = (
     Thesis("rabbitmq", "RabbitMQ, a small node, duplicate check in Redis", 1000, 5259, "out of memory at 524,288"),
     Thesis("kafka", "Kafka", None, None, "out of file descriptors at 16,384"),
 )
-"""Thesis 6.4.1 to 6.4.3 and 6.6, on virtual machines of 2014. There the limits were p50 0.5 s and p99 2 s, and topics
-ran on a single medium node."""
+"""From sections 6.4.1 to 6.4.3 and 6.6 of the thesis, on virtual machines of 2014. The limits there were a p50 of 0.5 s
+and a p99 of 2 s, and the topics benchmark ran on a single medium node."""
 
 LATENCY = (
     "Latency runs from the moment the schedule meant a message to be sent, so that a stalled sender cannot hide a "
@@ -124,7 +125,8 @@ def then_and_now_topics(table: TopicsTable) -> Table:
 
 
 def _of_system(rows: Iterable[Any], system: str) -> Any:
-    """Return the row that is most like the thesis's: with the layer, which RabbitMQ and Kafka had; ours: the first."""
+    """Return the system's row that is most similar to the set-up of the thesis. For RabbitMQ and Kafka this is a row
+    with the deduplication layer. If there is none, as for our system, it is the first row."""
     of = [row for row in rows if row.system == system]
     return next((row for row in of if LAYER in row.variant), of[0] if of else None)
 
@@ -148,7 +150,7 @@ def _against(series: TopicsSeries | None, own: TopicsSeries | None) -> Cell:
 
 
 def noise(table: TrafficTable) -> Table:
-    """Return how far the figures of each system scatter: between its runs, or within the only one."""
+    """Return how far the figures of each system scatter, between its runs or within its only run."""
     header = ("System", "Runs", "Noise", "Out", "p99")
     return Table("Noise", header, tuple(_noise(row) for row in table.rows), _NOISE)
 
@@ -199,7 +201,7 @@ def topics_noise(table: TopicsTable) -> str:
 
 
 def topics_order(table: TopicsTable) -> str:
-    """Return how this benchmark differs from the thesis's."""
+    """Return how this topics benchmark differs from that of the thesis."""
     window = table.load.get("window")
     return TOPICS_ORDER.format(
         window=figures.count(window) if isinstance(window, int | float) else "a limited number of"
@@ -210,7 +212,7 @@ _UNITS = {"_s": " s", "_ms": " ms"}
 
 
 def load_text(load: Mapping[str, Any]) -> str:
-    """Return the settings that have a value: `connections 20, topics 1,000, repeat within 1 s …`."""
+    """Return the settings that have a value, such as `connections 20, topics 1,000, repeat within 1 s …`."""
     parts = []
     for name, value in load.items():
         if value is None:
@@ -222,13 +224,13 @@ def load_text(load: Mapping[str, Any]) -> str:
 
 
 def latency_limit(run: Json) -> str:
-    """Return the limit that its sustained rate had to keep: `p99 within 50.0 ms`."""
+    """Return the latency limit of the run's sustained rate, such as `p99 within 50.0 ms`."""
     limit_ms = run["facts"]["goals"].get("p99_ms")
     return "no latency limit" if limit_ms is None else f"p99 within {figures.goal('p99_ms', limit_ms)}"
 
 
 def method(runs: Sequence[Json]) -> list[tuple[str, str]]:
-    """Return how it was measured, as (heading, text)."""
+    """Return how the runs were measured, as pairs (heading, text)."""
     facts = [run["facts"] for run in runs]
     workloads = sorted({str(fact["workload"]) for fact in facts})
     said = [
@@ -248,12 +250,13 @@ def method(runs: Sequence[Json]) -> list[tuple[str, str]]:
 
 
 def notes(run: Json) -> list[str]:
-    """Return what a reader must know before believing a run's figures: first that it failed, and why."""
+    """Return the notes that a reader must know before trusting a run's figures. If the run failed, the first note says
+    why."""
     return [*([f"The run failed: {run['failed']}"] if run["failed"] else []), *run["notes"]]
 
 
 def warnings(runs: Sequence[Json]) -> list[str]:
-    """Return what makes the comparison of these runs unreliable."""
+    """Return warnings about differences that make a comparison of these runs unreliable."""
     facts = [run["facts"] for run in runs]
     found = []
     for what, texts in (
@@ -263,7 +266,9 @@ def warnings(runs: Sequence[Json]) -> list[str]:
         ("forms of the endpoints", {form for fact in facts for form in forms_of(fact, "endpoints")}),
     ):
         if len(texts) > 1:
-            found.append(f"The runs are of {len(texts)} different {what}: their figures do not compare as they stand.")
+            found.append(
+                f"The runs are of {len(texts)} different {what}, so their figures cannot be compared directly."
+            )
     return found
 
 
@@ -281,14 +286,14 @@ def _mapping(fact: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
 
 
 def _all(texts: Iterable[str], between: str = "; ") -> str:
-    """Join the texts, each once, up to a limit."""
+    """Join the distinct texts, up to a limit."""
     distinct = list(dict.fromkeys(texts))
     more = f"{between}and {len(distinct) - NAMES_MAX} more" if len(distinct) > NAMES_MAX else ""
     return between.join(distinct[:NAMES_MAX]) + more
 
 
 def machine_text(facts: Mapping[str, Any]) -> str:
-    """Return `2 cores, 16.0 GB memory, A processor, Linux 6.1`, as far as run.json says."""
+    """Return a text such as `2 cores, 16.0 GB memory, A processor, Linux 6.1`, with the facts that run.json has."""
     machine = facts.get("machine")
     if not isinstance(machine, dict):
         return "machine unknown"
@@ -303,8 +308,8 @@ def machine_text(facts: Mapping[str, Any]) -> str:
 
 
 def form_text(facts: Mapping[str, Any]) -> str:
-    """Return `generator interpreted, endpoints compiled`; if endpoints differ, the form of each. A system that is not
-    ours has no forms: the text names only the generator's."""
+    """Return a text such as `generator interpreted, endpoints compiled`. If endpoints differ, it has the form of each.
+    For a system that is not ours, it has only the form of the generator."""
     generator, endpoints = forms_of(facts, "generator"), forms_of(facts, "endpoints")
     if not generator and not endpoints:
         return "unknown"
@@ -319,13 +324,15 @@ def form_text(facts: Mapping[str, Any]) -> str:
 
 
 def forms_text(runs: Sequence[Json]) -> str:
-    """Return the forms of all runs. A rival's generator is left out if one of ours ran in the same form."""
+    """Return the forms of all runs. The text of a rival's run is left out if the generator of one of our runs had the
+    same form."""
     texts = {form_text(run["facts"]): None for run in runs}
     return _all(text for text in texts if not any(other.startswith(f"{text}, ") for other in texts))
 
 
 def traffic_phase_text(run: Json) -> str:
-    """Return the phase that a traffic run's cards show: `at the greatest sustained rate, 4,210/s offered`."""
+    """Return a description of the phase that a traffic run's cards show, such as `at the greatest sustained rate,
+    4,210/s offered`."""
     phase = main_phase(run)
     if phase is None:
         return "no rate was sustained"

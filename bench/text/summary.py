@@ -1,8 +1,8 @@
-"""The summary of a digest as text: tables for the terminal, and summary.md.
+"""The summary of a digest as text, for the terminal and for summary.md.
 
-Owns their layout, and that no text of a log becomes markup or moves a cursor. The tables are those of the page
-(`ingeborg.bench.text.tables`); a single run has p50, p99, in, out, duplicates dropped, lost and goals.
-Pure.
+Owns the layout of both texts, and prevents that text of a log becomes markup or moves a cursor. The tables are those of
+the page (`ingeborg.bench.text.tables`). For a single run, the table has p50, p99, in, out, duplicates dropped, lost and
+goals.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ingeborg.bench.text.tables import Cell, Table
 COLUMNS = ("Run", "p50", "p99", "In", "Out", "Duplicates dropped", "Lost", "Goals")
 
 RUNS_MAX = 40
-"""Runs whose goals and percentiles are written out one by one; the tables have every run."""
+"""Maximum number of runs whose goals and percentiles are listed separately. The tables have every run."""
 
 
 def terminal(document: Json) -> str:
-    """Return the tables, then the goals and notes of each run outside a comparison."""
+    """Return the summary for a terminal: the tables, and then the goals and notes of each run outside a comparison."""
     runs = document["runs"]
     lines: list[str] = []
     for table in _tables(document):
@@ -44,7 +44,7 @@ def terminal(document: Json) -> str:
 
 
 def markdown(document: Json) -> str:
-    """Return the same as Markdown, with the percentiles of every run outside a comparison."""
+    """Return the summary as Markdown, which also has the percentiles of each run outside a comparison."""
     parts = ["# Summary"]
     for table in _tables(document):
         parts += ["", f"## {_cell(table.title)}", "", *table_lines(table.header, table.rows)]
@@ -86,7 +86,8 @@ def _one(run: Json) -> list[str]:
 
 
 def _tables(document: Json) -> list[Table]:
-    """Return the verdicts if there are several runs; the comparisons; the runs outside them."""
+    """Return the tables in order: the verdicts, if there are several runs, the comparisons, and the runs outside a
+    comparison."""
     runs = document["runs"]
     made = [verdicts.verdicts(runs)] if len(runs) > 1 else []
     for traffic in comparison.traffic(document):
@@ -100,7 +101,7 @@ def _tables(document: Json) -> list[Table]:
 
 
 def _said(document: Json) -> list[str]:
-    """Return the lines for which the tables have no place."""
+    """Return the sentences that are not in a table."""
     said = statements.warnings(document["runs"])
     for traffic in comparison.traffic(document):
         limit = statements.latency_limit(traffic.baseline.runs[0])
@@ -111,7 +112,7 @@ def _said(document: Json) -> list[str]:
 
 
 def _of_their_own(document: Json) -> list[Json]:
-    """Return the only run, or those outside a comparison."""
+    """Return the only run, or the runs outside a comparison."""
     runs = document["runs"]
     return (runs if len(runs) == 1 else comparison.others(document))[:RUNS_MAX]
 
@@ -136,7 +137,8 @@ def _cells(run: Json) -> tuple[Cell, ...]:
 
 
 def _aligned(table: Table) -> Iterable[str]:
-    """Yield columns as wide as their widest cell. The page says why something was the limit; a terminal has no room."""
+    """Return the lines of a table whose columns are as wide as their widest cells. The reasons of limits are left out,
+    because a terminal has no room for them."""
     rows = [table.header, *([_terse(cell) for cell in row] for row in table.rows)]
     rows = [[plain(text) for text in row] for row in rows]
     widths = [max(len(row[index]) for row in rows) for index in range(len(table.header))]
@@ -145,17 +147,17 @@ def _aligned(table: Table) -> Iterable[str]:
 
 
 def _terse(cell: Cell) -> str:
-    """Shorten a cell; a failure keeps its reason."""
+    """Return the short text of a cell. A failure keeps its reason."""
     return cell.plain if cell.mark == "bad" else cell.signed
 
 
 def plain(text: str) -> str:
-    """Remove control characters, which could move the cursor or change its colours, from a log's text."""
+    """Replace control characters in a log's text, because they could move the cursor or change colours."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", str(text))
 
 
 def _cell(text: str) -> str:
-    """Escape a log's text, so that Markdown finds no markup in it."""
+    """Escape a log's text, so that Markdown does not interpret it as markup."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", plain(text))
 
 

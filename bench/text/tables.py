@@ -1,7 +1,7 @@
-"""The comparison as tables of text, the same for the page, the Markdown summary and the terminal.
+"""The tables of a comparison as text, which the page, the Markdown summary and the terminal share.
 
-Owns the columns, their headings and units, and the words of their cells. It never computes a figure other than the
-ratios that `comparison` gives, and knows neither HTML nor Markdown: it escapes nothing.
+Owns the columns, their headings and units, and the words of their cells. Must never: compute a figure other than the
+ratios that `comparison` gives, or escape text for HTML or Markdown.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Format = Callable[[float | None], str]
 
 
 class Cell(NamedTuple):
-    """`text`; `more`: small print below or behind it; `mark`: `good`, `bad`, `warn`, or none, for a badge; `sign`: a
-    footnote's."""
+    """A cell of a table. `more` is small print below or after `text`. `mark` is `good`, `bad` or `warn` for a badge, or
+    empty. `sign` is that of a footnote."""
 
     text: str
     more: str = ""
@@ -47,8 +47,8 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Each of `rows` has a cell for each heading in `header`; its first cell names the row. `note`: remarks for the
-    reader."""
+    """A table. Each row has a cell for each heading in `header`, and its first cell names the row. `note` has remarks
+    for the reader."""
 
     title: str
     header: tuple[str, ...]
@@ -65,22 +65,24 @@ PARTS = {
     "rate": ("fixed rate", ""),
     "unknown": ("unknown", "warn"),
 }
-"""The limiting part in a word, and its mark: only the first is a statement on the system."""
+"""The words for the part that was the limit, and the mark of its cell. Only the first says something about the
+system."""
 
 FOOTNOTES = {"generator": "†", "layer": "§", "machine": "‡"}
-"""The same in tables that have no room for a word."""
+"""The signs for these parts in tables that have no room for words."""
 
 
 def lost(measured: Mapping[str, Any]) -> str:
     """Return the lost deliveries of a run, and the conflated ones if there are any."""
     if not measured["news"]:
         return figures.NONE
-    conflated = measured.get("conflated")  # an old digest has no such count
+    conflated = measured.get("conflated")  # digests of older versions lack this count
     return figures.count(measured["lost"]) + (f" ({figures.count(conflated)} conflated)" if conflated else "")
 
 
 def cell(figure: Figure | None, text: Format) -> Cell:
-    """Return a figure; for repetitions also the least and the greatest, if their texts differ."""
+    """Return a cell with a figure. If runs were repeated, it also has the least and the greatest figure, unless their
+    texts are the same."""
     if figure is None:
         return Cell(figures.NONE)
     low, high = text(figure.low), text(figure.high)
@@ -88,14 +90,15 @@ def cell(figure: Figure | None, text: Format) -> Cell:
 
 
 def count(figure: Figure | None) -> Cell:
-    """Return a count that should be 0. Over repetitions it is already a sum."""
+    """Return a cell with a count that should be 0. For repeated runs, the count is already their sum."""
     if figure is None:
         return Cell(figures.NONE)
     return Cell(figures.count(figure.value), mark="bad" if figure.value else "")
 
 
 def limit(limits: Sequence[Limit]) -> Cell:
-    """Return what was the limit: never the system, if anything else was at its own limit."""
+    """Return a cell that names the part that was the limit. It never names the system if another part was at its
+    limit."""
     if not limits:
         return Cell(figures.NONE)
     words = [PARTS.get(one.part, (one.part, "warn"))[0] for one in limits]
@@ -105,7 +108,7 @@ def limit(limits: Sequence[Limit]) -> Cell:
 
 
 def traffic(table: TrafficTable) -> list[Table]:
-    """Return rates and latency, cost, and the rest, for every system."""
+    """Return three tables of all systems: rates and latency, costs, and commands with errors."""
     return [_rates(table), _cost(table), _commands(table)]
 
 
@@ -213,7 +216,7 @@ def _commands(table: TrafficTable) -> Table:
     note = "Counts over the measured phases. Repeats: publishes of a payload that another connection had published, if "
     note += "the system or a layer before it drops them."
     if has_bounds:
-        note += " Conflated: deliveries that a later one stood for, since the subscriber's bounds allow it."
+        note += " Conflated: deliveries that a later message replaced, as the subscriber's bounds allow."
     return Table("Subscribing, and what went wrong", header, tuple(rows), note)
 
 
@@ -226,11 +229,12 @@ TOPICS_PLOTTED: tuple[tuple[str, str, Format], ...] = (
     ("produce_per_s", "Produce rate over N topics", figures.rate),
     ("consume_per_s", "Consume rate over N topics", figures.rate),
 )
-"""The sub-graphs of thesis figure 6.4: figure, title, format."""
+"""The plots of thesis figure 6.4. Each has the figure's key, the title, and the format."""
 
 
 def topics(table: TopicsTable) -> list[Table]:
-    """Return how each series ended and compares, and a table of N by series for each figure of the thesis."""
+    """Return a table with the end of each series and its ratios. For each plot of the thesis, also return a table of
+    the figure by number of topics and series."""
     return [_ended(table), *(_by_number(table, *plotted) for plotted in TOPICS_PLOTTED)]
 
 
@@ -267,7 +271,7 @@ def _ended(table: TopicsTable) -> Table:
 
 
 def ending(series: TopicsSeries) -> Cell:
-    """Return how far the series came. An interrupted one has not failed: its user's time was up."""
+    """Return how far the series came. An interrupted series has not failed."""
     failure = series.failure
     if failure is None:
         return Cell("finished", mark="good")
@@ -310,7 +314,7 @@ def _footnotes(signs: Mapping[str, str]) -> str:
 
 
 def series(one: TopicsSeries) -> Table:
-    """Return everything about one series, a row per number of topics."""
+    """Return all figures of one series, with a row per number of topics."""
     header = (
         "Topics",
         "Subscribe time",
@@ -344,7 +348,7 @@ def series(one: TopicsSeries) -> Table:
             )
         )
         before = point
-    note = f"Per topic: since the number of topics before, from {SLOPE_TOPICS_MIN:,} up."
+    note = f"More, per topic: memory growth since the previous number of topics, from {SLOPE_TOPICS_MIN:,} topics on."
     return Table(f"Topics: {one.name}", header, tuple(rows), note)
 
 

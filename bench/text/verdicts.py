@@ -1,7 +1,7 @@
-"""Which goals were met and which were missed, system by system: the first thing a reader wants to know.
+"""Lists the goals that each system met and missed, which is what a reader wants to know first.
 
-Owns the words of a goal's verdict. It takes judgements from the digest as they are; it names a run that ended early
-with its reason, even without a missed goal. Text only; it escapes nothing.
+Owns the words of a goal's verdict. The judgements come from the digest unchanged. A run that ended early is listed with
+its reason, even if it missed no goal. The result is plain text without escaping.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ingeborg.bench.text import figures
 from ingeborg.bench.text.tables import Cell, Table
 
 MISSED_MAX = 5
-"""Maximum number of missed goals to list for one system; the table gives the number of the rest, and their runs'
-sections list them."""
+"""Maximum number of missed goals to list for one system. The table gives the number of the others, and the sections of
+the runs list them."""
 
 
 def verdicts(runs: Sequence[Json]) -> Table:
-    """Return a row per workload, system and variant."""
+    """Return a table with a row per workload, system and variant."""
     groups: dict[tuple[str, str, str], list[Json]] = {}
     for run in runs:
         facts = run["facts"]
@@ -49,7 +49,8 @@ def verdicts(runs: Sequence[Json]) -> Table:
 
 
 def _counts(run: Json, goal: Mapping[str, Any]) -> bool:
-    """Say whether a goal counts: a run that ended before there was anything to judge has a reason, and no verdict."""
+    """Return whether a goal counts. If a run ended before there was anything to judge, it is listed with its reason and
+    has no verdict."""
     return failure(run) is None or goal["measured"] is not None
 
 
@@ -69,17 +70,17 @@ def _missed(runs: Sequence[Json]) -> Iterator[str]:
 
 
 def goals_text(goals: Sequence[Mapping[str, Any]]) -> str:
-    """Return `4 of 4 met`."""
+    """Return a text such as `4 of 4 met`."""
     return f"{sum(goal['met'] is True for goal in goals)} of {len(goals)} met"
 
 
 def goal_text(goal: Mapping[str, Any]) -> str:
-    """Return `p99 97.3 ms ≤ 2.00 s met`."""
+    """Return a text such as `p99 97.3 ms ≤ 2.00 s met`."""
     value, limit = (figures.goal(goal["goal"], goal[name]) for name in ("measured", "limit"))
     relation = "against" if goal["met"] is None or goal["measured"] is None else "≤" if goal["met"] else ">"
     return f"{figures.goal_name(goal['goal'])} {value} {relation} {limit} {verdict(goal)}"
 
 
 def verdict(goal: Mapping[str, Any]) -> str:
-    """Return met, missed, or not judged (a goal of a name that the digest does not know)."""
+    """Return whether a goal was met or missed, or was not judged because the digest does not know its name."""
     return {True: "met", False: "MISSED", None: "not judged"}[goal["met"]]

@@ -46,7 +46,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended:
             cli.main(arguments)
         assert ended.value.code == 2
-    assert "argument --shown: '-1' is no number of violations, 0 or more" in capsys.readouterr().err
+    assert "argument --shown: '-1' is not a number of violations: give 0 or more" in capsys.readouterr().err
 
 
 def test_of_a_log_nothing_moves_the_cursor_and_nothing_shown_is_not_one_more() -> None:

@@ -230,7 +230,7 @@ def forms(generator: str, *endpoints: str) -> digests.Json:
 def test_several_forms_of_the_code_are_warned_of() -> None:
     def warned(*runs: digests.Json) -> list[str]:
         told = statements.warnings([digests.demo(str(number), **form) for number, form in enumerate(runs)])
-        return [text.partition(":")[0] for text in told]
+        return [text.partition(",")[0] for text in told]
 
     same = forms("compiled", "compiled", "compiled")
     assert warned(same, same, {"form": None}) == []

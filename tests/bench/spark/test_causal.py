@@ -103,21 +103,20 @@ def test_known_logs_have_what_they_should_and_nothing_else(spark: SparkSession, 
 
     said = text.verdicts([made["through others"]])
     assert said.splitlines() == [
-        "through others: 1 causal violation at 1 connection; 4 deliveries judged, 1 later than something that "
-        "was sent after",
-        "  3 publishes, none marked causal: each depends on all that its connection had sent or received",
+        "through others: 1 causal violation at 1 connection; 4 deliveries judged, 1 of them after a message "
+        "that was sent later",
+        "  3 publishes, none marked causal, so each depends on everything that its connection had sent or received",
         f"  sequential pass: {made['through others']['pass_s']:.2f} s of a core for 3 messages; clocks have "
-        "0.67 entries on average, 1 at most, of what could still come too late",
-        "  connection 3 got topic 3 no. 1 at 0.006000 s, and topic 1 no. 1, on which that depends, first at "
-        "0.007000 s:",
+        "0.67 entries on average and 1 at most, for messages that could still come too late",
+        "  connection 3 got topic 3 no. 1 at 0.006000 s, but topic 1 no. 1, on which it depends, only at 0.007000 s:",
         "    0.001000 s: connection 1 sent topic 1 no. 1",
         "    0.003000 s: connection 2 sent topic 2 no. 1 after topic 1 no. 1, received at 0.002000 s",
         "    0.005000 s: connection 4 sent topic 3 no. 1 after topic 2 no. 1, received at 0.004000 s",
     ]
     said = text.verdicts([made["marked"], made["not marked"], made["sent by nobody"]])
-    assert "1 of 2 publishes are marked causal: only these depend on earlier messages" in said
+    assert "1 of 2 publishes are marked causal, and only these depend on earlier messages" in said
     assert "not marked: no causal violation; 3 deliveries judged" in said
-    assert "2 deliveries of messages without a sender in the log: not judged" in said
+    assert "not judged: 2 deliveries of messages that nobody in the log sent" in said
 
 
 # One example is one job over all its runs: shrinking it is not needed.
@@ -171,7 +170,7 @@ def test_all_are_counted_and_some_are_shown_and_a_run_that_was_cut_short_is_judg
     assert text.verdicts([many]).endswith("  and 5 more")
     assert (made["cut"]["violations"], made["cut"]["torn"]) == (1, ["events-000-0000.csv"])
     said = text.verdicts([made["cut"]])
-    assert "The run was cut short: its log until then is judged (1 torn file, 1 empty)" in said
+    assert "The run was cut short. Its log up to that time is judged (1 torn file, 1 empty)" in said
     assert made["dead"]["deliveries"] == 0
 
 
@@ -196,7 +195,7 @@ def test_of_the_command_violations_are_exit_code_1_none_is_0_and_no_run_is_one_l
     out = tmp_path / "causal.json"
     assert cli.main(["check", "causal", str(bad.parent), "--out", str(out)]) == 1
     said = capsys.readouterr()
-    assert said.out.startswith("bad: 1 causal violation at 1 connection; 3 deliveries judged, 1 later")
+    assert said.out.startswith("bad: 1 causal violation at 1 connection; 3 deliveries judged, 1 of them after ")
     assert "good: no causal violation; 3 deliveries judged" in said.out
     assert said.err == ""
     assert [verdict["violations"] for verdict in json.loads(out.read_text())] == [1, 0]

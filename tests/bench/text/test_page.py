@@ -67,7 +67,7 @@ def test_a_system_that_held_no_rate_says_so() -> None:
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     wants.module("pyarrow", "bench")
-    with pytest.raises(BenchError, match="'rates' is none of traffic, topics"):
+    with pytest.raises(BenchError, match="'rates' is not one of traffic, topics"):
         page.made("<!-- table: rates of x -->\n<!-- end of table -->")
     with pytest.raises(BenchError, match=re.escape(kept.NAME)):
         page.made("<!-- table: traffic of x -->\n<!-- end of table -->", tmp_path)
