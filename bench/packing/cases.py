@@ -53,8 +53,8 @@ def relabelled(instance: Instance) -> Work:
 ALGORITHMS: Final[Mapping[str, Algorithm]] = {**DOCUMENT, "BFD relabelled": relabelled, "mend": mend}
 
 #: Algorithms that pack items in their order of arrival (section II-B), which the document does not specify. With a
-#: random order, the algorithms rank as in the document's figures. If the order is always the same, with the choice of
-#: new bins of section VI-A, fewer items move.
+#: random order, the algorithms rank as in the document's figures. If the order is always the same, and new bins are
+#: chosen as in section VI-A, fewer items move.
 ONLINE: Final = ("NF", "FF", "BF", "WF")
 
 #: Algorithms for a very large number of items.
@@ -63,8 +63,8 @@ FEW_ALGORITHMS: Final = ("NFD", "BFD", "MWF", "MBF", "MWFP", "MBFP", "mend")
 
 @dataclass(frozen=True)
 class Case:
-    """Streams that differ only in their delta and their seed. ``exponent`` is that of Zipf's law for topics that are
-    hashed to slots, or 0 for the document's streams."""
+    """Streams that differ only in their delta and their seed. ``exponent`` is the exponent of Zipf's law for topics
+    that are hashed to slots, or 0 for the document's streams."""
 
     name: str
     items: int

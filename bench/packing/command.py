@@ -28,13 +28,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     command = commands.add_parser(
         "packing",
-        help="how well do the algorithms that scale consumer groups pack?",
+        help="evaluate the algorithms that pack consumer groups",
         description="Run every algorithm that packs a group's load over streams of measurements, as the document "
         "(arXiv 2402.06085) evaluates them, digest the results with Spark, and write one page. Finished units in DIR "
         f"do not run again. The same seeds give the same {DIGEST}. A run takes ten minutes on two cores.",
     )
     command.add_argument(
-        "--out", required=True, metavar="DIR", help="where rows, digest and page go; created if missing"
+        "--out", required=True, metavar="DIR", help="directory for rows, digest and page (created if missing)"
     )
     command.add_argument(
         "--seeds", type=int, default=SEEDS, metavar="N", help="streams of each kind (default: %(default)s)"

@@ -87,7 +87,7 @@ def latencies(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[
             read = min(CONSUMED, written) if moved else CONSUMED
             begin = behind.get(consumer, 0.0)
             if written:
-                # Equation 19 times equation 21: the line's rise over an iteration.
+                # Equation 19 times equation 21 is the rise of the line over an iteration.
                 end = begin + ITERATION_S * (written / read - 1.0)
                 pieces += _above_zero(begin, end, ITERATION_S * written)
                 now_behind[consumer] = max(0.0, end)
@@ -138,8 +138,7 @@ def distribution(pieces: Sequence[Piece]) -> Latencies:
 
 
 def _above(pieces: Sequence[Piece], weights: Sequence[float]) -> list[float]:
-    """Return, for each weight, the latency above which exactly that number of bytes lies, or 0 if fewer bytes are
-    late."""
+    """Return, for each weight, the latency that exactly this number of bytes exceed, or 0 if fewer bytes are late."""
     changes: list[tuple[float, float, float]] = []  # negated latency; change of density; bytes exactly there
     for low, high, weight in pieces:
         if high > low:

@@ -381,7 +381,7 @@ def _ahead(scores: Scores) -> Html:
             rows.append(cells)
     return panel(
         "How many more bins (CBS) and how much more R the others need than mend",
-        table(("queues", "MWF", "MWFP", "NFD"), rows, "Others less mend"),
+        table(("queues", "MWF", "MWFP", "NFD"), rows, "Differences from mend"),
         explain("Means of the differences within each stream. Green: both intervals are above 0."),
     )
 
@@ -441,7 +441,9 @@ def _latency(rows: Sequence[Json]) -> list[Html]:
         panel(
             "Figures 6 to 8: consumers, and how late data is read",
             table(
-                ("", "consumers", "the document", "p90 of the late", "p90 of all", "late", "latest"), body, "Latencies"
+                ("", "consumers", "the document", "p90 of late data", "p90 of all data", "late", "latest"),
+                body,
+                "Latencies",
             ),
             explain(
                 "Means over the streams, and their range. The document's 90th percentile covers only late data. So "
@@ -513,7 +515,7 @@ def _percentiles(counted: Sequence[Json]) -> Html:
     drawn = Drawn(
         Plot(
             title="Figure 8: percentiles of the latency of late data",
-            description="For equal numbers of queues, over the number of consumers, from 15 on.",
+            description="With equal numbers of queues, over the number of consumers (15 or more).",
             series=series,
             x=linear(32, lambda value: f"{value:g}", FEWEST_SHOWN),
             y=logarithmic([y for line in series for _, y in line.points if y], lambda value: f"{value:g} s"),

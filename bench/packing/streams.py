@@ -18,10 +18,10 @@ from ingeborg.protocol.hashes import SLOTS, slot_of
 #: Capacity of every bin, in bytes per second. Sizes have the same unit, so only their ratio matters.
 CAPACITY: Final = 100.0
 
-#: Topics of the radio-like streams, hashed to the slots.
+#: Number of topics that ``hashed`` maps to the slots.
 TOPICS: Final = 100_000
 
-#: In these streams: the smallest and the largest size that a slot may have, as multiples of its first size.
+#: The smallest and the largest size that a slot may have there, as multiples of its first size.
 LEAST_SHARE, MOST_SHARE = 0.25, 4.0
 
 

@@ -107,7 +107,8 @@ def _facts(unit: Unit, case: Case) -> Row:
 
 def _timed(algorithm: Algorithm, instance: Instance) -> tuple[list[int], Row]:
     """Return the packing, its time, and the longest time without a yield, in milliseconds. The algorithm runs several
-    times, and the shortest time of each slice counts, because only the disturbance by other processes differs."""
+    times, and the shortest time of each slice counts, because the runs differ only in the disturbance by other
+    processes."""
     slices: list[float] = []
     where: list[int] = []
     for _ in range(TIMED_TRIES):

@@ -1,7 +1,7 @@
 """Makes the plots of one run (`plots.Plot`) from the rows of a digest.
 
-Owns the choice of lines, scales and bands, and the thinning of long runs. Must never: compute a figure, except the
-means and maxima of thinned points, which `Drawn.bin_s` reports.
+Owns the choice of lines, scales and bands, and the thinning of long runs. Must never: compute a figure, except the mean
+or maximum of the seconds that a thinned point stands for (`Drawn.bin_s`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole page, with the order of its parts and its frame. It folds the details of runs.
+"""Makes the whole page, from its frame and its sections.
 
 Owns the order of the sections and the limits of the page. On a page of several runs, comparisons come first, then each
 run, then how the runs were measured. The sections of the runs are folded, so that a page of a hundred runs, with its
@@ -48,7 +48,8 @@ def framed(title: str, kind: str, lead: Html, parts: Sequence[Html], footer: Htm
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        # The page loads and runs nothing. This policy makes the browser enforce that, should a text be left unescaped.
+        # The page loads and runs nothing. With this policy, the browser enforces this even if a text was left unescaped
+        # by mistake.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{html(title)} · {html(kind.lower())}</title><style>\n{style}</style></head>\n<body>\n"
         f"{body}\n</body></html>\n"

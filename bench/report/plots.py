@@ -1,10 +1,10 @@
 """Draws line plots as static SVG, with pure functions from series to text.
 
 Owns scales, ticks and paths. Colours, fonts and line widths belong to the page (classes `s0` … `s7`, `PATTERNS`,
-`grid`, `tick`, `band`, `limit`, `cross`), so that one plot serves light and dark. A plot is drawn for a wide and for a
-narrow page, and both drawings share their lines if their axes agree. Must never: draw without an equivalent text
-(`title`, `description`), or drop a visible point. A missing value is a gap in the line, and a line leaves out only
-points through which it passes anyway (`SEEN`).
+`grid`, `tick`, `band`, `limit`, `cross`), so that the same plot fits a light and a dark page. A plot is drawn for a
+wide and for a narrow page, and both drawings share their lines if their axes agree. Must never: draw without an
+equivalent text (`title`, `description`), or drop a visible point. A missing value is a gap in the line, and a line
+leaves out only points through which it passes anyway (`SEEN`).
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _cards(run: Json) -> Html:
     offered = f"of {figures.count(measured['duplicates_offered'])} offered"
     if dropped is None:
         offered += "; the system does not report how many it dropped"
-    out = f"{figures.count(shown['delivered'])} deliveries of {figures.count(shown['news'])} news"
+    out = f"{figures.count(shown['delivered'])} deliveries of {figures.count(shown['news'])} news items"
     lost_text = (
         f"expected {figures.count(measured['expected'])}; {figures.count(measured['duplicated'])} delivered twice"
     )
@@ -142,7 +142,7 @@ def _latency(run: Json, identity: str) -> Html:
     rows.append(["deliveries", *(figures.count(phase["delivered"]) for _, phase in columns)])
     header = ["Percentile", *(name for name, _ in columns)]
     text = _SKETCHED if run.get("percentile_error") else _EXACT
-    caption = "Each further nine of the deliveries takes the same width; latency on a log scale."
+    caption = "The axis gives each further nine of the percentile the same width. Latency has a log scale."
     return lines(
         [
             panel("Latency", explain(_FROM_TO + text), table(header, rows, "Latency percentiles by phase")),

@@ -1,7 +1,6 @@
-"""The rivals, which are the servers of others that we measure for comparison. They start for a measurement and stop
-after it.
+"""The rivals: servers of other projects that we measure for comparison. They start for a measurement and stop after it.
 
-Owns: the interface for `bench compare` and similar callers. Must never: know a workload.
+Owns: the interface for `bench compare` and similar callers. Must never: depend on a workload.
 
 ::
 

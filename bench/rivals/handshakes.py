@@ -86,7 +86,7 @@ def mqtt(connection: socket.socket) -> str:
     connection.sendall(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00")
     answer = _exactly(connection, 4)
     if answer != b"\x20\x02\x00\x00":
-        raise NotReadyError(f"no CONNACK that accepts: {answer!r}")
+        raise NotReadyError(f"no accepting CONNACK: {answer!r}")
     connection.sendall(b"\xe0\x00")
     return ""
 

@@ -81,7 +81,7 @@ def up(
 
 def down(name: str, state: Path = STATE) -> bool:
     """Stop a server in an orderly way, or by force if that takes too long. Return False if the server is not up. Raises
-    ``RivalError`` if one of its processes survives even the force."""
+    ``RivalError`` if one of its processes survives even SIGKILL."""
     kind = rival(name)
     directory = StateDir(state, kind.name)
     if not directory.path.is_dir():

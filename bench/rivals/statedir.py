@@ -1,6 +1,7 @@
 """The directory of one server, which has the server's lock, record, data and log.
 
-Owns: ``STATE/NAME/`` and its content. Must never: delete in a directory that it did not make, or leave a torn record.
+Owns: ``STATE/NAME/`` and its content. Must never: delete files in a directory that it did not make, or leave a torn
+record.
 """
 
 from __future__ import annotations

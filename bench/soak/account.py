@@ -163,8 +163,8 @@ class Accountant:
             self._missed(missed, message, made)
 
     def _missed(self, missed: Missed, message: Message, made: Account) -> None:
-        """Count a missed message as lost for the last excuse of an accepted publish. If no publish was accepted, the
-        reason is the first failed publish, or a fault."""
+        """Count a missed message as lost, and give the last excuse of an accepted publish as the reason. If no publish
+        was accepted, the reason is the first failed publish, or a fault."""
         accepted = [excuse for excuse in missed.excuses if excuse.send.outcome is Outcome.NEW]
         if not accepted:
             failed = [one.outcome for one in message.attempts if one.outcome not in (NEW, DUPLICATE)]

@@ -262,8 +262,8 @@ class Soak:
                 self._publishers[number].flush()
 
     def _free(self, topic: int) -> Publisher | None:
-        """Return the topic's own publisher, or another one if it cannot take more. Return ``None`` if no publisher
-        can."""
+        """Return the topic's own publisher, or another publisher if that one cannot send more now. Return ``None`` if
+        no publisher can send more."""
         count = len(self._publishers)
         if self._ledger.outstanding >= OUTSTANDING_MAX:
             return None

@@ -39,9 +39,8 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
 
     - `originals` (of reports): how many reports of the message the system may have taken for its original, including
       this report; 0 if this report was due after a connection had the message, so that it is a duplicate;
-    - `depends`: whether the message depends on earlier messages; in the runs `marked`, which have marks, it is false if
-      an original of the message has no mark, or if the log lacks the message's first report by schedule, because that
-      report may have been the original;
+    - `depends`: whether the message depends on earlier messages. In the runs `marked` it is false if an original of the
+      message has no mark, or if the log lacks the message's first report by schedule, which may have been the original;
     - `began_ns`, `ended_ns`: when the first and the last original were sent, or null if the log does not say;
     - `latest_ns` (of copies): the greatest `ended_ns` of the dependent messages that reached this connection before;
     - `last_ns`: when the connection began to send for the last time, or null if it never sent.

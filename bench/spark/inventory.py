@@ -252,7 +252,7 @@ def _run_files(spark: SparkSession, found: Mapping[str, Mapping[str, File]]) -> 
     for directory, files in found.items():
         if files[RUN_FILE].size_bytes > RUN_FILE_BYTES_MAX:
             size = files[RUN_FILE].size_bytes
-            raise BenchError(f"{shown(directory)}/{RUN_FILE} does not belong to a run: it has {size:,} bytes")
+            raise BenchError(f"{shown(directory)}/{RUN_FILE} is not from a run: it has {size:,} bytes")
     paths = [literal(unquote(f"{directory}/{RUN_FILE}")) for directory in found]
     reader = spark.read.option("recursiveFileLookup", "true")
     rows = reader.text(paths, wholetext=True).select("_metadata.file_path", "value").collect()
@@ -267,9 +267,9 @@ def run_facts(text: str, file: str) -> dict[str, Any]:
         facts = json.loads(text)
     except ValueError as error:
         line = getattr(error, "lineno", 1)
-        raise BenchError(f"{file}, line {line}: not JSON ({error}): torn, or not a run's") from error
+        raise BenchError(f"{file}, line {line}: not JSON ({error}): it is torn, or not from a run") from error
     if not isinstance(facts, dict) or "schema" not in facts:
-        raise BenchError(f"{file} is not a run's: it has no schema version")
+        raise BenchError(f"{file} is not from a run: it has no schema version")
     if facts["schema"] != SCHEMA_VERSION:
         raise BenchError(f"{file}: schema version {facts['schema']!r}; this digest reads version {SCHEMA_VERSION}")
     for name, kinds, words, optional in _FIELDS:
@@ -334,7 +334,7 @@ def _as_named(run: RunLog, named: Mapping[str, Mapping[str, Any]]) -> None:
     if missing := sorted(set(named) - set(files)):
         raise BenchError(f"{run.shown}/{missing[0]} is missing, though {RUN_FILE} names it: {COPY}")
     if more := sorted(set(files) - set(named)):
-        raise BenchError(f"{run.shown}/{more[0]} is none of the files that {RUN_FILE} names: {COPY}")
+        raise BenchError(f"{run.shown}/{more[0]} is not one of the files that {RUN_FILE} names: {COPY}")
     for name, file in sorted(files.items()):
         wanted = named[name]["bytes"]
         if file.size_bytes != wanted:

@@ -140,7 +140,7 @@ def _within_phases(runs: Sequence[RunLog], files: Iterable[_File], phases: DataF
             continue
         first_ns, last_ns = spans[file.run]
         if min(first_ns, run.facts["started_ns"]) > file.first_ns or last_ns + CLOSING_S_MAX * NS_PER_S < file.last_ns:
-            raise BenchError(f"{run.shown}/{file.name} has events of another time than the run's phases: {COPY}")
+            raise BenchError(f"{run.shown}/{file.name} has events from outside the run's phases: {COPY}")
 
 
 def _table(spark: SparkSession, table: Table, runs: Sequence[RunLog]) -> tuple[DataFrame, list[_File]]:
@@ -151,7 +151,7 @@ def _table(spark: SparkSession, table: Table, runs: Sequence[RunLog]) -> tuple[D
     for empties in empty:
         if not runs[empties.run].may_be_torn(empties.name):
             shown = f"{runs[empties.run].shown}/{empties.name}"
-            raise BenchError(f"{shown} is empty, though its writer was not killed in it: {COPY}")
+            raise BenchError(f"{shown} is empty, although no writer was killed while writing it: {COPY}")
     files = [(run, name) for run, name in named if runs[run].files[name].size_bytes]
     if not files:
         return spark.createDataFrame([], StructType([*RUN_COLUMNS, *table.columns, *PLACED])), empty
@@ -224,7 +224,7 @@ def _judge(rows: DataFrame, table: Table, runs: Sequence[RunLog], files: Sequenc
             )
         if is_torn and not runs[index].may_be_torn(name):
             where = f"{shown}, line {file.lines}"
-            raise BenchError(f"{where}: torn, though its writer was not killed in it: {COPY}")
+            raise BenchError(f"{where}: torn, although no writer was killed while writing it: {COPY}")
         if file.empty:
             continue
         bad = sum(block.bad for block in of_file)

@@ -44,8 +44,8 @@ SPLIT_BYTES = 32 << 20
 no core waits long for the last task."""
 
 BATCH_BYTES = 16 << 20
-"""Bytes of rows in one batch for Python. In most logs they are more than ten thousand rows, which Spark's own limit
-allows."""
+"""Bytes of rows in one batch for Python. In most logs this is more than ten thousand rows, to which Spark limits a
+batch anyway."""
 
 PARTITIONS_MAX = 10_000
 """Maximum number of partitions, which a log of 240 GB reaches. Beyond it the partitions grow, because more of them

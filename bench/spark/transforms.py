@@ -52,9 +52,9 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
     - `known`: false if no news row announces the message;
     - `repeated`: an earlier row has the same connection, topic and seq (a duplicate delivery);
     - `reordered`: the message is not a repetition, a higher seq of the topic came earlier on this connection, and until
-      the message came only one connection was meant to publish either of the two;
-    - `overtaken`: as `reordered`, but another connection was also meant to publish one of the two, or the log names no
-      publisher.
+      the message came only one connection was meant to publish either of the two messages;
+    - `overtaken`: as `reordered`, but another connection was also meant to publish one of the two messages, or the log
+      names no publisher.
 
     "Earlier" is by `at_ns`, and for equal times by the order of lines in the log.
     """

@@ -159,11 +159,12 @@ class Endpoint:
             await self.ready()
 
     async def ready(self, url: str | None = None, within_s: float = READY_S) -> None:
-        """Wait for the ready line, which must name ``url``, by default the endpoint's own. Raises ``ChildError`` if
-        there is no such line in time, and ``BenchError`` if the line names another endpoint or URL."""
+        """Wait for the ready line, which must name ``url``. The default is the endpoint's own URL. Raises
+        ``ChildError`` if there is no such line in time, and ``BenchError`` if the line names another endpoint or
+        URL."""
         said, wanted = await awaited(ready(self._started, within_s)), Said(self.name, url or self.url)
         if said[:2] != wanted[:2]:
-            raise BenchError(f"endpoint {self.name} was to be ready at {wanted.url}, and {said.name} is at {said.url}")
+            raise BenchError(f"endpoint {self.name} should be at {wanted.url}, but {said.name} is ready at {said.url}")
 
     @property
     def _started(self) -> Child:

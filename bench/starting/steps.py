@@ -1,4 +1,4 @@
-"""Polling, written once for callers with an event loop and for callers without.
+"""Polling, with the same code for callers with and without an event loop.
 
 Owns: the pauses between two checks of a state whose changes cause no event. Must never: wait without a limit.
 

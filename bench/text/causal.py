@@ -22,7 +22,7 @@ more."""
 
 
 def shown(number: str) -> int:
-    """Return the value of `--shown` as a number. Raises ``ArgumentTypeError`` if it is not one."""
+    """Return the value of `--shown` as a number. Raises ``ArgumentTypeError`` if it is not a number."""
     if not number.isdecimal():
         raise argparse.ArgumentTypeError(f"{number!r} is not a number of violations: give 0 or more")
     return min(int(number), SHOWN_MAX)

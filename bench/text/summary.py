@@ -86,8 +86,8 @@ def _one(run: Json) -> list[str]:
 
 
 def _tables(document: Json) -> list[Table]:
-    """Return the tables in order: the verdicts, if there are several runs, the comparisons, and the runs outside a
-    comparison."""
+    """Return the tables in their order. The verdicts come first if there are several runs, then the comparisons, then
+    the runs outside a comparison."""
     runs = document["runs"]
     made = [verdicts.verdicts(runs)] if len(runs) > 1 else []
     for traffic in comparison.traffic(document):

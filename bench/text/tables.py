@@ -29,7 +29,7 @@ Format = Callable[[float | None], str]
 
 class Cell(NamedTuple):
     """A cell of a table. `more` is small print below or after `text`. `mark` is `good`, `bad` or `warn` for a badge, or
-    empty. `sign` is that of a footnote."""
+    empty. `sign` is the sign of a footnote."""
 
     text: str
     more: str = ""

@@ -416,7 +416,7 @@ async def test_an_endpoint_has_its_name_its_port_and_its_log_over_all_its_lives(
         assert endpoint.said().count(f"endpoint e ready at {endpoint.url}/") == 2
 
         await endpoint.start(ready=False)
-        with pytest.raises(BenchError, match=f"to be ready at ws://elsewhere, and e is at {endpoint.url}"):
+        with pytest.raises(BenchError, match=f"should be at ws://elsewhere, but e is ready at {endpoint.url}"):
             await endpoint.ready("ws://elsewhere")
         await endpoint.end(PATIENCE_S)
         assert endpoint.process is None
