@@ -144,7 +144,7 @@ class Accountant:
             made.publishes[attempt.outcome] += 1
         sends = [_send(attempt) for attempt in message.attempts]
         repeated = sum(send.outcome is Outcome.DUPLICATE for send in sends)
-        made.repeated_dropped += repeated if repeated < len(sends) else 0  # otherwise no publish was new
+        made.repeated_dropped += repeated if repeated < len(sends) else 0  # if all are, there is no original
         copies: dict[Name, list[Copy]] = {}
         for client, life, at_us in (*message.deliveries, *late):
             name = self._names.get(client, client)

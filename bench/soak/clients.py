@@ -1,6 +1,6 @@
 """The clients of a soak. They listen, connect again whenever their connection has ended, and some of them read slowly.
 
-Owns: the clients' connections, and the begin and end of each connection. Must never: publish, or judge.
+Owns: the clients' connections, and the times at which each connection began and ended. Must never: publish, or judge.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The endpoints of a soak. They are real processes on one embedded store, which the soak kills, starts again, and
 observes.
 
-Owns: the readings of memory, CPU time and counters while the endpoints run, and that all endpoints end. Must never:
+Owns: the readings of memory, CPU time and counters while the endpoints run, and the end of every endpoint. Must never:
 start a process directly.
 """
 

@@ -89,7 +89,7 @@ class Life:
             self.end_us, self.how = now_us, how
 
     def lost(self, now_us: int, code: int | None) -> None:
-        """Note the loss of the connection. ``code`` is that of the close frame, or ``None`` if there was no close
+        """Note the loss of the connection. ``code`` is the code in the close frame, or ``None`` if there was no close
         frame."""
         self.ended(now_us, "lost" if code is None else str(code))
 
