@@ -29,9 +29,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "packing",
         help="evaluate the algorithms that pack consumer groups",
-        description="Run every algorithm that packs a group's load over streams of measurements, as the document "
-        "(arXiv 2402.06085) evaluates them, digest the results with Spark, and write one page. Finished units in DIR "
-        f"do not run again. The same seeds give the same {DIGEST}. A run takes ten minutes on two cores.",
+        description="Evaluate every packing algorithm over streams of measurements, as the document (arXiv 2402.06085) "
+        "does, digest the results with Spark, and write one page. Finished units in DIR do not run again. The same "
+        f"seeds give the same {DIGEST}. A run takes ten minutes on two cores.",
     )
     command.add_argument(
         "--out", required=True, metavar="DIR", help="directory for rows, digest and page (created if missing)"

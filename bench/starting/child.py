@@ -40,7 +40,8 @@ _libc = ctypes.CDLL(None)
 
 
 class ChildError(BenchError):
-    """A process did not start, did not print the expected line, or did not end. The text ends with its last lines."""
+    """A process did not start, did not print the expected line, or did not end. The text ends with the last lines of
+    the process."""
 
 
 def _die_with_the_parent() -> None:
