@@ -1,4 +1,4 @@
-"""The plan, which says which streams and how many of them each algorithm packs.
+"""The plan. It lists the streams and their number, and the algorithms that pack them.
 
 Owns: the plan and its units, which run and are stored separately. Must never: run anything.
 """

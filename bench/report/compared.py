@@ -27,7 +27,7 @@ from ingeborg.bench.report.markup import (
 from ingeborg.bench.text import figures, statements, tables, verdicts
 
 NOTES_MAX = 20
-"""How many notes of a topics series the page lists. To see all of them, digest the runs of the series separately."""
+"""How many notes of a topics series the page lists. To see all notes, digest the runs of the series separately."""
 
 
 def traffic(table: TrafficTable, identity: str, colours: Mapping[str, int]) -> Html:

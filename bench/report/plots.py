@@ -39,8 +39,8 @@ PATTERNS = ("", "dashed", "dotted", "dotdash")
 
 @dataclass(frozen=True)
 class Series:
-    """One line. Its points ascend in x, and y is None where there is no value. `dashed` makes the line dashed, whatever
-    its colour. `dots` says to draw each point as well; the points whose x is in `hollow` become rings."""
+    """One line. Its points ascend in x, and y is None where there is no value. `dashed` makes the line dashed in any
+    colour. `dots` says to draw each point as well; the points whose x is in `hollow` become rings."""
 
     name: str
     points: Sequence[Point]
@@ -247,7 +247,7 @@ class _Places:
 
 
 def svg(plot: Plot, wide: Frame, narrow: Frame, identity: str) -> str:
-    """Return the plot as two SVG elements of the classes `wide` and `narrow`. The page shows one of them.
+    """Return the plot as two SVG elements of the classes `wide` and `narrow`. The page shows only one.
 
     The elements share the texts. If their x axes have the same range, they also share the lines, which are most of a
     drawing's bytes: the narrow element shows the lines of the wide one, compressed. The style sheet prevents the

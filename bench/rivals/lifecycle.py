@@ -238,7 +238,7 @@ def _server(directory: StateDir, record: Record) -> Server:
 
 
 def _free_ports(count: int) -> Sequence[int]:
-    """Return distinct ports that are free at this moment. If another program takes one of them before the server does,
+    """Return distinct ports that are free at this moment. If another program takes such a port before the server does,
     the server reports this and does not start."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]

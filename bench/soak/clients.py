@@ -1,4 +1,4 @@
-"""The clients of a soak. They listen, connect again whenever their connection has ended, and some of them read slowly.
+"""The clients of a soak. They listen, and connect again whenever their connection has ended. Some clients read slowly.
 
 Owns: the clients' connections, and the times at which each connection began and ended. Must never: publish, or judge.
 """

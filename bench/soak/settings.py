@@ -23,9 +23,7 @@ class Settings:
     #: receives all messages.
     fanout: int = 5
     payload_bytes: int = 150
-    rate: float = option(
-        0.0, "publishes per second; 0 searches for the greatest rate and uses 70 % of it", "PER_S", least=0
-    )
+    rate: float = option(0.0, "publishes per second; 0 means 70 % of the greatest rate", "PER_S", least=0)
     load: float = 0.7
     #: Share of the publishes that another connection repeats a second later. The broker has to drop the repetitions.
     repeated: float = 0.1

@@ -46,8 +46,8 @@ def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
     """Return the verdict on each run to judge, in order. A verdict has these fields:
 
     - `run`, `started_ns`, `whole`, and the `torn` and `empty` files;
-    - `reports`, and how many of them are `marked`;
-    - `deliveries`: first copies that were judged; `late`: those of them that arrived after a message that was sent
+    - the number of `reports`, and the number of `marked` reports;
+    - `deliveries`: first copies that were judged; `late`: judged copies that arrived after a message that was sent
       later; `unsent`: copies of messages that nobody sent;
     - `violations`, and the number of `connections` that have one; `examples`: the first `shown` violations;
     - about the sequential pass: `messages`, the `entries` of their clocks, `entries_max` of a single clock, and the

@@ -41,7 +41,7 @@ def _problem(table: Table) -> Column:
     misfit = f"not {len(table.columns)} columns with numbers where they belong ({table.header})"
     found = [
         (~F.is_valid_utf8("raw"), "not UTF-8"),
-        # Spark's parser would ignore some of them, and then assign values to the wrong line.
+        # Spark's parser would ignore some control characters, and then assign values to the wrong line.
         (F.col("raw").rlike("[\\x00-\\x1f\\x7f]"), "a control character (NUL, a carriage return …)"),
         (F.col(CORRUPT).isNotNull() | (F.col("raw") == ""), misfit),
         *_PROBLEMS[table.name](),

@@ -28,7 +28,7 @@ _WHEN = ("at_ns", *POSITION)
 
 
 def marks_of(events: DataFrame) -> DataFrame:
-    """Return, per `run`: the number of `reports`, and how many of them are `marked`."""
+    """Return, per `run`: the number of `reports`, and the number of `marked` reports."""
     sent = events.where(F.col("kind") == "sent")
     return sent.groupBy("run").agg(F.count("*").alias("reports"), F.count_if(F.col("detail") == MARK).alias("marked"))
 

@@ -104,7 +104,7 @@ class RunLog:
 
     def may_be_torn(self, name: str) -> bool:
         """Return whether a killed writer can have left this file without its end. In a run that finished, no writer was
-        killed. Of the events of a process, only the last part can be torn."""
+        killed. Only the last part of a process's events can be torn."""
         match = EVENT_FILE.fullmatch(name)
         return not self.whole and (match is None or int(match[2]) == max(_parts(self.files)[match[1]]))
 

@@ -49,8 +49,8 @@ def figures(read: logs.Logs, several: Sequence[int], large: Sequence[int]) -> di
     """Return every figure of every run as a frame that is not computed yet, by the names that `document` uses.
 
     `several` has the numbers of the runs with more than one measured phase. They also need percentiles over all
-    measured phases together. `large` has the numbers of the runs with so many deliveries that a sketch gives the
-    percentiles of their phases.
+    measured phases together. `large` has the numbers of the large runs, in which a sketch gives the percentiles of
+    phases.
     """
     events = read.events
     news = t.news_of(events).persist(KEPT)
@@ -139,7 +139,7 @@ def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool 
 
 
 def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mapping[str, Json]) -> Digest:
-    """Return the digest of these runs. The same few jobs compute all of them."""
+    """Return the digest of these runs. A few common jobs compute all runs."""
     names = [run.run for run in runs]
     has_causal_goal = any(CAUSAL in run.facts["goals"] for run in runs)
     if has_causal_goal:

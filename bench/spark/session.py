@@ -48,7 +48,7 @@ BATCH_BYTES = 16 << 20
 batch anyway."""
 
 PARTITIONS_MAX = 10_000
-"""Maximum number of partitions, which a log of 240 GB reaches. Beyond it the partitions grow, because more of them
+"""Maximum number of partitions, which a log of 240 GB reaches. Beyond it the partitions grow, because more partitions
 would burden the driver."""
 
 _INSTALL = (
@@ -65,7 +65,7 @@ _LEAN = {
     # For a small log, the default of two hundred shuffle partitions would cost more than the work. The job raises the
     # number for larger logs.
     "spark.sql.shuffle.partitions": "2",
-    # The stages are small, so replanning each of them costs more than it can save.
+    # The stages are small, so replanning a stage costs more than it can save.
     "spark.sql.adaptive.enabled": "false",
     # Broadcast tables are small, but are computed from all rows. For a hundred million events this takes longer than
     # the default of five minutes.

@@ -270,8 +270,8 @@ def machine_phases(machine: DataFrame, phases: DataFrame) -> DataFrame:
 
     `cpu_s` is the processor time within `elapsed_s`; both are null if the two samples are the same. `rss_first`,
     `rss_last`, `anon_first` and `anon_last` are the levels at these samples, in bytes. There is no row for a source
-    without a sample in the phase or within `NEAR_NS` of it. (The generator takes samples at both ends of a phase, which
-    may last only milliseconds.)
+    without a sample in the phase, or at most `NEAR_NS` before or after the phase. (The generator takes samples at both
+    ends of a phase, which may last only milliseconds.)
 
     `cpu_s` adds up the counter's growth from sample to sample. So it does not shrink when a process is restarted, or
     when another process reaps its child.

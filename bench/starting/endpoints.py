@@ -214,7 +214,7 @@ class Endpoint:
 
 
 async def end_all(endpoints: Sequence[Endpoint]) -> None:
-    """End every endpoint, even if ending one of them fails."""
+    """End every endpoint, even if ending an endpoint fails."""
     outcomes = await asyncio.gather(*(endpoint.end() for endpoint in endpoints), return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
