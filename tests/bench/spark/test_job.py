@@ -335,7 +335,7 @@ def test_a_run_of_many_deliveries_has_percentiles_of_a_sketch_within_the_error_i
     documents, tables, _ = digest(spark, [tmp_path], tmp_path)
     assert documents["small"]["percentile_error"] is None
     assert documents["large"]["percentile_error"] == 1 / accuracy
-    assert any("within 2.0000% of" in note for note in documents["large"]["notes"])
+    assert any("off by at most 2.0000% of" in note for note in documents["large"]["notes"])
 
     [phase] = [phase for phase in documents["large"]["phases"] if phase["delivered"]]
     latencies = sorted(row[7] for row in large.events if row[0] == "received")
