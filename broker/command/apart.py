@@ -1,9 +1,9 @@
-"""Runs a command that reads an embedded store in a process of its own, since damage can kill the reader.
+"""Runs a command that reads an embedded store in a child process, because a damaged store can kill its reader.
 
-Owns: the child, and the message if it dies of damage. Must never: look into the store.
+Owns: the child process, and the error message if a damaged store kills it. Must never: access the store.
 
-LMDB has no checksums. If a page is damaged, LMDB calls ``abort``, or reads an invalid address. No reader can catch
-that. So the command runs in a child, and the parent reports what happened.
+LMDB has no checksums. If a page is damaged, LMDB calls ``abort``, or reads an invalid address. The reading process
+cannot survive either. So the command runs in a child process, and the parent reports how the child died.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from ..shell.machine import die_with_parent
 from ..store.embedded.files import RESTORE
 from ..store.embedded.writer_link import DAMAGE_SIGNALS
 
-#: Signals that the parent waits for: the child's end, and those that end a command.
+#: Signals that the parent waits for: SIGCHLD at the child's end, and the signals that stop a command.
 _AWAITED = frozenset((signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 FAILED = 1
 
 
 def run(command: str, directory: Path, work: Callable[[], int]) -> int:
-    """Do the work in a child of this process, which waits for it.
+    """Do the work in a child process, and wait until the child has ended.
 
     Args:
         command: The name of the command, for the message.
         directory: The directory of the store that the work reads.
-        work: The work, whose result is the exit code.
+        work: The function that does the work. It returns the exit code.
 
     Returns:
-        The child's exit code, or 1 if it died of damage. If another signal ended the child, the same signal ends this
-        process.
+        The child's exit code, or 1 if a damaged store killed the child. If any other signal killed the child, this
+        function kills this process with the same signal.
     """
-    if not hasattr(signal, "sigwaitinfo"):  # on this system damage ends the command without a message
+    if not hasattr(signal, "sigwaitinfo"):  # no waiting for signals here: a damaged store kills the command silently
         return work()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -56,7 +56,7 @@ def run(command: str, directory: Path, work: Callable[[], int]) -> int:
     if code >= 0:
         return code
     if -code not in DAMAGE_SIGNALS:
-        if -code != signal.SIGKILL:  # its default handler cannot be changed
+        if -code != signal.SIGKILL:  # the handler of SIGKILL cannot be set
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     print(
@@ -90,7 +90,8 @@ def _work(parent: int, work: Callable[[], int]) -> None:
 def _wait(child: int) -> int:
     """Wait until the child has ended, and return its wait status.
 
-    The terminal sends its signals to the child as well. A signal that was sent to this process alone is passed on.
+    The terminal sends its signals to the child as well. A signal that some process sent to this parent alone is
+    forwarded to the child.
     """
     while True:
         came = signal.sigwaitinfo(_AWAITED)

@@ -1,7 +1,7 @@
 """`ingeborg autoscale FILE`: its options and exit codes.
 
-Owns: the options' spelling and help, and the form of the log: the autoscaler does not know the broker's. Must never:
-import the autoscaler's packages before the command runs.
+Owns: the options' names and help texts, and the set-up of logging, which the autoscaler leaves to its caller. Must
+never: import the autoscaler's packages before the command runs.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ TEXT = "scale a Kafka consumer group by the write rates of its partitions"
 
 _EXIT_CODES = """\
 exit codes:
-  0  a signal ended it in good order
-  1  it failed: the reason is on standard error
+  0  a signal stopped it, and it shut down in order
+  1  it failed; standard error has the reason
   2  wrong usage, or a mistake in the file
   3  a newer controller of this group has started
 """
@@ -41,7 +41,8 @@ def add(commands: Any) -> None:
         "--part",
         choices=PARTS,
         default="all",
-        help="the part to run: controller and monitor in one process (all), either alone, or one member (default: all)",
+        help="what to run: the controller and the monitor in one process (all), only one of these two, or one member "
+        "(default: all)",
     )
     options.add_argument(
         "--name",
@@ -49,7 +50,7 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="the member's name, as its scaler knows it (default: INGEBORG_MEMBER_NAME, or host name and process id)",
     )
-    options.add_argument("--dry-run", action="store_true", default=False, help="print what it would do, and do nothing")
+    options.add_argument("--dry-run", action="store_true", default=False, help="print intended actions, and do nothing")
     options.add_argument("--watch", action="store_true", default=False, help="show members as bars on the terminal")
     options.add_argument(
         "--journal", type=Path, default=None, metavar="FILE", help="append events to this file, one JSON object a line"

@@ -1,8 +1,8 @@
 """The command line: `ingeborg serve | sub | pub | import | export | cluster | token | revoke | status | doctor |
 autoscale`.
 
-Owns: the options' spelling and help. Must never: do what they say (``commands``, ``on_a_store`` and ``autoscale`` do),
-or import what only an endpoint needs before a command asks for it.
+Owns: the options' names and help texts. Must never: carry out a command (``commands``, ``on_a_store`` and ``autoscale``
+do), or import packages that only an endpoint needs before a command uses them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def parser() -> argparse.ArgumentParser:
         "serve",
         help=text,
         description=f"{_sentence(text)}. Every option can also be given as an INGEBORG_… variable (INGEBORG_PORT, "
-        "INGEBORG_DEDUP_TTL) or in a TOML file (port, dedup-ttl); the command line wins, then variables, then the "
-        "file.",
+        "INGEBORG_DEDUP_TTL) or in a TOML file (port, dedup-ttl). The command line takes precedence over variables, "
+        "and variables over the file.",
         argument_default=argparse.SUPPRESS,
     )
     _serve_options(options)
@@ -59,52 +59,55 @@ def parser() -> argparse.ArgumentParser:
         "--until",
         choices=("disconnect",),
         metavar="disconnect",
-        help="the subscriptions end once the client has listened nowhere for the endpoints' grace time: for an ID "
-        "that you do not use again. Without --until and --ttl-s they stay",
+        help="the subscriptions end when the client has not listened at any endpoint for the grace time (see "
+        "`ingeborg serve --grace`). Use this for an ID that you will not use again. Without --until and --ttl-s, the "
+        "subscriptions stay",
     )
     options.add_argument(
         "--ttl-s",
         metavar="SECONDS",
         type=_positive,
-        help="the subscriptions end after this time, 30 days at most; with --until, at the earlier of the two ends",
+        help="the subscriptions end after this time, 30 days at most; with --until as well, whichever comes first",
     )
     options.add_argument(
         "--filter",
         metavar="JSON",
-        help="only messages whose payload matches (docs/filters.md), such as "
-        """'{"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}'; @FILE reads it from a file. The """
-        "ID keeps the subscriptions that it already has at these topics, unless you add --replace",
+        help="get only messages whose payload matches this filter (docs/filters.md), such as "
+        """'{"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}'; @FILE reads the filter from a """
+        "file. The ID keeps the subscriptions that it already has to these topics, unless you add --replace",
     )
     options.add_argument(
         "--replace",
         action="store_true",
-        help="the subscriptions replace everything that the ID has at these topics",
+        help="the new subscriptions replace all that the ID already has to these topics",
     )
     options.add_argument(
         "--recover",
         metavar="FILE",
-        help="also print the retained messages that the ID has missed. FILE holds its position; each ID needs its own "
-        "FILE, and a missing FILE is created. Where messages may be missing, a line on standard error says so",
+        help="also print the retained messages that the ID has missed. FILE holds the ID's position; each ID needs its "
+        "own FILE, and a missing FILE is created. A line on standard error marks each place where messages may be "
+        "missing",
     )
     options.add_argument(
         "--last",
         metavar="N",
         type=_positive,
-        help="first print the N latest retained messages of each TOPIC, 1000 at most; use --recover to get all that "
-        "the ID has missed",
+        help="first print the N latest retained messages of each TOPIC, 1000 at most; to get all messages that the ID "
+        "has missed, use --recover",
     )
     options.add_argument(
         "--bounds",
         metavar="PRESET|JSON",
-        help="how far the output may lag while the endpoint is busy: live, screen, wall, or a list of rules, such as "
-        """'[{"prefix": "", "staleness_ms": 500, "deliver": "latest"}]'. A line that stands for others has their """
-        "number in skipped",
+        help="how far the output may lag while the endpoint is busy: a preset (live, screen or wall) or a list of "
+        """rules, such as '[{"prefix": "", "staleness_ms": 500, "deliver": "latest"}]'. A message that replaced """
+        "older ones has their number in skipped",
     )
     options.add_argument(
         "--window",
         metavar="N",
         type=_positive,
-        help="with bounds: the endpoint lets messages wait while the command has not printed N, 100000 at most",
+        help="with --bounds: the endpoint holds further messages back while N messages are not yet printed, 100000 at "
+        "most",
     )
 
     text = "publish a payload to a topic"
@@ -114,35 +117,38 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "payload",
         metavar="PAYLOAD",
-        help="JSON if it parses, else a string; -: publish each line of standard input, except empty ones",
+        help="the payload, as JSON if it parses as JSON, else as a string; -: publish each line of standard input, "
+        "except empty lines",
     )
     options.add_argument("--ack", action="store_true", help="print the acknowledgement of each publish")
     options.add_argument(
         "--dedup",
         metavar="WHAT",
         default="true",
-        help="when the message counts as a duplicate. true (the default): anyone published the same payload within "
-        "the time-to-live; retry: it is a retry of this same publish, for values that change back and forth; false: "
-        "never; any other text is the message's own key",
+        help="when the message counts as a duplicate. true (the default): if any client has published the same payload "
+        "to the topic within the time-to-live; retry: only if it is a retry of this publish (for values that change "
+        "back and forth); false: never; any other text: if this client has published a message with this text as its "
+        "key to the topic",
     )
     options.add_argument(
         "--keep-s",
         metavar="SECONDS",
         type=_positive,
-        help="retain the message this long, a day at most, for clients that miss it; the cluster has to keep a "
-        "history (`ingeborg cluster`)",
+        help="retain the message for this time, a day at most, for clients that miss it; the cluster's history must "
+        "not be off (`ingeborg cluster`)",
     )
     options.add_argument(
         "--item",
         metavar="TEXT",
-        help="the part of the topic's state that the message is about: for clients with bounds that want the latest "
-        "message of each",
+        help="the part of the topic's state that the message describes; clients with bounds can request only the "
+        "latest message of each item",
     )
     options.add_argument(
         "--weight",
         metavar="W",
         type=float,
-        help="how much a client with bounds lacks without the message, from 0 to 1000000 (default: 1)",
+        help="the message's weight, from 0 to 1000000 (default: 1); clients with bounds can limit the total weight of "
+        "the messages that an endpoint holds back",
     )
 
     text = "print a topic's retained messages, one JSON object a line, the oldest first"
@@ -154,21 +160,24 @@ def parser() -> argparse.ArgumentParser:
     which.add_argument(
         "--since",
         metavar="MID",
-        help="all messages after the one with this mid; if some are no longer retained, a line on standard "
-        "error says so and the exit code is 1",
+        help="all messages after the message with this mid; if some of these are no longer retained, a line on "
+        "standard error says so and the exit code is 1",
     )
     options.add_argument(
-        "--filter", metavar="JSON", help="only messages that match, as for `ingeborg sub`; @FILE reads it from a file"
+        "--filter",
+        metavar="JSON",
+        help="only messages that match this filter (see `ingeborg sub`); @FILE reads the filter from a file",
     )
 
     text = "put subscriptions from JSON lines into a store that no endpoint is using"
     options = subcommands.add_parser(
         "import",
         help=text,
-        description=f'{_sentence(text)}. A line is {{"client_id": "…", "topic": "…"}}, or has a list of topics, '
-        'or is {"topic": "…", "client_ids": […], "subscriptions": […]}, as `ingeborg export` writes it; you can import '
-        'a line again. Next to a "client_id" a line can have "filter", "until": "disconnect" and "ends_at" (Unix time '
-        "in seconds). The import skips and counts subscriptions that have already ended.",
+        description=f'{_sentence(text)}. A line is either {{"client_id": "…", "topic": "…"}}, where "topic" can also '
+        'be a list of topics, or {"topic": "…", "client_ids": […], "subscriptions": […]}, as `ingeborg export` writes '
+        'it. A line with a "client_id" can also have "filter", "until": "disconnect" and "ends_at" (Unix time in '
+        "seconds). It does no harm to import a line again. The import skips and counts subscriptions that have already "
+        "ended.",
         argument_default=argparse.SUPPRESS,
     )
     options.add_argument("file", metavar="FILE", help="-: standard input")
@@ -179,11 +188,11 @@ def parser() -> argparse.ArgumentParser:
     options = subcommands.add_parser(
         "export",
         help=text,
-        description=f'{_sentence(text)}. A line is {{"topic": "…", "client_ids": […], "subscriptions": […]}}, which '
-        "`ingeborg import` reads: clients that have neither a filter nor an end there, and all other subscriptions. A "
-        "topic with many subscribers has several lines. The export contains every subscription that exists throughout "
-        "the run. FILE gets its name once it is complete. On Riak the export reads all partition objects "
-        "(docs/riak.md).",
+        description=f'{_sentence(text)}. `ingeborg import` reads these lines. A line is {{"topic": "…", "client_ids": '
+        '[…], "subscriptions": […]}: "client_ids" lists clients whose subscription has neither a filter nor an end, '
+        'and "subscriptions" lists all others. A topic with many subscribers has several lines. The export contains '
+        "every subscription that exists throughout the run. The file gets the name FILE only when it is complete. On "
+        "Riak, the export reads all partition objects (docs/riak.md).",
         argument_default=argparse.SUPPRESS,
     )
     options.add_argument("file", metavar="FILE", nargs="?", default="-", help="-: standard output (default: -)")
@@ -199,21 +208,21 @@ def parser() -> argparse.ArgumentParser:
         "cluster",
         help=text,
         description=f"{_sentence(text)}. The first endpoint of a store records its --replication and --history there. "
-        "Endpoints take a new value when they restart, and it takes effect once every living endpoint has it: restart "
-        "them one by one (docs/upgrading.md).",
+        "Endpoints read a new value when they restart, and it takes effect when every running endpoint has read it, so "
+        "restart them one by one (docs/upgrading.md).",
         argument_default=argparse.SUPPRESS,
     )
     _store(options)
-    options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
+    options.add_argument("--json", action="store_true", help="print one line of JSON instead of a list")
     record = "record replication on|off, or history off|memory|store"
     actions = options.add_subparsers(dest="action", metavar="[set SETTING VALUE]", help=record)
     options = actions.add_parser(
         "set", help=record, description=f"{_sentence(record)}.", argument_default=argparse.SUPPRESS
     )
     options.add_argument("setting", metavar="SETTING", help="replication or history")
-    options.add_argument("value", metavar="VALUE", help="on or off; off, memory or store")
+    options.add_argument("value", metavar="VALUE", help="on or off for replication; off, memory or store for history")
     _store(options)
-    options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
+    options.add_argument("--json", action="store_true", help="print one line of JSON instead of a list")
 
     text = "make a token to try things out"
     options = subcommands.add_parser(
@@ -221,15 +230,15 @@ def parser() -> argparse.ArgumentParser:
         help=text,
         description=f"{_sentence(text)}, and print it. A PREFIX covers all topics that begin with it: order/4 covers "
         "order/42 too, and '' covers every topic. {sub} in a TOPIC or PREFIX stands for the client's own id; in a "
-        "PREFIX more text has to follow it (user/{sub}/). Your own issuer makes tokens in the same way, with any JWT "
-        "library (docs/security.md).",
+        "PREFIX, more text has to follow {sub}, as in user/{sub}/. Your own issuer can make tokens in the same way, "
+        "with any JWT library (docs/security.md).",
     )
     options.add_argument("keys", metavar="FILE", help="the JWK set that you give to `ingeborg serve --auth-keys`")
     options.add_argument(
         "client_id",
         metavar="CLIENT",
         nargs="?",
-        help="the client's id; if it ends in *, the prefix of the ids that the client can take",
+        help="the client's id; if it ends in *, the client can take any id with this prefix",
     )
     options.add_argument("--new-keys", action="store_true", help="create FILE with a new HS256 key")
     for command, may in (
@@ -242,14 +251,20 @@ def parser() -> argparse.ArgumentParser:
             ("-prefix", "PREFIX", "all topics with this prefix"),
         ):
             options.add_argument(
-                f"--{command}{flag}", metavar=metavar, action="append", default=[], help=f"permit it to {may} {what}"
+                f"--{command}{flag}",
+                metavar=metavar,
+                action="append",
+                default=[],
+                help=f"permit the client to {may} {what}",
             )
-    options.add_argument("--broadcast", action="store_true", help="permit it to broadcast")
+    options.add_argument("--broadcast", action="store_true", help="permit the client to broadcast")
     options.add_argument(
-        "--inspect", action="store_true", help="permit it to inspect endpoints and subscribers (/console)"
+        "--inspect", action="store_true", help="permit the client to inspect endpoints and subscribers (/console)"
     )
-    options.add_argument("--revoke", action="store_true", help="permit it to revoke tokens (`ingeborg revoke`)")
-    options.add_argument("--jti", metavar="ID", help="the token's own id, to revoke it by (default: a random one)")
+    options.add_argument("--revoke", action="store_true", help="permit the client to revoke tokens (`ingeborg revoke`)")
+    options.add_argument(
+        "--jti", metavar="ID", help="the token's id, by which it can be revoked (default: a random id)"
+    )
     options.add_argument(
         "--lifetime",
         metavar="SECONDS",
@@ -257,7 +272,9 @@ def parser() -> argparse.ArgumentParser:
         default=3600,
         help="seconds until the token expires (default: 3600)",
     )
-    options.add_argument("--kid", metavar="ID", help="id of the key to sign with (default: the first that can sign)")
+    options.add_argument(
+        "--kid", metavar="ID", help="id of the key to sign with (default: the first key that can sign)"
+    )
     options.add_argument("--json", action="store_true", help='print the token as one line of JSON: {"token": …}')
 
     text = "revoke a token, or all tokens of a subject, before they expire"
@@ -265,7 +282,7 @@ def parser() -> argparse.ArgumentParser:
         "revoke",
         help=text,
         description=f"{_sentence(text)}. Within a second every endpoint closes the connections that use such a token, "
-        "and accepts the token no longer. --token-file holds your own token, which has to permit revoking "
+        "and no longer accepts the token. --token-file holds your own token, which has to permit revoking "
         "(`ingeborg token --revoke`).",
     )
     _client(options)
@@ -277,14 +294,14 @@ def parser() -> argparse.ArgumentParser:
         help="all tokens with exactly this sub that were issued up to now",
     )
     named.add_argument(
-        "--token", metavar="FILE", help="the token in this file (-: standard input): its jti, until its exp"
+        "--token", metavar="FILE", help="the token in this file (-: standard input): its jti is revoked until its exp"
     )
     options.add_argument(
         "--expires-at",
         metavar="SECONDS",
         type=float,
-        help="Unix time until which endpoints remember the revocation, usually the token's exp (default: its exp with "
-        "--token, else 30 days from now; 400 days at most)",
+        help="Unix time until which endpoints remember the revocation, usually the token's exp (default: with --token "
+        "the token's exp, else 30 days from now; at most 400 days from now)",
     )
     options.add_argument("--json", action="store_true", help="print the outcome as one line of JSON")
 
@@ -320,7 +337,7 @@ def _sentence(text: str) -> str:
 
 def _store(options: argparse.ArgumentParser) -> None:
     for flag, metavar in _STORE_OPTIONS.items():
-        options.add_argument(flag, metavar=metavar, help="as of `ingeborg serve`")
+        options.add_argument(flag, metavar=metavar, help="as for `ingeborg serve`")
 
 
 def _client(options: argparse.ArgumentParser) -> None:
@@ -328,8 +345,10 @@ def _client(options: argparse.ArgumentParser) -> None:
         "--url", default=DEFAULT_URL, metavar="URL", type=_websocket_url, help=f"URL of an endpoint ({DEFAULT_URL})"
     )
     options.add_argument("--client-id", required=True, metavar="ID", help="the client's id")
-    options.add_argument(  # never the token itself: everybody on the machine can read an option's value
-        "--token-file", metavar="FILE", help="file with the token, if the endpoint needs one (default: INGEBORG_TOKEN)"
+    options.add_argument(  # an option never holds the token itself, because all users can read it
+        "--token-file",
+        metavar="FILE",
+        help="file with the token, if the endpoint needs one (default: the variable INGEBORG_TOKEN)",
     )
 
 
@@ -350,7 +369,7 @@ def _positive(text: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+    """Run the command, and return the exit code: 0 if done, 1 if failed, 2 for wrong usage."""
     parsed = vars(parser().parse_args(arguments))
     command = parsed.pop("command")
     try:

@@ -1,6 +1,6 @@
 """`ingeborg cluster`: shows the settings that a store records for all its endpoints, and changes one.
 
-Owns: the command's output and messages. Must never: make a store, or write to it without a change to record.
+Owns: the command's output and messages. Must never: create a store, or write to one unless it has to record a change.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ async def run(
     """Print the recorded settings, after making the change if one is given.
 
     Args:
-        reading: The store, made for reading only and not opened yet.
-        writing: The same store, made for writing and not opened yet.
+        reading: The store, created with read-only access and not opened yet.
+        writing: The same store, created with write access and not opened yet.
         change: The name of a setting and its new value.
         as_json: Print one line of JSON instead of text.
-        out: Gets the settings; standard output by default.
-        told: Gets the messages for the person; standard error by default.
+        out: The stream for the settings; standard output by default.
+        told: The stream for messages to the user; standard error by default.
 
     Returns:
         The exit code.
@@ -46,7 +46,7 @@ async def run(
         print(f"ingeborg cluster: {why}", file=told)
         return USAGE
     try:
-        # For reading first: opening for writing would create a missing store.
+        # Read first, because opening the store for writing would create it if it is missing.
         recorded = await _with(reading)
         if change is not None and recorded is None:
             print(f"ingeborg cluster: {NONE_YET}: start it with --{change[0]} {change[1]}", file=told)
@@ -75,18 +75,18 @@ async def run(
 
 
 def _wrong(store: Store, name: str, value: str) -> str | None:
-    """Return why this change cannot be made; ``None``: it can."""
+    """Return why this change cannot be made, or ``None`` if it can."""
     if name not in CHOICES:
-        return f"there is no setting {name!r}, but {' and '.join(CHOICES)}"
+        return f"there is no setting {name!r}; the settings are {' and '.join(CHOICES)}"
     if value not in CHOICES[name]:
         return f"{name} {value!r}: has to be {', '.join(CHOICES[name][:-1])} or {CHOICES[name][-1]}"
     if (name, value) == ("history", "store") and not store.shape.journal:
-        return "history store needs the embedded store, lmdb:DIR: this store has no journal"
+        return "history store needs the embedded store (lmdb:DIR), because this store has no journal"
     return None
 
 
 async def _with(store: Store, change: tuple[str, str] | None = None) -> Settings | None:
-    """Open the store, record the change if one is given, and close it; return the settings that it then records."""
+    """Open the store, record the change if one is given, and close the store. Return the settings that it then has."""
     try:
         await store.open()
         recorded = await store.settings()
@@ -102,6 +102,6 @@ def _outcome(name: str, value: str, was_so: bool) -> str:
     if was_so:
         return f"{name} is {value} already"
     return (
-        f"{name} {value} is recorded. Endpoints take it when they restart, and it takes effect once every living "
-        "endpoint has it: restart them one by one"
+        f"{name} {value} is recorded. Endpoints read it when they restart, and it takes effect when every running "
+        "endpoint has read it: restart them one by one"
     )

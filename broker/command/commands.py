@@ -1,9 +1,10 @@
 """``ingeborg sub``, ``pub``, ``history``, ``revoke``, ``token`` and ``status``; ``cli`` parses their options.
 
-Owns: their input, output and exit codes (0: done; 1: refused or failed; 2: wrong usage). Must never: know the inside of
-an endpoint: these are clients like any other, and work against an endpoint of another machine or version.
+Owns: their input, output and exit codes (0: done; 1: refused or failed; 2: wrong usage). Must never: depend on the
+internals of an endpoint, because these are ordinary clients, and the endpoint can be on another machine or of another
+version.
 
-Results go to standard output, messages for the person to standard error.
+Results go to standard output, messages for the user to standard error.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ OK = 0
 FAILED = 1
 USAGE = 2
 
-#: Maximum wait for one frame of topics: the store can take a while for a million.
+#: Maximum wait for the reply to one frame of topics, in seconds. The store can take long for a million topics.
 _SUBSCRIBE_TIMEOUT_S = 300.0
 #: Maximum number of ended subscriptions, or of topics with missing messages, that one line names.
 _NAMED_MAX = 10
-#: Time between the two scrapes for the rates.
+#: Time between the two scrapes from which rates are computed, in seconds.
 _RATE_INTERVAL_S = 1.0
 
 
@@ -72,8 +73,8 @@ def _say(text: str) -> None:
 
 
 class How(NamedTuple):
-    """How ``sub`` subscribes: the fields are those of ``Client.subscribe``. ``filter``: JSON text, or ``@`` and the
-    name of a file with it."""
+    """How ``sub`` subscribes. The fields are arguments of ``Client.subscribe``, except that ``filter`` is JSON text, or
+    ``@`` and the name of a file with JSON text."""
 
     until: str | None = None
     ttl_s: int | None = None
@@ -105,9 +106,10 @@ async def sub(
 ) -> int:
     """Subscribe, listen, and print each notification as one line of JSON; end after ``count`` notifications, if given.
 
-    ``topics_file``: one topic a line, UTF-8, empty lines ignored; ``-`` is standard input. ``recover``: the file with
-    the position; the command also prints the retained messages after it. ``last``: it first prints this many retained
-    messages of each topic. ``bounds``: a preset's name, or rules as JSON text; ``window``: as for ``Client``.
+    ``topics_file`` names a UTF-8 file with one topic per line, where empty lines are ignored; ``-`` is standard input.
+    ``recover`` names the file with the client's position; the command also prints the retained messages after this
+    position. With ``last``, the command first prints this many retained messages of each topic. ``bounds`` is a
+    preset's name, or rules as JSON text. ``window`` is the argument of ``Client``.
     """
     out = out or sys.stdout
     try:
@@ -143,7 +145,7 @@ async def sub(
         _say(f"ingeborg sub: {count} subscriptions have ended, and are not renewed: {named}")
 
     def gap(gap: Gap) -> None:
-        _say(f"ingeborg sub: messages may be missing here, of {_concerned(gap, wanted)}: read the current state again")
+        _say(f"ingeborg sub: messages may be missing here (of {_concerned(gap, wanted)}): read the current state again")
 
     def unsaved(error: OSError) -> None:
         _say(f"ingeborg sub: cannot save the position in {recover}, trying again: {error.strerror}")
@@ -157,9 +159,9 @@ async def sub(
             await client.listen()
         _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
 
-    #: Return whether the client listens before it subscribes. Subscriptions until disconnect can end while their client
-    #: does not listen, and making many subscriptions takes a while. Endpoints send retained messages only to a
-    #: listening client.
+    #: Whether the client listens before it subscribes. A subscription with "until": "disconnect" can end while its
+    #: client does not listen, and making many subscriptions takes a while. Endpoints send retained messages only to a
+    #: client that listens.
     first = how.until is not None or last is not None or recover is not None
     left = count
     beginning: asyncio.Task[None] | None = None
@@ -179,7 +181,7 @@ async def sub(
         ) as client:
             if last is None:
                 await begin(client)
-            else:  # retained messages come before the reply, and can be more than the iterator's queue holds
+            else:  # retained messages arrive before the reply, and may overflow the iterator's queue unless it is read
                 beginning = asyncio.create_task(_or_close(client, begin(client)))
             async for notification in client:
                 print(_line(notification), file=out, flush=True)
@@ -199,7 +201,7 @@ async def sub(
     except OSError as error:
         if recover is None:
             raise
-        _say(f"ingeborg sub: {error}; the last lines can be printed again next time")
+        _say(f"ingeborg sub: {error}; next time, the last lines may be printed again")
         return FAILED
     finally:
         if beginning is not None:
@@ -209,7 +211,7 @@ async def sub(
 
 
 async def _or_close(client: Client, doing: Coroutine[Any, Any, None]) -> None:
-    """Await ``doing``; if it fails, close the client, which also ends its iteration."""
+    """Await ``doing``. If it fails, close the client, which also ends the iteration over its notifications."""
     try:
         await doing
     except (ClientError, ProtocolError, ValueError):
@@ -218,7 +220,7 @@ async def _or_close(client: Client, doing: Coroutine[Any, Any, None]) -> None:
 
 
 def _line(notification: Notification) -> str:
-    """Return the notification as JSON, with the further fields that it has."""
+    """Return the notification as one line of JSON, which has only those optional fields that the notification has."""
     fields: dict[str, Any] = {"key": notification.key, "broadcast": notification.broadcast}
     if notification.mid is not None:
         fields["mid"] = notification.mid
@@ -230,14 +232,14 @@ def _line(notification: Notification) -> str:
 
 
 def _concerned(gap: Gap, topics: Sequence[str]) -> str:
-    """Name the topics that may lack messages, among these and others that the client has had before."""
+    """Name the topics of which messages may be missing: some of ``topics``, or topics of earlier subscriptions."""
     named = gap.topics
     if named is None and gap.slots:
         named = [topic for topic in topics if gap.concerns(topic)]
     if named is None:
         return "any topic"
     said = ", ".join(named[:_NAMED_MAX]) + (f" and {len(named) - _NAMED_MAX} more" if len(named) > _NAMED_MAX else "")
-    others = [f"any in {len(gap.slots)} of {SLOTS} slots"] if gap.topics is None else []
+    others = [f"any topic in {len(gap.slots)} of {SLOTS} slots"] if gap.topics is None else []
     return "; ".join([*([f"{said}"] if named else []), *others])
 
 
@@ -259,7 +261,7 @@ def token(
     revoke: bool = False,
     jti: str | None = None,
 ) -> int:
-    """Make the file of keys if asked, and print a token for the client if one is named. ``json``: as a JSON line."""
+    """Create the file of keys with ``new_keys``, and print a token if a client is named (with ``json`` as JSON)."""
     path = Path(keys).expanduser()
     try:
         if new_keys:
@@ -292,8 +294,8 @@ async def revoke(
     as_json: bool = False,
     out: TextIO | None = None,
 ) -> int:
-    """Revoke a token, or those of a subject, and print until when endpoints remember it. ``token``: the file with the
-    token to revoke; ``expires_at``: Unix time in seconds."""
+    """Revoke a token, or all tokens of a subject, and print until when endpoints remember this. ``token`` names the
+    file with the token to revoke. ``expires_at`` is Unix time in seconds."""
     out = out or sys.stdout
     try:
         if token is not None:
@@ -309,7 +311,9 @@ async def revoke(
             _say(f"ingeborg revoke: {error}")
             return FAILED
         # The endpoint closes the connection before it sends the reply.
-        _say("ingeborg revoke: your own token is among those revoked; every endpoint learns it within ten seconds")
+        _say(
+            "ingeborg revoke: your own token is among the revoked tokens; every endpoint learns this within ten seconds"
+        )
         return OK
     except (ClientError, ProtocolError, ValueError) as error:
         _say(f"ingeborg revoke: {error}")
@@ -345,7 +349,7 @@ def _time(unix_s: int | None) -> str:
 
 
 def _read_filter(text: str | None) -> Any:
-    """Return the filter from JSON text, or from a file; ``None`` without a filter. Raises ``_Unusable``."""
+    """Return the filter from JSON text or a file, or ``None`` if there is no filter. Raises ``_Unusable``."""
     if text is None:
         return None
     where = "--filter"
@@ -369,7 +373,7 @@ def _read_filter(text: str | None) -> Any:
 
 
 def _read_bounds(text: str | None) -> Any:
-    """Return the bounds: a preset's name, or rules from JSON text; ``None`` without a text. Raises ``_Unusable``."""
+    """Return the bounds (a preset's name, or rules from JSON text), or ``None`` without text. Raises ``_Unusable``."""
     if text is None:
         return None
     bounds: Any = text
@@ -387,7 +391,7 @@ def _read_bounds(text: str | None) -> Any:
 
 def _read_topics(path: str) -> list[str]:
     text = (sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()).decode("utf-8-sig")
-    # Not splitlines(): it also splits at characters such as U+2028 that a topic may have.
+    # splitlines() would also split at characters such as U+2028, which a topic may contain.
     return [line for line in (line.removesuffix("\r") for line in text.split("\n")) if line]
 
 
@@ -408,10 +412,11 @@ async def pub(
 ) -> int:
     """Publish ``payload_text``, or each line of standard input (``lines``) if it is ``-``.
 
-    The payload is JSON if it parses, else the text as a string. The client always requests acknowledgements, so that
-    the exit code is reliable; ``ack`` prints each as one line of JSON. ``dedup``: as in ``Client.publish``, with its
-    two flags spelled as in JSON. ``keep_s``: seconds for which endpoints retain the message. ``item`` and ``weight``:
-    as in ``Client.publish``. Stops at the first publish that fails.
+    Text that parses as JSON is published as its value, other text as a string. The client always requests
+    acknowledgements, so that the exit code is reliable; ``ack`` prints each as one line of JSON. ``dedup`` is the
+    argument of ``Client.publish``, whose booleans are spelled as in JSON here. ``keep_s`` is the number of seconds for
+    which endpoints retain the message. ``item`` and ``weight`` are arguments of ``Client.publish``. The command stops
+    at the first publish that fails.
     """
     said = {"true": True, "false": False}.get(dedup, dedup)
     out = out or sys.stdout
@@ -445,12 +450,15 @@ async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIter
         return
     stream = lines or sys.stdin.buffer
     loop = asyncio.get_running_loop()
-    # In a thread, since a terminal or a pipe blocks; one line at a time, so that memory holds one frame at most.
+    # Read in a thread, because a terminal or a pipe blocks, and one line at a time, so that memory holds at most one
+    # frame.
     while True:
         try:
             line = await loop.run_in_executor(None, stream.readline, FRAME_BYTES_MAX + 1)
         except OSError as error:
-            raise _Unusable(f"cannot read standard input: {error.strerror}; PAYLOAD - publishes its lines") from None
+            raise _Unusable(
+                f"cannot read standard input: {error.strerror}; with PAYLOAD -, its lines are published"
+            ) from None
         if not line:
             return
         text = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -496,8 +504,9 @@ async def history(
 ) -> int:
     """Print the topic's retained messages that match the ``filter``, the oldest first, as one line of JSON each.
 
-    ``last``: the number of latest messages (100 by default). ``since``: print all messages after the one with this mid
-    instead. If endpoints no longer retain all of these, the command prints the rest and returns 1.
+    ``last`` is the number of latest messages to print (100 by default). With ``since``, the command instead prints all
+    messages after the message with this mid. If endpoints no longer retain all of these, the command prints the rest
+    and returns 1.
     """
     out = out or sys.stdout
     left = None if since is not None else HISTORY_LIMIT_DEFAULT if last is None else last
@@ -526,21 +535,21 @@ async def history(
         return FAILED
     if not is_whole:
         _say(
-            "ingeborg history: some messages after that one are no longer retained, or it is unknown: read the current "
-            "state again"
+            "ingeborg history: some messages after this mid are no longer retained, or the mid is unknown: read the "
+            "current state again"
         )
         return FAILED
     return OK
 
 
 class _Scrape(NamedTuple):
-    """One endpoint's figures at one instant. ``values``: sums over the labels, by metric name."""
+    """One endpoint's figures at one instant. ``values`` has each metric's sum over all its labels, by metric name."""
 
     at_s: float
     name: str
     routing: str
     store: str
-    form: str  # its code's form, pure Python or compiled
+    form: str  # the form of its code: pure Python or compiled
     settings: dict[str, str]  # cluster settings in effect there
     ready: str
     values: dict[str, float]
@@ -571,8 +580,8 @@ _COLUMNS = (
 async def status(url: str, as_json: bool = False, *, out: TextIO | None = None) -> int:
     """Print a table of the cluster as the endpoint at ``url`` knows it: one row per endpoint, rates over one second.
 
-    ``as_json``: print one line of JSON, with ``null`` for unknown values. Returns 0 if that endpoint answered and is
-    ready, else 1.
+    With ``as_json``, print one line of JSON instead, with ``null`` for unknown values. Returns 0 if the endpoint at
+    ``url`` answered and is ready, else 1.
     """
     out = out or sys.stdout
     try:
@@ -661,7 +670,7 @@ def _value(column: _Column, old: _Scrape, new: _Scrape) -> float | None:
         return None
     if not column.rate:
         return int(value)  # counts and bytes
-    # After a restart in between the rate would be negative: an unknown rate is better than a wrong one.
+    # If the endpoint restarted between the scrapes, the rate would be negative. Then it is unknown, which is better.
     rate = (value - old.values.get(column.metric, 0.0)) / max(new.at_s - old.at_s, 1e-9)
     return rate if rate >= 0 else None
 

@@ -1,6 +1,6 @@
-"""Options of `ingeborg serve`: from the command line, else ``INGEBORG_…`` variables, else a TOML file, else defaults.
+"""Options of `ingeborg serve`, from the command line, ``INGEBORG_…`` variables, a TOML file or defaults, in this order.
 
-Owns: the options' names, types, checks and precedence. Must never: open anything but the configuration file.
+Owns: the options' names, types, checks and precedence. Must never: open any file except the configuration file.
 """
 
 from __future__ import annotations
@@ -28,55 +28,57 @@ from .default_bounds import default_bounds
 
 ENVIRONMENT_PREFIX = "INGEBORG_"
 
-#: An endpoint's name: it appears in a URL, a metric and a log line.
+#: The pattern of an endpoint's name, which appears in URLs, metrics and log lines.
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
-#: Endpoint processes of one supervisor. More than the cores of a large machine gain nothing.
+#: The largest number of endpoint processes of one supervisor. More processes than cores gain nothing, even on a large
+#: machine.
 ENDPOINTS_MAX = 256
 
 
-#: By default connections can hold one part in this many of the memory. Caches take about 700 MB more, and the kernel
-#: also holds what has been sent.
+#: By default, connections can hold the memory of the machine divided by this number. Caches take about 700 MB more, and
+#: the kernel also buffers data that endpoints have sent.
 HELD_PART = 4
 
-#: The least that connections can hold, in frames of the greatest size: memory holds a frame several times while the
-#: endpoint receives and reads it.
+#: The lower bound of the bytes that connections can hold, as a multiple of the largest frame. While the endpoint
+#: receives and reads a frame, memory holds several copies.
 HELD_FRAMES_MIN = 4
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
-#: With a limit each `subscribe` reads all topics that the client has: for this many, about 10 ms of the store's time.
+#: The largest possible limit. With a limit, each `subscribe` reads all topics that the client has. For this many topics
+#: the store needs about 10 ms.
 SUBSCRIPTIONS_MAX = 100_000
 
 
-#: Longer than any list of nodes or networks, and as long as a path can be on Linux.
+#: The length limit of an option's text. Lists of nodes or networks are shorter, and Linux allows no longer paths.
 TEXT_CHARS_MAX = 4096
 
-#: Characters that would break a line of a log or an error, act on a terminal, or cut a path short (U+0000).
+#: Characters that would break a line of a log or an error message, control a terminal, or truncate a path (U+0000).
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
-#: A configuration has integers of 64 bits, as TOML does.
+#: Integers in a configuration have 64 bits, as in TOML.
 _INTEGERS = range(-(2**63), 2**63)
 
-#: An endpoint maps two environments of the embedded store. Two larger ones do not fit into the 2^47 bytes of addresses
-#: that a process has on x86-64.
+#: An endpoint maps two environments of the embedded store into its memory. Two maps of twice this size would not fit
+#: into the 2^47 bytes of address space that a process has on x86-64.
 MAP_SIZE_BYTES_MAX = 1 << 45
 
-#: The shortest time that an option takes, in seconds: a quotient by a shorter one would get out of hand.
+#: The shortest time that an option accepts, in seconds. Division by a shorter time would give excessive results.
 LEAST_S = 0.001
 
 
-#: A client's handshake has this much time, in seconds.
+#: The largest `auth-timeout`, in seconds. A client's handshake has no more time.
 AUTH_TIMEOUT_MAX_S = 5.0
 
-#: Headers that the endpoint forwards to `auth-url`: more than any server reads.
+#: The largest number of headers that the endpoint forwards to `auth-url`, which is more than any server reads.
 AUTH_HEADERS_MAX = 16
 
-#: A header's name (RFC 9110 section 5.6.2).
+#: The pattern of a header's name, in lower case (RFC 9110 section 5.6.2).
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,64}")
 
-#: Headers of one connection, or of the length and encoding of its body; and those that a client can write and a server
-#: takes for a proxy's word.
+#: Headers that the endpoint must not forward. Most describe a single connection, or the length and encoding of a body.
+#: The last two could mislead a server, because a client can set them although servers trust them as set by a proxy.
 NOT_SENT_ON = frozenset(
     (
         *("accept-encoding", "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection"),
@@ -87,7 +89,7 @@ NOT_SENT_ON = frozenset(
 
 
 class ConfigError(Exception):
-    """An option is wrong. The text names it, its source, and the right form."""
+    """An option is wrong. The text names the option, its source, and the correct form."""
 
 
 def data_folder() -> Path:
@@ -103,84 +105,106 @@ class ServeOptions:
     """Every option of `serve`. The command line, its help and the reference in the docs are made from this class."""
 
     host: str = option("127.0.0.1", "address to listen on", "ADDRESS")
-    port: int = option(9000, "port to listen on, the first of several; 0: any free", "PORT")
-    store: str = option(
-        "", "where subscriptions live; empty: lmdb under the user's data folder", "lmdb:DIR|riak:HOST:PORT[,HOST:PORT…]"
+    port: int = option(
+        9000, "port to listen on; for several endpoints, the first of consecutive ports; 0: any free port", "PORT"
     )
-    endpoints: int = option(1, "processes to run, on consecutive ports", "N")
+    store: str = option(
+        "",
+        "where subscriptions are stored; empty: in an embedded store (lmdb) under the user's data folder",
+        "lmdb:DIR|riak:HOST:PORT[,HOST:PORT…]",
+    )
+    endpoints: int = option(1, "number of endpoint processes to run, on consecutive ports", "N")
     share_port: bool = option(
         False,
-        "all endpoints of this command accept clients on one port; each serves links, metrics and health at its own "
-        "internal address",
+        "all endpoints of this command accept clients on one port; each endpoint serves links, metrics and health "
+        "checks at its own internal address",
         flag=True,
     )
     name: str = option(
-        "", "the endpoint's stable name; NAME-1 … NAME-N for several; empty: made of host name and port", "NAME"
+        "",
+        "the endpoint's stable name; several endpoints get the names NAME-1 … NAME-N; empty: made from host name and "
+        "port",
+        "NAME",
     )
-    advertise: str = option("", "URL at which the other endpoints reach this one; empty: from host and port", "URL")
-    routing: str = option("home", "home, or the thesis's lookup per message", "home|lookup")
+    advertise: str = option(
+        "", "URL at which the other endpoints reach this one; empty: made from host and port", "URL"
+    )
+    routing: str = option(
+        "home", "home, or lookup (the thesis's routing, which reads the store for each message)", "home|lookup"
+    )
     dedup_ttl: float = option(
         60.0, "drop a payload that is repeated within this many seconds; 0: drop no duplicates", "SECONDS"
     )
     grace: float = option(
-        60.0, "subscriptions until disconnect end this many seconds after their client left", "SECONDS"
+        60.0,
+        'when a client has been away for this many seconds, its subscriptions with "until": "disconnect" end',
+        "SECONDS",
     )
     presence: str = option(
         "",
-        "topics with these prefixes have presence: the endpoint reports joins and leaves on presence:TOPIC; the same "
-        "at all endpoints; empty: none",
+        "topics with these prefixes have presence: when a client joins or leaves TOPIC, the endpoint reports this on "
+        "presence:TOPIC; give all endpoints the same prefixes; empty: no topics",
         "PREFIX[,PREFIX…]",
     )
     replication: str = option(
         "",
-        "on: a second endpoint keeps each slot's duplicates and in-flight messages, so that a crash neither doubles "
-        "nor loses a message that has dedup; a setting of the cluster (`ingeborg cluster` shows it); empty: the "
-        "cluster's value, off in a new cluster",
+        "on: a second endpoint keeps a copy of each slot's table of duplicates and of its in-flight messages, so that "
+        "a crash neither duplicates nor loses a message with dedup; all endpoints of a cluster share this setting "
+        "(`ingeborg cluster` shows it); empty: the cluster's value, or off in a new cluster",
         "on|off",
     )
     internal_address: str = option(
         "",
-        "the only address for the other endpoints' links and for /metrics; the first of several; empty: both are at "
-        "the port, which accepts links from this machine only; with --share-port 127.0.0.1 and the ports after it",
+        "address for links from other endpoints and for /metrics, which clients' ports then do not serve; for several "
+        "endpoints, PORT is the first of consecutive ports; empty: the clients' port also serves /metrics and accepts "
+        "links, but links only from this machine; empty with --share-port: 127.0.0.1 and the ports after the clients' "
+        "port",
         "HOST:PORT",
     )
-    peer_secret_file: str = option("", "the endpoints' shared secret; empty: generated in the data directory", "FILE")
-    tls_cert: str = option("", "PEM with the whole chain: serve TLS, wss:// and https://", "FILE")
-    tls_key: str = option("", "PEM: the certificate's key", "FILE")
+    peer_secret_file: str = option(
+        "", "file with the secret that all endpoints share; empty: generated in the data directory", "FILE"
+    )
+    tls_cert: str = option("", "PEM file with the whole certificate chain; turns on TLS (wss:// and https://)", "FILE")
+    tls_key: str = option("", "PEM file with the certificate's key", "FILE")
     auth_keys: str = option(
-        "", "JWK set: clients need a token signed with one of its keys (`ingeborg token`); empty: no token", "FILE"
+        "",
+        "JWK set; clients need a token signed with one of its keys (`ingeborg token`); empty: clients need no token",
+        "FILE",
     )
     auth_url: str = option(
         "",
         "instead of auth-keys: the endpoint asks this URL whether a client may connect and what it may do (SPEC "
-        "section 1.5); empty: it asks nobody",
+        "section 1.5); empty: there is no such URL",
         "URL",
     )
     auth_headers: str = option(
         "authorization, cookie",
-        "headers of the client's request that the endpoint forwards to auth-url; with authorization, it also forwards "
-        "an access_token from the query",
+        "headers of the client's request that the endpoint forwards to auth-url; if authorization is among these, the "
+        "endpoint also forwards an access_token from the query",
         "NAME[,NAME…]",
     )
     auth_timeout: float = option(
         2.0, "seconds within which auth-url has to answer", "SECONDS", least=LEAST_S, most=AUTH_TIMEOUT_MAX_S
     )
     insecure: bool = option(
-        False, "without auth-keys or auth-url, also listen on an address that other machines reach", flag=True
+        False,
+        "without auth-keys and auth-url, permit a host that other machines can reach, although every client that "
+        "reaches it can then read and publish everything",
+        flag=True,
     )
     allowed_origins: str = option(
-        "", "origins of pages that may connect, in addition to localhost pages; *: any", "URL[,URL…]"
+        "", "origins of web pages that may connect, in addition to pages from localhost; *: any origin", "URL[,URL…]"
     )
     trusted_proxies: str = option(
-        "", "networks of proxies whose X-Forwarded-For the endpoint trusts; empty: none", "NETWORK[,NETWORK…]"
+        "", "networks of proxies whose X-Forwarded-For header the endpoint trusts; empty: none", "NETWORK[,NETWORK…]"
     )
-    drain_time: float = option(5.0, "seconds over which an endpoint that shuts down sends its clients away")
+    drain_time: float = option(5.0, "seconds over which an endpoint that shuts down closes its clients' connections")
     log_format: str = option("text", "format of log lines: text or json", "text|json")
-    log_level: str = option("info", "lowest level that is logged: debug, info, warning or error", "LEVEL")
-    compression: bool = option(False, "offer permessage-deflate")
-    ping_interval: float = option(25.0, "seconds between two pings of a connection")
+    log_level: str = option("info", "lowest level to log: debug, info, warning or error", "LEVEL")
+    compression: bool = option(False, "offer clients the compression permessage-deflate")
+    ping_interval: float = option(25.0, "seconds between two pings on a connection")
     slow_consumer: str = option(
-        "close", "how to treat a connection whose outbox is full: close it, or drop_oldest of its notifications"
+        "close", "what to do if a connection's outbox is full: close the connection, or drop_oldest notifications"
     )
     max_connections_per_address: int = option(
         1_000,
@@ -189,78 +213,86 @@ class ServeOptions:
     )
     max_commands_per_second: int = option(
         20_000,
-        "commands of one connection, where each topic of a list counts as one; the endpoint reads more only later; "
-        "this machine is exempt; 0: any number",
+        "commands per second on one connection, where each topic of a list counts as one command; the endpoint delays "
+        "the commands beyond this rate; this machine is exempt; 0: no limit",
         least=0,
     )
-    max_subscriptions: int = option(0, "topics of one client (100,000 at most); 0: any number")
+    max_subscriptions: int = option(0, "topics that one client can have (100,000 at most); 0: no limit")
     max_frame_bytes: int = option(16 << 20, "bytes of one frame from a client", least=1)
     max_payload_bytes: int = option(1 << 20, "bytes of a payload in canonical JSON", least=1)
-    max_outbox_bytes: int = option(16 << 20, "bytes that a reader may lag behind", least=1)
+    max_outbox_bytes: int = option(16 << 20, "bytes that the outbox of one connection can hold", least=1)
     max_held_bytes: int = option(
         0,
-        "bytes that all client connections of one endpoint may hold together; beyond that it closes those that hold "
-        "most; 0: all endpoints of one `serve` share a quarter of the memory of the machine, or of the control group",
+        "bytes that all client connections of one endpoint may hold together; beyond that the endpoint closes the "
+        "connections that hold most; 0: all endpoints of one `serve` share a quarter of the memory of the machine, or "
+        "of the control group",
         least=0,
     )
     max_inflight: int = option(
         20_000, "publishes in flight; beyond that the endpoint reads publishers more slowly", least=1
     )
     max_inflight_bytes: int = option(
-        64 << 20, "bytes of payloads in flight, and of data that a link's peer has not confirmed", least=1
+        64 << 20, "bytes of payloads in flight; also, bytes of a link that its peer has not confirmed", least=1
     )
     max_routes: int = option(50_000, "topics in the routing cache", least=1)
     max_route_ids: int = option(2_000_000, "subscriber ids in the routing cache", least=1)
     max_filter_bytes: int = option(512 << 20, "bytes of filters in the routing cache", least=1)
     history: str = option(
         "",
-        "where messages are retained for clients that miss them: off, nowhere; memory, in the memory of their home, "
-        "and with --replication on also of a second endpoint; store, in the embedded store as well, where they outlast "
-        "the end of all endpoints; a setting of the cluster (`ingeborg cluster` shows it); empty: the cluster's value, "
-        "off in a new cluster",
+        "where endpoints retain messages for clients that miss them. off: nowhere. memory: in the memory of the "
+        "topic's home endpoint, and with --replication on also in the memory of a second endpoint. store: also in the "
+        "embedded store, where they survive when all endpoints stop. All endpoints of a cluster share this setting "
+        "(`ingeborg cluster` shows it). Empty: the cluster's value, or off in a new cluster",
         "off|memory|store",
     )
     history_bytes: int = option(
-        256 << 20, "most bytes of retained messages in memory; 0: this endpoint retains none", "BYTES", least=0
+        256 << 20, "most bytes of retained messages in memory; 0: this endpoint retains no messages", "BYTES", least=0
     )
-    history_size: int = option(100, "most retained messages of one topic, the latest ones", "N", least=1, most=10_000)
+    history_size: int = option(
+        100, "number of messages that one topic retains at most (its latest messages)", "N", least=1, most=10_000
+    )
     history_topics: str = option(
         "",
-        "retain messages of topics with this prefix for this many seconds, even if their publishers do not ask for "
-        "it; the first prefix that fits counts; the same at all endpoints; empty: none",
+        "retain messages of topics with this prefix for this many seconds, even if their publishers do not request "
+        "it; if a topic has several of these prefixes, the first in the list counts; give all endpoints the same list; "
+        "empty: no topics",
         "PREFIX=SECONDS[,…]",
     )
     bounds: str = option(
         "",
-        "rules for clients that set no bounds (SPEC section 2.8): in a file one [[bounds]] table for each, in a "
-        "variable a JSON list; or the name of a preset; empty: none",
+        "rules for clients that set no bounds (SPEC section 2.8): one [[bounds]] table for each rule in a file, a JSON "
+        "list in a variable, or the name of a preset; empty: no rules",
     )
     busy_target: float = option(
         BUSY_TARGET,
-        "part of a core that an endpoint may take before it holds messages of clients with bounds",
+        "share of a CPU core that an endpoint may use before it holds back messages for clients with bounds",
         "PART",
         least=0.1,
         most=1.0,
     )
     max_locations: int = option(500_000, "clients in the location cache", least=1)
     max_duplicate_keys: int = option(1_000_000, "payload hashes in the table of duplicates", least=1)
-    riak_namespace: str = option("ingeborg", "prefix of bucket names: one per broker on the Riak cluster")
+    riak_namespace: str = option("ingeborg", "prefix of bucket names; each broker on a Riak cluster needs its own")
     riak_node_confirms: int = option(2, "machines that have to confirm a write; 1 for a cluster of one node")
-    riak_user: str = option("", "user for Riak's security; with it all connections use TLS, never plain text", "USER")
+    riak_user: str = option(
+        "", "user for Riak's security; with a user, all connections use TLS, never plain text", "USER"
+    )
     riak_password_file: str = option(
-        "", "a file that holds only the user's password, and that other users cannot read", "FILE"
+        "", "a file that has only the user's password, and that no other user can read", "FILE"
     )
     riak_ca_file: str = option(
-        "", "PEM: the authority that signs the nodes' certificates; empty: the system's authorities", "FILE"
+        "", "PEM file with the authority that signs the nodes' certificates; empty: the system's authorities", "FILE"
     )
     riak_cert_file: str = option(
-        "", "PEM with the whole chain: the client certificate for Riak's source `certificate`", "FILE"
+        "", "PEM file with the whole chain of the client certificate, for Riak's source `certificate`", "FILE"
     )
-    riak_key_file: str = option("", "PEM: that certificate's key", "FILE")
-    map_size_bytes: int = option(64 << 30, "most that an LMDB environment may grow to: address space, not disk")
+    riak_key_file: str = option("", "PEM file with the key of the client certificate", "FILE")
+    map_size_bytes: int = option(
+        64 << 30, "size to which an LMDB environment can grow; this reserves address space, not disk space"
+    )
 
     def held_bytes(self, memory_bytes: int) -> int:
-        """Return ``max_held_bytes`` of each endpoint. ``memory_bytes``: the machine's, for the default."""
+        """Return ``max_held_bytes`` of each endpoint. Its default depends on the machine's ``memory_bytes``."""
         part = memory_bytes // HELD_PART // self.endpoints
         return self.max_held_bytes or max(part, HELD_FRAMES_MIN * self.max_frame_bytes)
 
@@ -281,7 +313,7 @@ class ServeOptions:
 
     @property
     def asked(self) -> dict[str, str]:
-        """The cluster settings that this endpoint was started with, by name. It takes the others from the store."""
+        """The cluster settings that this endpoint was started with, by name. It takes all others from the store."""
         return {name: value for name in CHOICES if (value := getattr(self, name))}
 
     @property
@@ -332,7 +364,7 @@ class ServeOptions:
 
 
 def _convert(row: Field[Any], name: str, value: Any, source: str) -> Any:
-    """Convert the value to the option's type. ``name``: its spelling in the ``source``."""
+    """Convert the value to the option's type. ``name`` is the option's spelling in the ``source``."""
     try:
         if row.name == "bounds":
             return default_bounds(name, value)
@@ -350,14 +382,14 @@ def _convert(row: Field[Any], name: str, value: Any, source: str) -> Any:
 
 
 def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServeOptions:
-    """Merge the sources. ``command_line`` holds only the given options. Raises ``ConfigError``."""
+    """Merge the options from all sources. ``command_line`` has only the given options. Raises ``ConfigError``."""
     rows = {row.name: row for row in fields(ServeOptions)}
     values: dict[str, Any] = {}
     if file is not None:
         try:
             with file.open("rb") as opened:
                 table = tomllib.load(opened)
-        # ValueError: not TOML, or not UTF-8; RecursionError: a thousand nested lists.
+        # ValueError: the file is not TOML, or not UTF-8. RecursionError: it has a thousand nested lists.
         except (OSError, ValueError, RecursionError) as error:
             why = f"{error.strerror}" if isinstance(error, OSError) else f"{error}; it has to be TOML: name = value"
             raise ConfigError(f"--config {file}: {why}") from None
@@ -388,7 +420,7 @@ def _check(options: ServeOptions) -> None:
     if options.share_port and os.name != "posix":
         raise wrong("share_port", "on this system a process cannot inherit a listening socket; leave the option out")
     if options.client_ports > 1 and options.port == 0:
-        raise wrong("port", "several endpoints need a first port; the others get the ones after it")
+        raise wrong("port", "several endpoints need a port above 0; they use consecutive ports from it on")
     if options.port + options.client_ports - 1 > 65535:
         raise wrong("port", f"there are fewer than {options.endpoints} ports from it on")
     if options.endpoints > 1 and options.advertise:
@@ -398,7 +430,7 @@ def _check(options: ServeOptions) -> None:
     if options.advertise and not _is_endpoint_url(options.advertise):
         raise wrong("advertise", "has to be a URL such as ws://host:9000")
     if options.advertise and options.tls_cert and not options.advertise.startswith("wss:"):
-        raise wrong("advertise", "has to begin with wss://, since this endpoint speaks TLS")
+        raise wrong("advertise", "has to begin with wss://, because this endpoint uses TLS")
     if options.routing not in ("home", "lookup"):
         raise wrong("routing", "has to be home or lookup")
     for name, choices in CHOICES.items():
@@ -433,7 +465,9 @@ def _check(options: ServeOptions) -> None:
         if not _HEADER.fullmatch(name):
             raise wrong("auth_headers", f"{shown(name)} has to be a header's name, such as cookie")
         if name in NOT_SENT_ON:
-            raise wrong("auth_headers", f"{name} cannot be forwarded: auth-url could not trust it, or read the request")
+            raise wrong(
+                "auth_headers", f"{name} cannot be forwarded: clients could forge it, or it would break the request"
+            )
     if not 1 <= len(options.headers_sent_on) <= AUTH_HEADERS_MAX:
         raise wrong("auth_headers", f"has to be 1 to {AUTH_HEADERS_MAX} names, such as authorization, cookie")
     for origin in options.origins:
@@ -451,10 +485,10 @@ def _check(options: ServeOptions) -> None:
         raise wrong("internal_address" if options.internal_address else "port", missing)
     if options.internal is not None and options.internal[1] and _overlap(options, options.internal[1]):
         raise wrong(
-            "internal_address", f"its {options.endpoints} ports overlap those for clients, from {options.port} on"
+            "internal_address", f"its {options.endpoints} ports overlap clients' ports, which start at {options.port}"
         )
     if options.client_ports > 1 and options.internal is not None and options.internal[1] == 0:
-        raise wrong("internal_address", "several endpoints need a first port; the others get the ones after it")
+        raise wrong("internal_address", "several endpoints need a port above 0; they use consecutive ports from it on")
     if options.drain_time and not LEAST_S <= options.drain_time <= 3600:
         raise wrong("drain_time", f"has to be 0, or from {LEAST_S:g} to 3600 seconds")
     if options.log_format not in ("text", "json"):
@@ -491,19 +525,19 @@ def _check(options: ServeOptions) -> None:
 
 
 def misfits(options: ServeOptions, settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield the settings that an endpoint with these options cannot carry out: the name, and what it needs."""
+    """Yield the name of each setting that an endpoint with these options cannot apply, and what the setting needs."""
     if settings.replication and options.routing != "home":
-        yield "replication", "needs routing home: with lookup there are no homes"
+        yield "replication", "needs routing home, because with lookup there are no homes"
     if settings.replication and not options.dedup_ttl:
-        yield "replication", "needs a dedup-ttl: without one endpoints have no duplicates to replicate"
+        yield "replication", "needs a dedup-ttl above 0, because without it there are no duplicates to replicate"
     if settings.history != "off" and options.routing != "home":
-        yield "history", "needs routing home: with lookup there are no homes that retain messages"
+        yield "history", "needs routing home, because with lookup there are no homes that retain messages"
     if settings.history == "store" and not options.store_url.startswith("lmdb:"):
-        yield "history", "needs the embedded store, lmdb:DIR: Riak has no journal"
+        yield "history", "needs the embedded store (lmdb:DIR), because Riak has no journal"
 
 
 def disagreement(options: ServeOptions, recorded: Settings) -> str | None:
-    """Say why an endpoint with these options cannot join a cluster with these settings; ``None``: it can."""
+    """Return why an endpoint with these options cannot join a cluster with these settings, or ``None`` if it can."""
     has = words(recorded)
     for name, value in options.asked.items():
         if has[name] != value:
@@ -512,7 +546,7 @@ def disagreement(options: ServeOptions, recorded: Settings) -> str | None:
                 f"{value}: start it without --{name}, or change the cluster with `ingeborg cluster set {name} {value}`"
             )
     for name, needs in misfits(options, recorded):
-        return f"the cluster has {name} {has[name]}, as its store records, which {needs}"
+        return f"the cluster has {name} {has[name]}, as its store records, and this setting {needs}"
     return None
 
 
@@ -566,5 +600,5 @@ def parse_store(url: str) -> tuple[str, Any]:
 
 
 def default_name(port: int) -> str:
-    """Return a name that survives restarts and, given sensible host names, is unique on the network."""
+    """Return a name that does not change at a restart, and is unique on the network if host names are unique."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:50] + f"-{port}"

@@ -1,6 +1,6 @@
-"""The rules for clients that set no bounds: from what an operator writes to the text that the core takes.
+"""Converts the option ``bounds``, the rules for clients that set no bounds, to the text that the core takes.
 
-Owns: the spellings of the option ``bounds``, and its errors. Must never: check what ``protocol.bounds`` checks.
+Owns: the spellings of this option, and its error messages. Must never: repeat the checks of ``protocol.bounds``.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ def default_bounds(name: str, value: Any) -> str:
 
     Args:
         name: The option's spelling in its source.
-        value: A file's tables, a text with a JSON list of rules, or the name of a preset.
+        value: The tables of a configuration file, text with a JSON list of rules, or the name of a preset.
 
     Returns:
-        The rules' one text (``protocol.bounds.check_bounds``); ``""``: there are none.
+        The canonical text of the rules (``protocol.bounds.check_bounds``), or ``""`` if there are no rules.
 
     Raises:
         ValueError: The value is wrong. The text continues a sentence that begins with ``name``.
     """
     if isinstance(value, dict):
-        raise ValueError(f"has to be a list of tables: write [[{name}]], in two pairs of brackets")
+        raise ValueError(f"has to be a list of tables: write [[{name}]], with double brackets")
     one = "table"
     if isinstance(value, str) and value.lstrip().startswith("["):
         one = "rule"
@@ -48,10 +48,10 @@ def default_bounds(name: str, value: Any) -> str:
 
 
 def _check(where: str, rule: Any) -> None:
-    """Check a rule by itself, so that the error names it. Raises ``ValueError``."""
+    """Check one rule separately, so that the error names this rule. Raises ``ValueError``."""
     for field, value in rule.items() if isinstance(rule, dict) else ():
-        # A client's frame has integers of 64 bits. The supervisor hands the text on as a variable, which has a limit:
-        # escaped control characters would exceed it.
+        # In a client's frame, integers have 64 bits. The supervisor passes the text to its endpoints in an environment
+        # variable, which has a length limit. Escaped control characters could exceed this limit.
         if type(value) is int and not -(2**63) <= value < 2**63:
             raise ValueError(f"{where}: {shown(field)} has to be a number of 64 bits")
         if isinstance(value, str) and not CONTROL.isdisjoint(value):

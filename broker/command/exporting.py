@@ -1,14 +1,15 @@
 """`ingeborg export`: writes all subscriptions of a store as JSON lines, which `ingeborg import` reads.
 
 Owns: the lines, their destination, the progress messages. Must never: write to the store, hold more than a page of
-subscriptions, or present an incomplete output as complete: a file gets its name only once everything is in it, and the
-exit code is 1 otherwise.
+subscriptions, or present an incomplete output as complete. A file gets its name only when it is complete; an export
+that fails returns the exit code 1.
 
-A line is ``{"topic": "…", "client_ids": ["…"], "subscriptions": [{…}]}``: stores keep subscriber sets, so they list
-subscriptions by topic. ``client_ids`` have a subscription without filter and term. ``subscriptions`` are all others,
-each with ``client_id``, and optionally ``filter``, ``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds).
-Either list can be absent. A topic with more subscriptions than a page holds has several lines. Endpoints can use the
-store meanwhile; ``Store.all_subscriptions`` says what it promises then.
+A line is ``{"topic": "…", "client_ids": ["…"], "subscriptions": [{…}]}``. It lists the subscriptions of one topic,
+because a store keeps a set of subscribers for each topic. ``client_ids`` lists the clients whose subscription has
+neither a filter nor a term. ``subscriptions`` lists all other subscriptions, each with ``client_id``, and optionally
+``filter``, ``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds). Either list can be absent. A topic with
+more subscriptions than a page holds has several lines. Endpoints can use the store during the export;
+``Store.all_subscriptions`` says what the export contains in this case.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ OK, FAILED = 0, 1
 
 
 class Exported(NamedTuple):
-    """The outcome of an export. ``expiring`` subscriptions have a term, and ``filtered`` ones a filter."""
+    """The outcome of an export. ``expiring`` counts subscriptions with a term, ``filtered`` those with a filter."""
 
     lines: int
     subscriptions: int
@@ -52,15 +53,15 @@ class Exported(NamedTuple):
 
 
 def among_them(expiring: int, filtered: int) -> str:
-    """Return a text in brackets, after a space: how many subscriptions have a term, and how many a filter."""
+    """Return text such as " (3 that end, 2 with filters)", or nothing if no subscription has a term or a filter."""
     texts = ((expiring, "that end"), (filtered, "with filters"))
     among = ", ".join(f"{count:,} {text}" for count, text in texts if count)
     return f" ({among})" if among else ""
 
 
 class Lines:
-    """Writes lines to the descriptor of a file, a pipe or a terminal. Even after a failure a file ends with a whole
-    line."""
+    """Writes lines to the descriptor of a file, a pipe or a terminal. Even if writing fails, the last line of a file is
+    complete."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -98,7 +99,7 @@ class Lines:
 
 
 async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
-    """Write everything in an open store. ``told``: gets progress messages. Raises ``StoreError``, ``OSError``."""
+    """Write all subscriptions of an open store. ``told`` gets progress messages. Raises ``StoreError``, ``OSError``."""
     began_s = said_s = time.monotonic()
     count = subscriptions = expiring = filtered = 0
 
@@ -141,7 +142,7 @@ def _fields(subscription: Subscription) -> dict[str, Any]:
 
 
 async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | None = None) -> int:
-    """Run the command. ``path``: ``-`` is standard output. ``told``: gets all messages. Returns the exit code."""
+    """Run the command, and return the exit code. ``path`` can be ``-``, standard output. ``told`` gets all messages."""
     told = told or sys.stderr
     try:
         await store.open()
@@ -163,7 +164,7 @@ async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | 
     except OSError as error:
         print(
             f"ingeborg export: cannot write {error.filename or path}: {error.strerror}; the output is incomplete: "
-            "make room or give another FILE, and run the export again",
+            "make room or give another FILE, and then run the export again",
             file=told,
         )
         return FAILED

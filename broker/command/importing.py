@@ -1,13 +1,13 @@
-"""`ingeborg import`: puts subscriptions from JSON lines into a store that no endpoint uses meanwhile.
+"""`ingeborg import`: puts subscriptions from JSON lines into a store that no endpoint is using.
 
-Owns: reading and checking the lines, batches for the store, the progress messages. Must never: write to a store with
-living endpoints: their caches would not know, and publishes would miss the new subscribers.
+Owns: reading and checking the lines, batches for the store, the progress messages. Must never: write to a store while
+endpoints use it, because their caches would lack the new subscribers, and messages would not reach them.
 
 A line describes either a client or a topic. A client's line is ``{"client_id": "…", "topic": "…"}``, with a topic or a
 list of topics, and optionally with ``filter``, ``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds). A
 topic's line is ``{"topic": "…", "client_ids": […], "subscriptions": […]}``, as `ingeborg export` writes it. The import
-checks both as endpoints check a ``subscribe`` (SPEC section 2). Adding is idempotent: a file can be imported again,
-from any line on. The import skips subscriptions that have ended already, and counts them.
+checks both kinds of line as endpoints check a ``subscribe`` (SPEC section 2). Importing is idempotent: a file can be
+imported again, from any line on. The import skips and counts subscriptions that have already ended.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from ingeborg.protocol.wire import decode
 from ..store.base import Store, StoreError, Subscribe, Term
 from .exporting import among_them
 
-#: Subscriptions in a batch for the store, and concurrent batches: 20 MB of topics of usual length. The embedded store
-#: writes large batches in the order of its pages.
+#: The number of subscriptions in a batch for the store, and the number of concurrent batches. With topics of usual
+#: length they take 20 MB. The embedded store writes the entries of a large batch in the order of its pages.
 BATCH, BATCHES_AT_ONCE = 100_000, 2
-#: Bytes read at a time, and the longest line, which is as long as a client's frame.
+#: The number of bytes read at a time, and the length limit of a line, which equals that of a client's frame.
 READ_BYTES, LINE_BYTES_MAX = 1 << 20, 16 << 20
-#: Time between two reads of the registry, which tell living endpoints from dead ones: heartbeats move every second.
+#: The seconds between two reads of the registry. Running endpoints change their heartbeat in the registry every second.
 LOOK_S = 2.5
 SAY_EVERY_S = 1.0
-#: The limit of `ends_at`, in Unix seconds: the year 2286. A larger number is meant in milliseconds.
+#: The limit of `ends_at`, in Unix seconds (the year 2286). A larger number would probably be in milliseconds.
 ENDS_AT_MAX = 10_000_000_000
 
 OK, FAILED = 0, 1
 
 
 class Batch:
-    """The subscriptions of some lines."""
+    """The subscriptions from several lines of the input."""
 
     def __init__(self) -> None:
         self.last_line = 0
@@ -52,10 +52,10 @@ class Batch:
         self.size = 0  # subscriptions in all rows
         self.expiring = 0  # subscriptions with a term
         self.filtered = 0  # subscriptions with a filter
-        self.expired = 0  # subscriptions that have ended already, which are not among the rows
+        self.expired = 0  # subscriptions that had already ended, which are not among the rows
 
     def add(self, row: Subscribe, unix_s: float) -> None:
-        """Add the row, or count it as expired."""
+        """Add the row, or count its subscriptions as expired if they have already ended."""
         size = len(row.topics)
         if row.term is not None and row.term.ends_at and row.term.ends_at <= unix_s:
             self.expired += size
@@ -71,8 +71,8 @@ class ImportFailed(Exception):
 
 
 class Imported(NamedTuple):
-    """The outcome of an import. ``expiring`` subscriptions have a term, and ``filtered`` ones a filter. The import
-    skipped ``expired`` further ones, which had ended already."""
+    """The outcome of an import. ``expiring`` counts subscriptions with a term, ``filtered`` those with a filter.
+    ``expired`` counts further subscriptions, which the import skipped because they had already ended."""
 
     lines: int
     subscriptions: int
@@ -106,7 +106,7 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[Batch]:
     unix_s = time.time()
     number = 0
     batch = Batch()
-    # In a thread, since a terminal or a pipe blocks.
+    # Read in a thread, because reading from a terminal or a pipe blocks.
     while part := await loop.run_in_executor(None, _read, lines):
         for line in part:
             number += 1
@@ -119,7 +119,7 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[Batch]:
                 if batch.last_line:
                     yield batch
                 raise ImportFailed(
-                    f"line {number}: {error}; everything before it is in the store: correct the line, and import the "
+                    f"line {number}: {error}; all lines before it are in the store: correct the line, and import the "
                     "file again"
                 ) from None
             for row in found:
@@ -133,7 +133,7 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[Batch]:
 
 
 def _read(lines: BinaryIO) -> list[bytes]:
-    """Read some lines; a line that is too long comes cut off."""
+    """Read several lines. A line that is too long is cut off."""
     part: list[bytes] = []
     size = 0
     try:
@@ -157,17 +157,18 @@ def _line(line: bytes) -> list[Subscribe]:
         return [Subscribe(command.client, list(command.topics), *_how(value))]
     topic = value.get("topic")
     if type(topic) is not str:
-        raise ProtocolError("bad_state", "Key 'topic' has to be one string where clients are listed")
+        raise ProtocolError("bad_state", "Key 'topic' has to be one string in a line that lists clients")
     if "client_id" in value:
-        raise ProtocolError("bad_state", "Key 'client_id' does not go with a list of clients")
+        raise ProtocolError("bad_state", "Key 'client_id' must not be in a line that lists clients")
     topics = [check_topic(topic)]
-    # The old export format has these fields once for all ids of a line; ids with a filter are in ``filtered_ids``.
+    # In the old export format these fields apply to all ids of a line. Ids with a filter are in ``filtered_ids``.
     how = _how(value)
     if ("filtered_ids" in value) is not (how[0] is not None):
-        raise ProtocolError("bad_state", "Key 'filter' goes with a 'client_id', or with 'filtered_ids'")
+        raise ProtocolError("bad_state", "Key 'filter' needs a 'client_id' or 'filtered_ids' in the line")
     if how != (None, None) and ("subscriptions" in value or {"client_ids", "filtered_ids"} <= value.keys()):
         raise ProtocolError(
-            "bad_state", "Keys 'filter', 'until' and 'ends_at' go with one list of ids, or into each of 'subscriptions'"
+            "bad_state",
+            "Keys 'filter', 'until' and 'ends_at' apply to a single list of ids, or belong in each of 'subscriptions'",
         )
 
     def of_id(client: Any) -> Subscribe:
@@ -196,7 +197,7 @@ def _items(value: dict[str, Any], key: str, row: Callable[[Any], Subscribe]) -> 
 
 def _how(value: dict[str, Any]) -> tuple[str | None, Term | None]:
     """Return the filter and the term of one client, or of all ids in a line of the old format."""
-    for key, text in (("replace", "a line removes nothing"), ("ttl_s", "a line has 'ends_at', Unix time in seconds")):
+    for key, text in (("replace", "an import removes nothing"), ("ttl_s", "give 'ends_at', Unix time in seconds")):
         if key in value:
             raise ProtocolError("bad_state", f"Key '{key}' is for commands: {text}")
     return canonical_filter(value["filter"]) if "filter" in value else None, _term(value)
@@ -216,8 +217,8 @@ def _term(value: dict[str, Any]) -> Term | None:
 
 
 async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = True) -> Imported:
-    """Put everything into an open store. ``told``: gets the progress messages. Raises ``ImportFailed`` and
-    ``StoreError``; the store then has all earlier batches."""
+    """Put the subscriptions of all lines into an open store, and write progress messages to ``told``. Raises
+    ``ImportFailed`` or ``StoreError``; the store then has all earlier batches."""
     began_s = said_s = time.monotonic()
     under_way: dict[asyncio.Task[None], Batch] = {}
     line = done = expiring = filtered = expired = 0
@@ -262,7 +263,7 @@ async def _write(store: Store, rows: list[Subscribe]) -> None:
 async def run(
     lines: BinaryIO, store: Store, *, as_json: bool = False, out: TextIO | None = None, told: TextIO | None = None
 ) -> int:
-    """Run the command. ``out``: gets the result. ``told``: gets the messages. Returns the exit code."""
+    """Run the command, and return the exit code. The result goes to ``out``, and messages go to ``told``."""
     out, told = out or sys.stdout, told or sys.stderr
     try:
         await store.open()
@@ -270,7 +271,7 @@ async def run(
             if names := await living(store):
                 raise ImportFailed(
                     f"these endpoints use the store: {', '.join(names)}. Their caches would miss the new "
-                    "subscriptions: stop the endpoints first, or subscribe through one"
+                    "subscriptions: stop the endpoints first, or subscribe through an endpoint instead"
                 )
             imported = await load(lines, store, told, progress=not as_json)
         finally:

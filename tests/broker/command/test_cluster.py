@@ -60,8 +60,8 @@ async def test_it_records_a_value_and_says_when_it_counts(tmp_path: Path) -> Non
         assert await run(tmp_path, "replication", "on") == (
             0,
             "replication: on\nhistory: memory\n",
-            "ingeborg cluster: replication on is recorded. Endpoints take it when they restart, and it takes effect "
-            "once every living endpoint has it: restart them one by one\n",
+            "ingeborg cluster: replication on is recorded. Endpoints read it when they restart, and it takes effect "
+            "when every running endpoint has read it: restart them one by one\n",
         )
         assert await store.settings() == Settings(True, "memory")
         assert (await run(tmp_path, "history", "store"))[0] == 0
@@ -84,7 +84,7 @@ async def test_a_store_that_no_endpoint_has_served_takes_none(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (("journal", "on"), "there is no setting 'journal', but replication and history"),
+        (("journal", "on"), "there is no setting 'journal'; the settings are replication and history"),
         (("replication", "true"), "replication 'true': has to be off or on"),
         (("history", "on"), "history 'on': has to be off, memory or store"),
     ],
@@ -146,7 +146,8 @@ async def test_on_riak_there_is_no_history_in_the_store(tmp_path: Path) -> None:
         async with ingeborg(tmp_path, "cluster", *where, "set", "history", "store") as command:
             assert await command.ended() == 2
             assert command.said() == (
-                "ingeborg cluster: history store needs the embedded store, lmdb:DIR: this store has no journal\n"
+                "ingeborg cluster: history store needs the embedded store (lmdb:DIR), because this store has no "
+                "journal\n"
             )
         async with ingeborg(tmp_path, "cluster", *where, "set", "history", "memory") as command:
             assert [await command.line(""), await command.line("")] == ["replication: off", "history: memory"]
@@ -205,20 +206,20 @@ async def test_an_endpoint_of_a_new_cluster_that_is_asked_for_nothing_records_th
         (
             Settings(True, "off"),
             {"routing": "lookup"},
-            "the cluster has replication on, as its store records, which needs routing home: "
-            "with lookup there are no homes",
+            "the cluster has replication on, as its store records, and this setting needs routing home, "
+            "because with lookup there are no homes",
         ),
         (
             Settings(True, "off"),
             {"dedup_ttl": "0"},
-            "the cluster has replication on, as its store records, which needs a dedup-ttl: "
-            "without one endpoints have no duplicates to replicate",
+            "the cluster has replication on, as its store records, and this setting needs a dedup-ttl above 0, "
+            "because without it there are no duplicates to replicate",
         ),
         (
             Settings(False, "memory"),
             {"routing": "lookup"},
-            "the cluster has history memory, as its store records, which needs routing home: "
-            "with lookup there are no homes that retain messages",
+            "the cluster has history memory, as its store records, and this setting needs routing home, "
+            "because with lookup there are no homes that retain messages",
         ),
     ],
 )

@@ -400,8 +400,8 @@ async def test_sub_goes_on_where_it_has_ended(
         }
     lacking = [line for line in said.err.splitlines() if "missing" in line]
     assert lacking == [
-        "ingeborg sub: messages may be missing here, of t: read the current state again",
-        "ingeborg sub: messages may be missing here, of u; any in 2 of 4096 slots: read the current state again",
+        "ingeborg sub: messages may be missing here (of t): read the current state again",
+        "ingeborg sub: messages may be missing here (of u; any topic in 2 of 4096 slots): read the current state again",
     ]
 
 
@@ -412,7 +412,7 @@ async def test_sub_with_a_position_of_another_cluster_says_so(
     file = tmp_path / "position"
     file.write_text('{"position":"of another cluster"}')
     assert await commands.sub(endpoint.url, "c", ["t"], count=1, recover=str(file)) == 0
-    assert "messages may be missing here, of any topic: read the current state again" in capsys.readouterr().err
+    assert "messages may be missing here (of any topic): read the current state again" in capsys.readouterr().err
 
 
 async def test_sub_reports_a_position_that_it_cannot_use_or_save(
@@ -435,7 +435,7 @@ async def test_sub_reports_a_position_that_it_cannot_use_or_save(
 
     endpoint.script = remove
     assert await commands.sub(endpoint.url, "c", ["t"], count=1, recover=str(folder / "position")) == 1
-    assert "the last lines can be printed again" in capsys.readouterr().err
+    assert "next time, the last lines may be printed again" in capsys.readouterr().err
 
 
 async def test_sub_where_nothing_is_kept_fails(endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]) -> None:

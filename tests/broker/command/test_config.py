@@ -195,11 +195,14 @@ def test_a_bad_value_is_named_with_what_it_should_be(option: str, value: str, sa
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"endpoints": "2", "port": "0"}, "port 0: several endpoints need a first port"),
+        ({"endpoints": "2", "port": "0"}, "port 0: several endpoints need a port above 0"),
         ({"endpoints": "3", "port": "65534"}, "port 65534: there are fewer than 3 ports from it on"),
-        ({"endpoints": "2", "internal_address": "h:0"}, "internal-address 'h:0': several endpoints need a first port"),
-        ({"endpoints": "2", "internal_address": "h:9001"}, "its 2 ports overlap those for clients, from 9000 on"),
-        ({"internal_address": "h:9000"}, "its 1 ports overlap those for clients"),
+        (
+            {"endpoints": "2", "internal_address": "h:0"},
+            "internal-address 'h:0': several endpoints need a port above 0",
+        ),
+        ({"endpoints": "2", "internal_address": "h:9001"}, "its 2 ports overlap clients' ports, which start at 9000"),
+        ({"internal_address": "h:9000"}, "its 1 ports overlap clients' ports"),
         ({"endpoints": "3", "internal_address": "h:65534"}, "there are fewer than 3 ports from it on"),
         ({"endpoints": "2", "advertise": "ws://here:9000"}, "advertise 'ws://here:9000': is for a single endpoint"),
         ({"auth_url": "http://a/", "auth_keys": "keys.json"}, "auth-url and auth-keys: give only one"),
@@ -208,8 +211,8 @@ def test_a_bad_value_is_named_with_what_it_should_be(option: str, value: str, sa
             {"share_port": "1", "endpoints": "3", "internal_address": "h:65534"},
             "there are fewer than 3 ports from it on",
         ),
-        ({"share_port": "1", "endpoints": "3", "internal_address": "h:8998"}, "its 3 ports overlap those for clients"),
-        ({"share_port": "1", "endpoints": "2", "internal_address": "h:9000"}, "its 2 ports overlap those for clients"),
+        ({"share_port": "1", "endpoints": "3", "internal_address": "h:8998"}, "its 3 ports overlap clients' ports"),
+        ({"share_port": "1", "endpoints": "2", "internal_address": "h:9000"}, "its 2 ports overlap clients' ports"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options: dict[str, str], says: str) -> None:
@@ -521,7 +524,7 @@ def test_topics_that_are_kept_and_are_none_are_refused(topics: str, why: str) ->
         ({"replication": "on", "routing": "lookup"}, "replication 'on': needs routing home"),
         ({"replication": "on", "dedup_ttl": "0"}, "replication 'on': needs a dedup-ttl"),
         ({"history": "disk"}, "history 'disk': has to be off, memory or store"),
-        ({"history": "store", "store": "riak:127.0.0.1:8087"}, "needs the embedded store, lmdb:DIR: Riak has no"),
+        ({"history": "store", "store": "riak:127.0.0.1:8087"}, "needs the embedded store (lmdb:DIR), because Riak has no"),
         ({"history": "memory", "routing": "lookup"}, "history 'memory': needs routing home"),
         ({"history_topics": "a=1", "history": "off"}, "needs history memory or store"),
         ({"history_topics": "a=1", "history_bytes": "0"}, "needs history-bytes"),

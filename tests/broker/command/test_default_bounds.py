@@ -84,7 +84,7 @@ def test_no_rules_are_no_text(tmp_path: Path, value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('[bounds]\nprefix = ""', "bounds has to be a list of tables: write [[bounds]], in two pairs of brackets"),
+        ('[bounds]\nprefix = ""', "bounds has to be a list of tables: write [[bounds]], with double brackets"),
         ("bounds = 3", "bounds cannot be used: it has to be one of live, screen, wall, or a list of rules"),
         ('bounds = "walk"', "bounds cannot be used: there is no preset 'walk'; there are live, screen, wall"),
         ("bounds = '[{'", "bounds has to be a JSON list of rules, or the name of a preset: Expecting"),

@@ -128,7 +128,10 @@ async def test_lines_of_a_topic_and_of_a_client_may_be_mixed(tmp_path: Path) -> 
         ('{"client_ids": ["c"]}', "Key 'topic' has to be one string"),
         ('{"topic": "", "client_ids": ["c"]}', "bad_topic"),
         ('{"topic": "t", "client_ids": "c"}', "Key 'client_ids' has to be a list"),
-        ('{"topic": "t", "client_ids": ["c"], "client_id": "d"}', "Key 'client_id' does not go with a list of clients"),
+        (
+            '{"topic": "t", "client_ids": ["c"], "client_id": "d"}',
+            "Key 'client_id' must not be in a line that lists clients",
+        ),
         ('{"topic": "t", "client_ids": ["c", ""]}', "Item 2 of 'client_ids'"),
         ('{"topic": "t", "client_ids": [1.5]}', "Item 1 of 'client_ids'"),
         ('{"topic": "t", "subscriptions": {}}', "Key 'subscriptions' has to be a list"),

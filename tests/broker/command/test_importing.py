@@ -158,7 +158,7 @@ async def test_lines_with_one_filter_or_term_for_all_of_their_ids_are_read_too(
         (b'"ends_at": "soon"', "Key 'ends_at' has to be"),
         (b'"until": "disconnect", "ends_at": null', "Key 'ends_at' has to be"),
         (b'"ends_at": 4000000000000', "below 10000000000: Unix time in seconds"),
-        (b'"ttl_s": 60', "a line has 'ends_at'"),
+        (b'"ttl_s": 60', "give 'ends_at'"),
     ],
 )
 async def test_a_bad_term_is_named(command: Command, store: EmbeddedStore, keys: bytes, words: str) -> None:
@@ -174,9 +174,9 @@ async def test_a_bad_term_is_named(command: Command, store: EmbeddedStore, keys:
     [
         (b'{"client_id": "c", "topic": "t", "filter": {"price": [{"like": 5}]}}', "bad_filter: price[0].like: is no"),
         (b'{"client_id": "c", "topic": "t", "filter": null}', "bad_filter: The filter has to be an object"),
-        (b'{"client_id": "c", "topic": "t", "filter": {"a": [1]}, "replace": true}', "a line removes nothing"),
-        (b'{"topic": "t", "filtered_ids": ["c"]}', "goes with a 'client_id', or with 'filtered_ids'"),
-        (b'{"topic": "t", "client_ids": ["c"], "filter": {"a": [1]}}', "goes with a 'client_id', or with"),
+        (b'{"client_id": "c", "topic": "t", "filter": {"a": [1]}, "replace": true}', "an import removes nothing"),
+        (b'{"topic": "t", "filtered_ids": ["c"]}', "needs a 'client_id' or 'filtered_ids'"),
+        (b'{"topic": "t", "client_ids": ["c"], "filter": {"a": [1]}}', "needs a 'client_id' or 'filtered_ids'"),
         (b'{"topic": "t", "filtered_ids": ["c", ""], "filter": {"a": [1]}}', "Item 2 of 'filtered_ids'"),
     ],
 )
@@ -201,7 +201,7 @@ async def test_a_filter_or_term_of_a_line_that_may_be_meant_for_others_is_refuse
     command: Command, store: EmbeddedStore, fields: bytes
 ) -> None:
     assert await command.run(b'{"topic": "a", ' + fields + b"}") == 1
-    assert "line 1: bad_state: Keys 'filter', 'until' and 'ends_at' go with one list of ids" in command.told.getvalue()
+    assert "line 1: bad_state: Keys 'filter', 'until' and 'ends_at' apply to a single list" in command.told.getvalue()
     assert await entries(store, ("c", "a"), ("d", "a")) == [[], []]
 
 
