@@ -14,17 +14,18 @@ from typing import NamedTuple
 from ..shell.status_table import StatusEntry, StatusTable
 from .config import ConfigError
 
-#: The descriptor that closes when the supervisor is gone.
+#: The variable for the descriptor of a pipe, which closes when the supervisor is gone.
 SUPERVISOR_FD = "INGEBORG_SUPERVISOR_FD"
-#: The status table that all its processes share, and this process's entry: ``FD:ENTRY``.
+#: The variable for the status table that all processes of a supervisor share, and for this process's entry:
+#: ``FD:ENTRY``.
 STATUS_TABLE_FD = "INGEBORG_STATUS_TABLE_FD"
-#: The listening socket that all its processes share.
+#: The variable for the descriptor of the listening socket that all processes of a supervisor share.
 PORT_FD = "INGEBORG_PORT_FD"
 
 
 class Inherited(NamedTuple):
-    """``pipe``: closes when the supervisor is gone. ``entry``: this process's, in the status table. ``port``: the
-    shared socket, if there is one."""
+    """What a supervisor passes on. ``pipe`` is a descriptor that closes when the supervisor is gone. ``entry`` is this
+    process's entry in the status table. ``port`` is the shared listening socket, if there is one."""
 
     pipe: int
     entry: StatusEntry
@@ -32,8 +33,8 @@ class Inherited(NamedTuple):
 
 
 def inherited(environment: MutableMapping[str, str]) -> Inherited | None:
-    """Remove the variables from the environment, and return what they name. ``None``: no supervisor has started this
-    process. Raises ``ConfigError`` if something other than a supervisor has set them."""
+    """Remove the variables from the environment, and return the descriptors that they name, or ``None`` if no
+    supervisor has started this process. Raises ``ConfigError`` if something other than a supervisor has set them."""
     pipe, status_table, port = (environment.pop(name, None) for name in (SUPERVISOR_FD, STATUS_TABLE_FD, PORT_FD))
     if not pipe and not status_table and not port:
         return None
@@ -55,7 +56,7 @@ def _entry(text: str) -> StatusEntry:
     try:
         fd, _, number = text.partition(":")
         entry = StatusTable(int(fd)).entry(int(number))
-        os.set_inheritable(int(fd), False)  # this process's children must not have it
+        os.set_inheritable(int(fd), False)  # this process's children must not inherit the descriptor
         return entry
     except (ValueError, OverflowError, OSError) as error:
         raise _wrong(STATUS_TABLE_FD, text, f"a supervisor's table and an entry there ({error})") from None
@@ -71,11 +72,11 @@ def _port(text: str) -> socket.socket:
     except OSError:
         listens = 0
     if not listens:
-        sock.detach()  # not ours to close
+        sock.detach()  # something else owns the descriptor, so do not close it
         raise _wrong(PORT_FD, text, "a listening socket")
     sock.set_inheritable(False)
     return sock
 
 
 def _wrong(name: str, text: str, should: str) -> ConfigError:
-    return ConfigError(f"{name} {text[:64]!r}: has to be {should}; only a supervisor sets it, so unset it")
+    return ConfigError(f"{name} {text[:64]!r}: has to be {should}; only a supervisor sets this variable, so unset it")

@@ -1,7 +1,7 @@
 """The commands that open a store: `ingeborg serve | import | export | cluster | doctor`.
 
-Owns: the way from their options to their run. Must never: parse a command line. They need the packages of the extra
-`server`; a client's commands do without this module.
+Owns: loading the options of these commands, and running the commands. Must never: parse a command line. These commands
+need the packages of the extra `server`; client commands do not import this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.S
 
 
 def _reads(command: str, options: config.ServeOptions, work: Callable[[], int]) -> int:
-    """Do the work of a command that reads the store: for an embedded one in a child, since damage can be fatal."""
+    """Do the work of a command that reads the store, in a child process if it is embedded: damage can be fatal."""
     kind, where = config.parse_store(options.store_url)
     return apart.run(command, where, work) if kind == "lmdb" else work()
 
@@ -104,4 +104,4 @@ COMMANDS: Final[Mapping[str, Callable[[dict[str, Any]], int]]] = {
     "cluster": _cluster,
     "doctor": _doctor,
 }
-"""The commands by name. Each takes the parsed options and returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+"""The commands by name. Each takes the parsed options, and returns 0 if done, 1 if failed, or 2 for wrong usage."""

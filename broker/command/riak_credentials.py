@@ -18,10 +18,10 @@ from .config import ConfigError, ServeOptions
 
 log = logging.getLogger("ingeborg.riak")
 
-#: Minimum time between two checks for changed files, in seconds. This checks only when it makes a connection.
+#: Minimum time between two checks for changed files, in seconds. Only a new connection to Riak causes a check.
 LOOK_S = 5.0
 
-#: A longer file is not a password.
+#: The largest size of a password file. A longer file surely holds something else.
 PASSWORD_BYTES_MAX = 1_024
 
 
@@ -40,8 +40,8 @@ def riak_credentials(options: ServeOptions) -> RiakCredentials | None:
 
 
 class RiakCredentials:
-    """The credentials, read again after a change. Raises ``ConfigError`` if the files are unusable at the start. Later
-    it logs that, and keeps the previous credentials."""
+    """The credentials, which are read again after a file has changed. The constructor raises ``ConfigError`` if the
+    files are unusable. If they become unusable later, ``current`` logs this and keeps the previous credentials."""
 
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
@@ -91,7 +91,7 @@ def _password(name: str) -> bytes:
     password = text.removesuffix(b"\n").removesuffix(b"\r")
     if not password or b"\n" in password or len(text) > PASSWORD_BYTES_MAX:
         raise ConfigError(
-            f"riak-password-file {path}: has to hold the password alone, one line of up to {PASSWORD_BYTES_MAX} bytes"
+            f"riak-password-file {path}: has to hold only the password, one line of up to {PASSWORD_BYTES_MAX} bytes"
         )
     return password
 

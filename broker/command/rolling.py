@@ -1,7 +1,7 @@
 """A rolling restart: on SIGHUP a supervisor restarts its endpoints, one after the other.
 
-Owns: the order of the restarts, and when the next one begins. Must never: wait, or end an endpoint while another one is
-not ready.
+Owns: the order of the restarts, and when the next restart begins. Must never: block, or stop an endpoint while another
+endpoint is not ready.
 """
 
 from __future__ import annotations
@@ -12,44 +12,44 @@ from typing import Protocol
 
 log = logging.getLogger("ingeborg.supervisor")
 
-#: Time for an endpoint to be ready again, and for the others to be ready before the next one ends, in seconds. A start
-#: takes some seconds, and the endpoint sometimes has to wait until its name is free.
+#: How many seconds a rolling restart waits until an endpoint is ready again, and until all others are ready before it
+#: stops the next endpoint. A start takes some seconds, and an endpoint sometimes has to wait until its name is free.
 READY_S = 60.0
 
 
 class Restarted(Protocol):
-    """An endpoint's process, as a rolling restart needs it."""
+    """The parts of an endpoint's process that a rolling restart uses."""
 
-    given_up: bool  # True: the supervisor does not start it again
+    given_up: bool  # whether the supervisor has decided not to start it again
 
     @property
     def name(self) -> str:
         """The endpoint's name."""
 
     def ready(self) -> bool:
-        """Does the endpoint take part in the cluster, and accept clients?"""
+        """Return whether the endpoint takes part in the cluster and accepts clients."""
 
     def tell_to_end(self) -> bool:
-        """Tell the process to shut down in order. Returns whether it runs."""
+        """Tell the process to shut down in order. Returns whether the process runs."""
 
     def kill(self) -> None:
         """End the process at once."""
 
 
 class Rolling:
-    """The restarts of one supervisor. ``end_s``: time for an endpoint to shut down, in seconds."""
+    """The rolling restarts of one supervisor. ``end_s`` is the time for an endpoint to shut down, in seconds."""
 
     def __init__(self, children: Sequence[Restarted], end_s: float) -> None:
         self._children = children
         self._end_s = end_s
-        self._left: list[Restarted] = []  # those still to restart
-        self._again = False  # True: restart all again afterwards
+        self._left: list[Restarted] = []  # endpoints that are still to be restarted
+        self._again = False  # whether to restart all again afterwards
         self._current: Restarted | None = None
-        self._ended = False  # True: the current one has ended, and starts again
+        self._ended = False  # whether the current endpoint has ended and is starting again
         self._deadline = 0.0
 
     def ask(self, now: float) -> None:
-        """Begin to restart all. ``now``: monotonic, in seconds."""
+        """Begin to restart all endpoints. ``now`` is monotonic time, in seconds."""
         if self._left or self._current is not None:
             self._again = True
             log.info("SIGHUP during a restart of the endpoints: restarting them again afterwards")
@@ -59,7 +59,7 @@ class Rolling:
         self._deadline = now + READY_S
 
     def step(self, now: float) -> None:
-        """Do what is due. Call it several times a second."""
+        """Take the next step if it is due. Call this method several times a second."""
         if self._current is None:
             if self._left:
                 self._next(now)
@@ -80,7 +80,7 @@ class Rolling:
             self._break_off(f"endpoint {self._current.name} is not ready after {READY_S:.0f} s")
 
     def took(self, child: Restarted, now: float) -> bool:
-        """Note that the child's process has ended. Returns whether this restart ended it; then start it at once."""
+        """Record that the child's process has ended. Return whether this restart ended it; if so, start it at once."""
         if child is not self._current or self._ended:
             return False
         self._ended = True
@@ -89,7 +89,7 @@ class Rolling:
 
     def _next(self, now: float) -> None:
         child, *left = self._left
-        if child.given_up:  # after the restart was requested
+        if child.given_up:  # the supervisor gave up this endpoint after the restart was requested
             self._left = left
             if not left:
                 self._finish(now)
@@ -106,9 +106,9 @@ class Rolling:
 
     def _break_off(self, why: str) -> None:
         log.error(
-            "the restart has stopped: %s; the remaining endpoints keep running without a restart: fix what its log "
-            "says, "
-            "then send SIGHUP again",
+            "the restart has stopped: %s; the remaining endpoints keep running without a restart: read the log of the "
+            "named endpoint, fix the cause, then "
+            "send SIGHUP again",
             why,
         )
         self._left, self._current, self._again = [], None, False

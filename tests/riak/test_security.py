@@ -309,7 +309,7 @@ def test_files_that_will_not_do(tmp_path: Path, authority: Authority) -> None:
     given = options(tmp_path, authority)
     for text in (b"", b"\n", b"two\nlines\n", b"x" * 2000):
         Path(given.riak_password_file).write_bytes(text)
-        with pytest.raises(ConfigError, match="the password alone") as raised:
+        with pytest.raises(ConfigError, match="only the password") as raised:
             make_store(given)
         assert "lines" not in str(raised.value)
     wrong = tmp_path / "wrong.pem"

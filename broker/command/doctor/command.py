@@ -1,6 +1,6 @@
-"""`ingeborg doctor`: runs all checks at once, and prints the findings as a list or as JSON.
+"""`ingeborg doctor`: runs all checks concurrently, and prints the findings as a list or as JSON.
 
-Owns: the checks that belong to a set-up, their order in the output, the exit code. Must never: change anything.
+Owns: which checks apply to a set of options, their order in the output, the exit code. Must never: change anything.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from .findings import CHECK_S, Finding, Level, ended, error, in_thread, ok
 
 OK, FAILED = 0, 1
 
-#: A longer limit, since the check asks the registered endpoints in small groups.
+#: The time limit of the cluster's check, in seconds. It is longer, because the check queries endpoints in small groups.
 OTHERS_S = 60.0
 
 
 def misconfigured(reason: str) -> Finding:
-    """Return the only finding for invalid options, with which no check can run."""
+    """Return the only finding if the options are invalid, because then no check can run."""
     return error("configuration", reason, "see `ingeborg serve --help`, and docs/limits.md for the file's options")
 
 
 async def examine(options: ServeOptions, connections: int | None = None) -> list[Finding]:
-    """Run all checks, and return the findings. ``connections``: how many an endpoint has to hold."""
+    """Run all checks, and return the findings. ``connections`` is the number that an endpoint has to hold, if given."""
     kind, where = parse_store(options.store_url)
     checks: list[tuple[str, Awaitable[list[Finding]], float]] = []
     wrong: list[Finding] = []  # findings before any check runs
@@ -56,7 +56,7 @@ async def examine(options: ServeOptions, connections: int | None = None) -> list
         try:
             credentials = riak_credentials(options)
         except ConfigError as failure:
-            wrong.append(error("Riak credentials", str(failure), "docs/riak.md has what Riak's security needs"))
+            wrong.append(error("Riak credentials", str(failure), "see docs/riak.md for what Riak's security needs"))
         else:
             connecting = Secured(credentials.current) if credentials else None
             add("Riak nodes", riak.nodes(where, connecting))
@@ -86,7 +86,7 @@ async def _cluster(options: ServeOptions, directory: Path | None) -> list[Findin
         await in_thread(directory.exists)  # if the file system hangs, the rest of this check does not run
         if (directory / Lane.SOFT / "data.mdb").exists():
             damage, _ = await embedded.read_through(directory, Lane.SOFT, options.map_size_bytes)
-            if damage is not None:  # reading it here might end this process
+            if damage is not None:  # reading the damaged registry here might kill this process
                 return [ok(check, "not checked: the registry cannot be read") for check in checks]
     store = serve.make_store(options, read_only=True)
     try:
@@ -103,23 +103,23 @@ async def _cluster(options: ServeOptions, directory: Path | None) -> list[Findin
 
 
 def settings_found(options: ServeOptions, recorded: Settings | None) -> Finding:
-    """Check whether an endpoint with these options can carry out the cluster settings that the store records."""
+    """Check whether an endpoint with these options can apply the cluster settings that the store records."""
     check = "cluster settings"
     if recorded is None:
-        return ok(check, "the store records none yet: the first endpoint records its own")
+        return ok(check, "the store records no settings yet; the first endpoint will record its own")
     if why := disagreement(options, recorded):
         return error(check, why, "docs/upgrading.md says how to change a cluster's settings")
     return ok(check, ", ".join(f"{name} {value}" for name, value in words(recorded).items()))
 
 
 def own_names(options: ServeOptions) -> list[str]:
-    """Return the names of the endpoints with these options; other checks cover their ports."""
+    """Return the names of the endpoints that these options start. Other checks cover their ports."""
     name = options.name or default_name(options.port)
     return [name] if options.endpoints == 1 else [f"{name}-{number + 1}" for number in range(options.endpoints)]
 
 
 def show(findings: list[Finding], *, as_json: bool, out: TextIO) -> int:
-    """Print the findings. Returns 1 if one is an error, else 0."""
+    """Print the findings. Returns 1 if any finding is an error, else 0."""
     errors = sum(finding.level == Level.ERROR for finding in findings)
     warnings = sum(finding.level == Level.WARNING for finding in findings)
     if as_json:

@@ -1,6 +1,6 @@
-"""Checks the embedded store's directory: that it exists, is writable and private, on a local disk, and has room.
+"""Checks the embedded store: its directory, who has access, its file system and free space, and its contents.
 
-Owns: these checks. Must never: make a store, or leave anything behind: it removes the one file that it writes.
+Owns: these checks. Must never: create a store, or leave anything behind (it removes the one file that it writes).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...store.embedded.layout import Lane
 from ...store.embedded.store import EmbeddedStore
 from .findings import Finding, error, in_thread, ok, warning
 
-#: Network file systems, which do not share locks and memory maps with other machines; LMDB needs both.
+#: Network file systems. LMDB needs shared locks and shared memory maps, which these do not provide across machines.
 REMOTE = frozenset(
     (
         "nfs",
@@ -42,17 +42,17 @@ REMOTE = frozenset(
 )
 MEMORY = frozenset(("tmpfs", "ramfs"))
 
-#: Below the first value an endpoint stops within minutes of writing; below the second the operator should act.
+#: Free space on the disk, in bytes. With less than the first value, an endpoint that writes stops within minutes. With
+#: less than the second value, the operator should act.
 FREE_BYTES_ERROR, FREE_BYTES_WARNING = 64 << 20, 1 << 30
 
-#: The share of the map from which the doctor warns.
+#: The doctor warns if the store fills more than this share of the map.
 MAP_SHARE_WARNING = 0.8
 
-#: Removing the soft lane while no endpoint runs loses only retained messages, and the record of subscriptions that have
-#: ended.
+#: Removing the soft lane while no endpoint runs loses what this text lists; endpoints learn the rest of the lane again.
 REMAKE = (
-    "stop every endpoint of the store, rm -r its directory soft (client locations, which endpoints learn again; "
-    "subscriptions until disconnect; the record of ended subscriptions; and retained messages), and start again"
+    "stop every endpoint of the store, rm -r its directory soft, and start again (this loses client locations, which "
+    "endpoints learn again; subscriptions until disconnect; the record of ended subscriptions; and retained messages)"
 )
 
 MOUNTS = Path("/proc/self/mountinfo")
@@ -86,7 +86,7 @@ def directory(path: Path) -> list[Finding]:
 
 
 def privacy(path: Path) -> list[Finding]:
-    """Check whether other users can read the store, or stop its writers, which takes only read access to lock files."""
+    """Check whether other users can read the store, or block its writers (read access to lock files is enough)."""
     check = "store's privacy"
     if not path.is_dir():
         return [ok(check, "the store does not exist yet: only its owner will have access")]
@@ -98,7 +98,7 @@ def privacy(path: Path) -> list[Finding]:
         if place != path and os.geteuid() not in (0, owner):
             seen = f"{place} belongs to user {files.user_name(owner)}, and only one user can use a store"
             return [error(check, seen, f"run endpoints as that user, or chown -R {_user()} {path}")]
-        # Others may use a directory that holds more than the store, but must not be able to remove the lanes.
+        # If the directory holds more than the store, other users may use it, but must not be able to remove the lanes.
         ours = place != path or files.is_stores_alone(path)
         if (files.others_may(mode) if ours else mode & 0o022) and not (place == path and mode & stat.S_ISVTX):
             loose.append((place, mode))
@@ -109,8 +109,8 @@ def privacy(path: Path) -> list[Finding]:
     if not loose:
         return [ok(check, f"only its owner has access to {path}")]
     file, mode = loose[0]
-    seen = f"other users of this machine can open {file} (mode {stat.S_IMODE(mode):o}): to read it, or stop its writers"
-    return [error(check, seen, f"chmod -R go= {path}; an endpoint does so at its start if it owns the store")]
+    seen = f"other users of this machine can open {file} (mode {stat.S_IMODE(mode):o}), to read it or block its writers"
+    return [error(check, seen, f"chmod -R go= {path}; an endpoint that owns the store does this when it starts")]
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> list[Finding]:
@@ -145,21 +145,21 @@ def kind_of_file_system(path: Path, mounts: Path = MOUNTS) -> str:
 
 
 def room(path: Path, map_size_bytes: int) -> list[Finding]:
-    """Check the free bytes of the disk, the size of the environments, and address space for their maps."""
+    """Check the free bytes of the disk, the size of the environments, and the address space for mapping them."""
     check = "room for the store"
     there = _nearest(path)
     disk = os.statvfs(there)
     free = disk.f_bavail * disk.f_frsize
     used = {lane: _size(path / lane / "data.mdb") for lane in Lane}
     findings = []
-    words = f"{_mib(free)} free on the disk; the store has {_mib(sum(used.values()))}"
+    words = f"{_mib(free)} free on the disk; the store takes {_mib(sum(used.values()))}"
     if free < FREE_BYTES_ERROR:
         findings.append(error(check, words, f"make room on the disk of {there} (df -h {there}), or move the store"))
     elif free < FREE_BYTES_WARNING:
         findings.append(warning(check, words, f"make room on the disk of {there} (df -h {there}) before it is full"))
     else:
         limit = "the map" if map_size_bytes - max(used.values()) < free else "the disk"
-        findings.append(ok(check, f"{words}; {limit} limits it first (map-size-bytes is {_mib(map_size_bytes)})"))
+        findings.append(ok(check, f"{words}; {limit} will be full first (map-size-bytes is {_mib(map_size_bytes)})"))
     for lane, size in used.items():
         if size > MAP_SHARE_WARNING * map_size_bytes:
             seen = f"{lane}/data.mdb has grown to {_mib(size)} of {_mib(map_size_bytes)}"
@@ -182,7 +182,9 @@ async def contents(path: Path, map_size_bytes: int) -> list[Finding]:
     if not await in_thread((path / Lane.DURABLE / "data.mdb").exists):
         return [ok(check, "none yet")]
     if missing := [lane for lane in Lane if (path / lane).exists() and not (path / lane / "lock.mdb").exists()]:
-        return [ok(check, f"not checked: {missing[0]}/lock.mdb is missing (a copy?); the first endpoint makes it")]
+        return [
+            ok(check, f"not checked: {missing[0]}/lock.mdb is missing (is this a copy?); the first endpoint creates it")
+        ]
     seen = []
     for lane in Lane:
         if not (path / lane / "data.mdb").exists():
@@ -199,7 +201,9 @@ async def contents(path: Path, map_size_bytes: int) -> list[Finding]:
         finally:
             await store.close()
     except StoreError as failure:
-        return [error(check, str(failure), "see the text; a directory restored from a backup has to be complete")]
+        return [
+            error(check, str(failure), "do what this text says; a directory restored from a backup has to be complete")
+        ]
     if kept:
         seen.append(f"{kept:,} retained messages")
     return [ok(check, f"{'; '.join(seen)}; this version's layout; {count} endpoints are registered")]
@@ -219,12 +223,14 @@ def _not_whole(path: Path) -> Finding | None:
             return error(check, str(failure), REMAKE)
         if made and not whole:
             seen = f"{data} is {'empty' if data.exists() else 'not there'}, though a store was made here"
-            return error(check, seen, f"restore it from a backup; or, to start with a new one, rm {path / files.MADE}")
+            return error(
+                check, seen, f"restore it from a backup; or, to start with a new store, rm {path / files.MADE}"
+            )
     return None
 
 
 async def read_through(path: Path, lane: Lane, map_size_bytes: int) -> tuple[Finding | None, str]:
-    """Read the lane in a process of its own, since damage can kill it. Return a finding, or how much it read."""
+    """Read the lane in a child process, which damage can kill. Return a finding, or a text about how much was read."""
     check, data = "store's contents", path / lane / "data.mdb"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ingeborg.broker.command.doctor.reading", str(path), lane.value, str(map_size_bytes)),
@@ -249,7 +255,7 @@ async def read_through(path: Path, lane: Lane, map_size_bytes: int) -> tuple[Fin
         return error(check, f"{data} cannot be read: the reading process ended with exit code {code}", todo), ""
     if "error" in report:
         return error(check, f"{data} cannot be read: {report['error']}", todo), ""
-    rest = "" if report["whole"] else " read, and the rest skipped"
+    rest = "" if report["whole"] else " read; the rest was skipped"
     return None, f"{report['entries']:,} entries{rest}"
 
 

@@ -1,7 +1,7 @@
 """Checks the files that an endpoint reads: the shared secret, the clients' keys, the certificate.
 
-Owns: the checks that they are usable and private, and that the certificate stays valid. Must never: show the content
-of a secret file, or make one.
+Owns: the checks that these files are usable and private, and that the certificate stays valid. Must never: show the
+content of a secret file, or create such a file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .. import serve
 from ..config import ConfigError, ServeOptions, parse_store
 from .findings import Finding, error, ok, warning
 
-#: Time enough to renew a certificate without haste.
+#: The doctor warns if the certificate expires within this time, which leaves enough time to renew it.
 EXPIRY_WARNING = datetime.timedelta(days=30)
 
 
 def secrecy(check: str, path: Path) -> Finding | None:
-    """Return a finding if other users than its owner can read the file."""
+    """Return a finding if users other than the owner can read the file."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & stat.S_IROTH:
         return error(check, f"{path} can be read by everybody on this machine (mode {mode:o})", f"chmod 600 {path}")
@@ -48,7 +48,7 @@ def secret(options: ServeOptions) -> list[Finding]:
         if given:
             return [error(check, f"{path} does not exist", f"{make}, and copy it to every machine with an endpoint")]
         if parse_store(options.store_url)[0] == "riak":
-            seen = f"none is given: each machine will make its own at {path}, and refuse endpoints of other machines"
+            seen = f"none is given: each machine will make a secret at {path}, and refuse endpoints of other machines"
             return [warning(check, seen, f"{make}, copy it to every machine, and name it with --peer-secret-file")]
         return [ok(check, f"the first endpoint that starts makes it at {path}")]
     except OSError as failure:
@@ -59,22 +59,22 @@ def secret(options: ServeOptions) -> list[Finding]:
 
 
 def keys(options: ServeOptions) -> list[Finding]:
-    """Check the keys, or the URL, that check clients' tokens."""
+    """Check the keys with which endpoints check clients' tokens, or the URL that decides instead."""
     check = "clients' keys"
     if options.auth_url:
         url = urlsplit(options.auth_url)
         seen = f"none: endpoints ask {url.hostname} whether a client may connect"
         if url.scheme.lower() == "http" and not (url.hostname == "localhost" or is_loopback(url.hostname or "")):
-            seen += ", over HTTP: anyone on the path can read clients' tokens and cookies"
-            return [warning(check, seen, "give --auth-url an https:// URL, or use a network of its own")]
+            seen += ", over HTTP, so that anyone on the network path can read clients' tokens and cookies"
+            return [warning(check, seen, "give --auth-url an https:// URL, or use a separate network for it")]
         return [ok(check, seen)]
     if not options.auth_keys:
         if _local(options):
             return [ok(check, f"none: every program on this machine can do everything (host {options.host})")]
         if options.insecure:
-            seen = f"none, and --insecure: everyone who reaches {options.host} can read and publish everything"
+            seen = f"none, and --insecure is set: everyone who reaches {options.host} can read and publish everything"
             return [warning(check, seen, "ingeborg token keys.json --new-keys, then --auth-keys keys.json")]
-        seen = f"none, and other machines reach the host {options.host}: `ingeborg serve` refuses to start"
+        seen = f"none, but other machines can reach the host {options.host}: `ingeborg serve` refuses to start"
         return [error(check, seen, "ingeborg token keys.json --new-keys, then --auth-keys keys.json (or --insecure)")]
     path = Path(options.auth_keys).expanduser()
     try:
@@ -90,7 +90,7 @@ def keys(options: ServeOptions) -> list[Finding]:
     private = [key for key in found if isinstance(key.key, bytes) or hasattr(key.key, "public_key")]
     if private and (finding := secrecy(check, path)):
         return [finding]
-    return [ok(check, f"{path}: {len(found)} keys, of which {len(private)} can sign")]
+    return [ok(check, f"{path}: {len(found)} keys; {len(private)} can sign")]
 
 
 def _local(options: ServeOptions) -> bool:
@@ -102,11 +102,11 @@ def _now() -> datetime.datetime:
 
 
 def certificate(options: ServeOptions, now: Callable[[], datetime.datetime] = _now) -> list[Finding]:
-    """Check the certificate and its key: usable, valid for long enough, and accepted by other endpoints."""
+    """Check that the certificate and its key are usable, valid for long enough, and accepted by other endpoints."""
     check = "certificate"
     if not options.tls_cert and not options.tls_key:
         if _local(options) and (options.internal is None or is_loopback(options.internal[0])):
-            return [ok(check, "none: nothing leaves this machine")]
+            return [ok(check, "none: no connection leaves this machine")]
         seen = f"none: anyone on the network path to {options.host} can read everything, including tokens"
         return [warning(check, seen, "give --tls-cert FILE --tls-key FILE, or put a proxy with TLS in front")]
     try:
@@ -122,10 +122,10 @@ def certificate(options: ServeOptions, now: Callable[[], datetime.datetime] = _n
 
 
 def _expiry(check: str, chain: list[x509.Certificate], now: datetime.datetime) -> Finding:
-    # The chain expires when its first certificate does.
+    # The chain expires as soon as one of its certificates expires.
     end = min(link.not_valid_after_utc for link in chain)
     begin = max(link.not_valid_before_utc for link in chain)
-    renew = "renew it, and replace both files: a running endpoint uses them within five seconds"
+    renew = "renew it, and replace both files: a running endpoint reads them within five seconds"
     if now < begin:
         return error(
             check, f"it is not valid before {begin:%Y-%m-%d %H:%M} UTC", "is this machine's clock right? (date -u)"
@@ -138,14 +138,14 @@ def _expiry(check: str, chain: list[x509.Certificate], now: datetime.datetime) -
 
 
 def _accepted(pair: Certificate, url: str) -> Finding:
-    """Do the handshake of another endpoint, or a client, at that URL, within this process."""
+    """Do the TLS handshake that another endpoint or a client would do at that URL, all within this process."""
     check, host = "certificate for its URL", urlsplit(url).hostname or ""
     authorities = os.environ.get("SSL_CERT_FILE", "the system's")
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trust().wrap_bio(to_client, to_server, server_hostname=host)
     server = pair.context.wrap_bio(to_server, to_client, server_side=True)
     waiting = [client, server]
-    for _ in range(10):  # a handshake is three flights
+    for _ in range(10):  # a handshake takes three flights of messages
         for side in list(waiting):
             try:
                 side.do_handshake()

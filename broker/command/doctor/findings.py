@@ -1,6 +1,6 @@
 """The findings of `ingeborg doctor`: one record for each thing that a check examined.
 
-Owns: its fields, the three levels, and the time limit of a check. Must never: know a check.
+Owns: the fields of a finding, the three levels, and the time limit of a check. Must never: depend on any check.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-#: Time limit for a check, in seconds: checks that wait for other programs have shorter limits of their own.
+#: Time limit for a check, in seconds. Checks that wait for other programs also have shorter limits for each wait.
 CHECK_S = 15.0
 
 
 class Level(enum.StrEnum):
-    """``warning``: an endpoint runs, but not as it should. ``error``: it will not start, or will be of no use."""
+    """``warning``: an endpoint runs, but not as it should. ``error``: it will not start, or will be useless."""
 
     OK = "ok"
     WARNING = "warning"
@@ -35,17 +35,17 @@ class Finding(NamedTuple):
 
 
 def ok(check: str, seen: str) -> Finding:
-    """Return a finding of something in order."""
+    """Return the finding that something is in order."""
     return Finding(check, Level.OK, seen)
 
 
 def warning(check: str, seen: str, todo: str) -> Finding:
-    """Return a finding of something that works, but not as it should."""
+    """Return the finding that something works, but not as it should."""
     return Finding(check, Level.WARNING, seen, todo)
 
 
 def error(check: str, seen: str, todo: str) -> Finding:
-    """Return a finding of something that has to be fixed."""
+    """Return the finding that something has to be fixed."""
     return Finding(check, Level.ERROR, seen, todo)
 
 
@@ -78,12 +78,18 @@ async def in_thread(function: Callable[[], T]) -> T:
 
 
 async def ended(check: str, findings: Awaitable[list[Finding]], limit_s: float = CHECK_S) -> list[Finding]:
-    """Return the findings of one check; a check that fails or takes too long becomes an error."""
+    """Return the findings of one check. If the check fails or takes too long, the only finding is an error."""
     try:
         async with asyncio.timeout(limit_s):
             return await findings
     except TimeoutError:
-        return [error(check, f"no result after {limit_s:g} s", "find out what does not answer: disk, network, names")]
+        return [
+            error(
+                check,
+                f"no result after {limit_s:g} s",
+                "find out what does not answer: the disk, the network or the name server",
+            )
+        ]
     except Exception as failure:
         seen = f"the check failed: {type(failure).__name__}: {failure}"
         return [error(check, seen, "please report this bug of `ingeborg doctor`")]

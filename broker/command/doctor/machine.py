@@ -1,6 +1,6 @@
 """Checks the limits of the machine and the user: open files, waiting connections.
 
-Owns: reading them, and the values that an endpoint needs. Must never: change one.
+Owns: reading these limits, and the values that an endpoint needs. Must never: change a limit.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from .findings import Finding, error, ok, warning
 #: files that an endpoint needs besides its client connections: store, links, log, and connections being refused
 FILES_BESIDE = 200
 
-#: A limit that the check accepts when no number of connections is given.
+#: The number of open files that is enough if no number of connections is given.
 FILES_PLENTY = 10_000
 
 SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 
 def open_files(connections: int | None) -> list[Finding]:
-    """Check whether an endpoint can hold this many connections. ``None``: the number is not given."""
+    """Check whether an endpoint can hold this many connections. ``None`` means that no number is given."""
     check = "open files"
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return [ok(check, "no limit")]
     room = soft - FILES_BESIDE
-    seen = f"a process started here can open {soft:,}, so an endpoint holds {max(room, 0):,} connections"
+    seen = f"a process started here can open {soft:,} files, so an endpoint can hold {max(room, 0):,} connections"
     wanted = FILES_PLENTY if connections is None else connections + FILES_BESIDE
     if soft >= wanted:
         return [ok(check, seen)]
@@ -48,5 +48,7 @@ def backlog(path: Path = SOMAXCONN) -> list[Finding]:
         return [ok(check, f"unknown: this system has no {path}")]
     if most >= BACKLOG:
         return [ok(check, f"net.core.somaxconn {most:,}; an endpoint asks for {BACKLOG:,}")]
-    seen = f"net.core.somaxconn is {most:,}, an endpoint asks for {BACKLOG:,}: when many arrive at once, some wait"
+    seen = (
+        f"net.core.somaxconn is {most:,}, an endpoint asks for {BACKLOG:,}: if many clients connect at once, some wait"
+    )
     return [warning(check, seen, f"sysctl -w net.core.somaxconn={BACKLOG}, and a line in /etc/sysctl.d to keep it")]

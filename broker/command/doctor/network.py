@@ -1,6 +1,6 @@
 """Checks over the network: this endpoint's port and name, and the other endpoints.
 
-Owns: the requests, and the meaning of each answer. Must never: connect to anything but the endpoints themselves.
+Owns: the requests, and the meaning of each answer. Must never: connect to anything except the endpoints.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from .findings import Finding, error, in_thread, ok, warning
 
 PAGE_S = 4.0
 
-#: Time between two reads of the registry, which tell living endpoints from dead ones: heartbeats move every second.
+#: The seconds between two reads of the registry. Running endpoints change their heartbeat in the registry every second.
 LOOK_S = 2.5
 
-#: Endpoints asked at once. A larger cluster takes more time, but not more sockets.
+#: The number of endpoints queried concurrently. A larger cluster takes more time, but not more sockets.
 AT_ONCE = 32
 
-#: Reads of an endpoint's clock, and the time between them, so that they fall at different points within a second.
+#: The number of reads of an endpoint's clock, and the seconds between two reads. With this interval, the reads fall at
+#: different points within a second.
 CLOCK_LOOKS, CLOCK_LOOK_S = 4, 0.23
 
-#: The difference of clocks from which the doctor warns. From ``LEEWAY_S`` on endpoints refuse valid tokens, or accept
-#: expired ones.
+#: The doctor warns if two clocks differ by at least this many seconds. If they differ by ``LEEWAY_S`` or more,
+#: endpoints refuse valid tokens, or accept expired tokens.
 SKEW_WARNING_S = 2.0
 
 
@@ -60,14 +61,14 @@ async def port(options: ServeOptions, number: int) -> list[Finding]:
             seen = f"{options.host} is not an address of this machine"
             return [error(check, seen, "run `ip address`, and give --host one of its addresses, or 0.0.0.0 for all")]
         if failure.errno == errno.EACCES:
-            todo = "use a port from 1024 on, or run setcap cap_net_bind_service=+ep on the Python that runs it"
+            todo = "use a port from 1024 on, or run setcap cap_net_bind_service=+ep on the endpoint's Python"
             return [error(check, f"this user may not listen on {options.host}:{number}", todo)]
         return [error(check, f"{options.host}:{number}: {failure.strerror}", "give another --port or --host")]
     return [ok(check, f"free on {options.host}")]
 
 
 def _bind(host: str, number: int) -> None:
-    """Bind as ``serve.listen`` does, without listening: a client that connects meanwhile sees no difference."""
+    """Bind as ``serve.listen`` does, but without listening, so that clients that connect meanwhile do not notice."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -79,7 +80,8 @@ def _bind(host: str, number: int) -> None:
 async def _holder(check: str, options: ServeOptions, number: int) -> Finding:
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)
     where = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
-    # This only finds out whether it is an endpoint, not whether to trust it: its certificate is not for this address.
+    # This request only finds out whether an endpoint holds the port. It cannot verify the endpoint's certificate, which
+    # is not for this address.
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     for scheme in ("wss", "ws") if options.tls_cert else ("ws", "wss"):
@@ -88,10 +90,12 @@ async def _holder(check: str, options: ServeOptions, number: int) -> Finding:
         except PageError:
             continue
         if page.status == 200 and page.text.strip() == "alive":
-            return ok(check, f"an endpoint holds it, and answers at {scheme}://{where}/healthz")
+            return ok(check, f"an endpoint holds the port, and answers at {scheme}://{where}/healthz")
     todo = f"ss -ltnp 'sport = :{number}' shows which program; end it, or give another --port"
     if options.share_port:
-        seen = f"nobody answers at {options.host}:{number}: another program holds it, or no endpoint there is ready"
+        seen = (
+            f"nobody answers at {options.host}:{number}: another program holds the port, or no endpoint there is ready"
+        )
         return error(check, seen, f"{todo}; /readyz at the endpoints' internal addresses says why they are not ready")
     return error(check, f"another program holds {options.host}:{number}", todo)
 
@@ -110,7 +114,7 @@ async def own_name(
     except OSError as failure:
         return [error(check, f"{url}: {host} does not resolve: {failure.strerror}", give)]
     if all(map(is_loopback, addresses)) and listens != "localhost" and not is_loopback(listens):
-        seen = f"{url} leads to {addresses[0]}, where every other machine finds only itself"
+        seen = f"{url} leads to {addresses[0]}, which on every other machine is that machine itself"
         return [warning(check, seen, give)]
     return [ok(check, f"{url} ({', '.join(addresses)})")]
 
@@ -123,14 +127,15 @@ def _addresses(host: str) -> list[str]:
 
 
 class Skew(NamedTuple):
-    """The bounds of how far another clock is ahead of this one, in seconds. Infinite: unknown."""
+    """The bounds of how far another clock is ahead of this one, in seconds. An unknown bound is infinite."""
 
     least_s: float = -math.inf
     most_s: float = math.inf
 
     def narrowed(self, date: str, asked_at: float, answered_at: float) -> Skew:
-        """Return the bounds narrowed by one more answer. ``date``: the date in the answer's head, rounded down to whole
-        seconds. The other side wrote it between ``asked_at`` and ``answered_at`` of this clock, Unix times in seconds.
+        """Return the bounds narrowed by one more answer. ``date`` is the date in the answer's head, rounded down to
+        whole seconds. The other machine wrote it between ``asked_at`` and ``answered_at``, Unix times of this machine's
+        clock in seconds.
         """
         try:
             there = email.utils.parsedate_to_datetime(date).timestamp()
@@ -140,7 +145,7 @@ class Skew(NamedTuple):
 
     @property
     def at_least_s(self) -> float:
-        """The least difference between the clocks."""
+        """The smallest possible difference between the two clocks."""
         return max(0.0, self.least_s, -self.most_s)
 
     def __str__(self) -> str:
@@ -149,7 +154,7 @@ class Skew(NamedTuple):
 
 def skew_finding(check: str, skew: Skew) -> Finding | None:
     """Return a finding if the clocks certainly differ. It cannot say which of the two is wrong."""
-    todo = "on both machines: timedatectl (System clock synchronized: yes), and start chrony or systemd-timesyncd"
+    todo = "on both machines, start chrony or systemd-timesyncd; timedatectl then says: System clock synchronized: yes"
     if skew.least_s > skew.most_s:
         return warning(check, "somebody set one of the two clocks during the check", todo)
     if skew.at_least_s >= LEEWAY_S:
@@ -160,7 +165,7 @@ def skew_finding(check: str, skew: Skew) -> Finding | None:
 
 
 async def others(store: Store, mine: Iterable[str]) -> list[Finding]:
-    """Check each registered endpoint except those with these names. The store is open."""
+    """Check each registered endpoint whose name is not in ``mine``. The store has to be open."""
     names = set(mine)
     before = {endpoint.incarnation: endpoint.heartbeat for endpoint in await store.endpoints()}
     if before:
@@ -173,11 +178,13 @@ async def others(store: Store, mine: Iterable[str]) -> list[Finding]:
             return await peer(endpoint, lives=before.get(endpoint.incarnation) != endpoint.heartbeat)
 
     found = await asyncio.gather(*map(one, registered))
-    return [finding for findings in found for finding in findings] or [ok("other endpoints", "none is registered")]
+    return [finding for findings in found for finding in findings] or [
+        ok("other endpoints", "no other endpoint is registered")
+    ]
 
 
 async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
-    """Check another endpoint at the URL that it advertises. ``lives``: its heartbeat in the store moves."""
+    """Check another endpoint at the URL that it advertises. ``lives`` says whether its heartbeat in the store moves."""
     check = f"endpoint {endpoint.name}"
     skew = Skew()
     try:
@@ -208,11 +215,17 @@ async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
     if ready.status != 200:
         reasons = "; ".join(ready.text.split("\n")).strip("; ")
         findings.append(
-            error(check, f"not ready: {reasons}", "see its log, which has each reason when it begins and ends")
+            error(
+                check,
+                f"not ready: {reasons}",
+                "see its log, which has a line when each reason begins, and when it ends",
+            )
         )
     theirs = labels.get("version", "unknown")
     if theirs != VERSION:
-        findings.append(warning(check, f"version {theirs}; this one is {VERSION}", "upgrade all to the same version"))
+        findings.append(
+            warning(check, f"version {theirs}, but this machine has {VERSION}", "upgrade all to the same version")
+        )
     if differing:
         has = ", ".join(f"{name} {labels[name]}" for name in CHOICES if name in labels)
         text = f"it has {has}, and {differing} other endpoints have other cluster settings"

@@ -1,8 +1,9 @@
 """A process that reads a lane of the embedded store from end to end: ``python -m ingeborg.broker.command.doctor.reading
 DIR LANE MAP``.
 
-Owns: the reading, and one line of JSON about it on standard output. Must never: write, or run within another process:
-LMDB has no checksums, and a damaged page can kill the process that reads it. The doctor notices its death.
+Owns: the reading, and one line of JSON about it on standard output. Must never: write to the store, or run within
+another process, because LMDB has no checksums, and a damaged page can kill the process that reads it. The doctor
+notices if this process dies.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from ...store.embedded.layout import Lane, open_for_reading
 #: Time limit for reading, in seconds. The process skips the rest of a store with more than about ten million entries.
 READ_S = 8.0
 
-#: Entries between two reads of the clock. Each batch is a transaction of its own, so that LMDB can reuse pages that
-#: writers free meanwhile.
+#: The number of entries in a batch. The process reads the clock after each batch. Each batch has its own transaction,
+#: so that LMDB can reuse pages that writers free meanwhile.
 ENTRIES_AT_ONCE = 20_000
 
 
 def main(arguments: list[str]) -> int:
-    """Read the lane, and return the exit code: 0 read, 1 refused."""
+    """Read the lane, and return the exit code: 0 if it was read, 1 if reading failed."""
     directory, lane, map_size_bytes = Path(arguments[0]), Lane(arguments[1]), int(arguments[2])
     until = time.monotonic() + READ_S
     entries, whole = 0, True
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> int:
                     if found and cursor.key() == after:
                         found = cursor.next_nodup()
                     count = 0
-                    # A key's entries are all in one batch: the next one cannot start in the middle of a key.
+                    # All entries of a key are in one batch, because the next batch cannot start in the middle of a key.
                     while found and count < ENTRIES_AT_ONCE:
                         after = bytes(cursor.key())
                         count += sum(1 for _ in cursor.iternext_dup())
@@ -48,7 +49,7 @@ def main(arguments: list[str]) -> int:
                 if not found:
                     break
                 whole = time.monotonic() < until
-    except Exception as failure:  # the doctor reports every kind
+    except Exception as failure:  # the doctor reports every kind of failure
         print(json.dumps({"error": str(failure) if isinstance(failure, StoreError) else repr(failure)}), flush=True)
         os._exit(1)
     print(json.dumps({"entries": entries, "whole": whole}), flush=True)

@@ -20,7 +20,7 @@ NODE_S = 3.0
 
 
 async def nodes(addresses: Sequence[tuple[str, int]], connecting: Connecting | None = None) -> list[Finding]:
-    """Check whether each node answers, and its version."""
+    """Check whether each node answers, and which version it runs."""
     times = {"timeout_s": NODE_S, "attempt_timeout_s": NODE_S}
     pool = Pool(addresses, zeroed(), connections_per_node=1, connecting=connecting, **times)
     try:
@@ -28,13 +28,13 @@ async def nodes(addresses: Sequence[tuple[str, int]], connecting: Connecting | N
     finally:
         pool.close()
     if any(finding.level != Level.ERROR for finding in findings):
-        # An endpoint can start with one node, so the others are only warnings.
+        # One node that answers is enough to start an endpoint, so failures of the others are only warnings.
         findings = [
             finding._replace(level=Level.WARNING) if finding.level == Level.ERROR else finding for finding in findings
         ]
     if len(addresses) == 1:
-        seen = "only one is named: without it the endpoint has no store, and a write needs two machines"
-        todo = "name several: --store riak:HOST:PORT,HOST:PORT; for one node, set INGEBORG_RIAK_NODE_CONFIRMS=1"
+        seen = "only one node is named: without it an endpoint has no store, and a write needs two machines"
+        todo = "name several: --store riak:HOST:PORT,HOST:PORT; if there is only one, set INGEBORG_RIAK_NODE_CONFIRMS=1"
         findings.append(warning("Riak nodes", seen, todo))
     return findings
 
@@ -48,13 +48,17 @@ async def _node(pool: Pool, node: Node) -> Finding:
     except StoreMisconfigured as failure:
         return error(check, str(failure), "see docs/riak.md, Riak's security")
     except (OSError, EOFError, wire.WireError, wire.Refusal) as failure:
-        seen = "it does not answer in time" if isinstance(failure, TimeoutError) else str(failure) or "it hung up"
+        seen = (
+            "it does not answer in time"
+            if isinstance(failure, TimeoutError)
+            else str(failure) or "it closed the connection"
+        )
         todo = "on that machine: riak ping (riak start); in riak.conf, set listener.protobuf.internal to this address"
         return error(check, seen, todo)
     version = info.server_version.decode("ascii", "replace")
     numbers = tuple(int(number) for number in version.split(".")[:2] if number.isdecimal())
     if numbers < NODE_CONFIRMS_SINCE:
-        seen = f"answers, Riak {version}: it has no node_confirms, so both copies can be on one machine"
+        seen = f"answers, Riak {version}: it has no node_confirms, so both copies of a write can be on one machine"
         return warning(check, seen, "upgrade to 3.0 or newer; until then leave node_confirms out (docs/riak.md)")
     return ok(check, f"answers, Riak {version}")
 
@@ -62,7 +66,7 @@ async def _node(pool: Pool, node: Node) -> Finding:
 async def set_up(
     addresses: Sequence[tuple[str, int]], namespace: str, connecting: Connecting | None = None
 ) -> list[Finding]:
-    """Check the bucket types and the layout that an endpoint needs at its start."""
+    """Check the bucket types and the store's layout, which an endpoint also checks when it starts."""
     check = "Riak bucket types"
     store = RiakStore(addresses, namespace=namespace, read_only=True, connecting=connecting)
     contents = f"a store, under the namespace {namespace}"
@@ -72,7 +76,9 @@ async def set_up(
         except StoreMisconfigured as failure:
             if not str(failure).startswith("there is no store"):
                 return [_misconfigured(check, failure)]
-            contents = f"no store yet under the namespace {namespace}; if you expect one, the nodes do not find it"
+            contents = (
+                f"no store yet under the namespace {namespace}; if you expect a store there, the nodes do not find it"
+            )
         findings = [ok(check, "correct"), ok("store's contents", contents)]
         if not store.seen_backend:
             todo = f"docs/riak.md, {BACKENDS_SECTION}"

@@ -524,7 +524,10 @@ def test_topics_that_are_kept_and_are_none_are_refused(topics: str, why: str) ->
         ({"replication": "on", "routing": "lookup"}, "replication 'on': needs routing home"),
         ({"replication": "on", "dedup_ttl": "0"}, "replication 'on': needs a dedup-ttl"),
         ({"history": "disk"}, "history 'disk': has to be off, memory or store"),
-        ({"history": "store", "store": "riak:127.0.0.1:8087"}, "needs the embedded store (lmdb:DIR), because Riak has no"),
+        (
+            {"history": "store", "store": "riak:127.0.0.1:8087"},
+            "needs the embedded store (lmdb:DIR), because Riak has no",
+        ),
         ({"history": "memory", "routing": "lookup"}, "history 'memory': needs routing home"),
         ({"history_topics": "a=1", "history": "off"}, "needs history memory or store"),
         ({"history_topics": "a=1", "history_bytes": "0"}, "needs history-bytes"),

@@ -86,7 +86,7 @@ def test_settings_of_the_cluster_are_shown_and_compared_with_the_options() -> No
     unable = command.settings_found(ServeOptions(routing="lookup"), recorded)
     assert (unable.level, "needs routing home" in unable.seen) == (Level.ERROR, True)
     none = command.settings_found(ServeOptions(replication="on"), None)
-    assert (none.level, "the first endpoint records its own" in none.seen) == (Level.OK, True)
+    assert (none.level, "the first endpoint will record its own" in none.seen) == (Level.OK, True)
 
 
 @pytest.mark.cluster
@@ -104,7 +104,7 @@ async def test_beside_a_real_endpoint_everything_is_well_and_nothing_is_changed(
             "ok",
             "replication off, history off",
         )
-        assert "an endpoint holds it" in next(
+        assert "an endpoint holds the port" in next(
             finding["seen"] for check, finding in seen.items() if check[:5] == "port "
         )
         assert report["errors"] == 0

@@ -70,7 +70,7 @@ def test_keys(tmp_path: Path) -> None:
     auth.new_keys(file)
     options = ServeOptions(auth_keys=str(file))
     secret = json.loads(file.read_text())["keys"][0]["k"]
-    assert secret not in str(only(files.keys(options), "ok", "1 keys, of which 1 can sign"))
+    assert secret not in str(only(files.keys(options), "ok", "1 keys; 1 can sign"))
     file.chmod(0o644)
     only(files.keys(options), "error", "can be read by everybody", f"chmod 600 {file}")
     file.write_text("{")
@@ -148,5 +148,5 @@ def test_a_key_of_another_certificate_one_that_others_read_and_none(authority: A
     options = with_pair(one)
     one.key.chmod(0o644)
     assert [finding.level for finding in files.certificate(options)] == ["ok", "error", "ok"]
-    only(files.certificate(ServeOptions()), "ok", "nothing leaves this machine")
+    only(files.certificate(ServeOptions()), "ok", "no connection leaves this machine")
     only(files.certificate(ServeOptions(host="0.0.0.0")), "warning", "can read everything", "--tls-cert")

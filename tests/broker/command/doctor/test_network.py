@@ -37,7 +37,7 @@ async def at_port(number: int, host: str = "127.0.0.1") -> Finding:
 async def test_a_free_port_one_of_an_endpoint_and_one_of_another_program(tmp_path: Path) -> None:
     async with running(tmp_path) as endpoint:
         held = await at_port(endpoint.port)
-        assert (held.level, "an endpoint holds it" in held.seen) == ("ok", True)
+        assert (held.level, "an endpoint holds the port" in held.seen) == ("ok", True)
     free = await at_port(endpoint.port)
     assert (free.level, free.seen) == ("ok", "free on 127.0.0.1")
 
@@ -166,7 +166,7 @@ async def test_the_registry_is_gone_through_without_one_self(tmp_path: Path) -> 
             name = endpoint.server.router.me.name
             (finding,) = await network.others(reader, [])
             assert (finding.check, finding.level) == (f"endpoint {name}", "ok")
-            assert (await network.others(reader, [name]))[0].seen == "none is registered"
+            assert (await network.others(reader, [name]))[0].seen == "no other endpoint is registered"
         finally:
             await reader.close()
 

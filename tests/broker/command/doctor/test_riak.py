@@ -15,7 +15,7 @@ async def test_a_cluster_that_is_set_up_is_found_good_before_and_after_its_store
         findings = [*await checks.nodes(riak.addresses), *await checks.set_up(riak.addresses, "ingeborg")]
         assert [finding.level for finding in findings] == ["ok"] * 5
         assert findings[0].seen == "answers, Riak 3.2.1"
-        assert findings[-1].seen.startswith("no store yet under the namespace ingeborg; if you expect one")
+        assert findings[-1].seen.startswith("no store yet under the namespace ingeborg; if you expect a store there")
         assert not riak.memory.bucket_names(b"ingeborg")
         store = RiakStore(riak.addresses)
         await store.open()
@@ -29,7 +29,7 @@ async def test_nodes_that_may_have_a_single_backend_are_warned_of() -> None:
         riak.memory.create_type("ingeborg_seen", allow_mult=False, last_write_wins=True)
         finding = (await checks.set_up(riak.addresses, "ingeborg"))[-1]
         assert (finding.check, finding.level) == ("Riak backends", "warning")
-        assert "every subscription would be gone" in finding.seen
+        assert "every subscription is gone" in finding.seen
         assert finding.todo == "docs/riak.md, Backends first"
 
 
