@@ -1,6 +1,6 @@
-"""`ingeborg serve` for one endpoint: from the options to a running endpoint and its orderly end.
+"""Runs one endpoint of `ingeborg serve`, from its options to its orderly end.
 
-Owns: the process of one endpoint: its store, its secret, its signals. Must never: manage other processes
+Owns: the process of one endpoint, with its store, its secret and its signals. Must never: manage other processes
 (``supervisor`` does).
 """
 
@@ -50,26 +50,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ingeborg")
 
-#: Reference counts free messages and connections; only faults leave cycles. A collection would examine hundreds of
-#: thousands of cached objects for nothing, so it runs a hundredth as often as by default.
+#: Python's reference counting frees messages and connections; only faults leave cycles. A garbage collection would
+#: examine hundreds of thousands of cached objects in vain, so it runs only a hundredth as often as by default.
 GC_THRESHOLDS = (70_000, 20, 20)
 
-#: Time between two collections of new objects, in seconds. Python decides by the number of objects made less those
-#: freed. If 200,000 clients listen again, and their former places are freed, that number stays near zero. Then one
-#: collection examines a million new objects, for 0.2 s. So new objects are examined this often, without counting.
+#: The seconds between two collections of new objects. Python starts a collection when the number of objects created
+#: minus the number freed is large enough. If 200,000 clients listen again and their former places are freed, this
+#: difference stays near zero. A later collection then examines a million new objects, which takes 0.2 s. To prevent
+#: this, the endpoint collects new objects at this interval.
 NEW_OBJECTS_S = 0.05
 
 #: the system's errors if there is no room for a file
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-#: The exit code of an endpoint whose name another one has. Starting it again would not change that.
+#: The exit code of an endpoint whose name another endpoint has. Starting it again would not change that.
 NAME_TAKEN = 3
 
-#: Minimum time between the first order to end and a second Ctrl-C that counts, in seconds. Under `npm` and similar
-#: wrappers each Ctrl-C comes twice within some milliseconds, from the terminal and from the wrapper.
+#: A second Ctrl-C counts only if it comes at least this many seconds after the first order to end. Under `npm` and
+#: similar wrappers each Ctrl-C arrives twice within some milliseconds, from the terminal and from the wrapper.
 AGAIN_S = 0.5
 
-#: Exit code: the core has failed. As after a crash, a supervisor starts the endpoint again.
+#: The exit code if the core has failed. As after a crash, a supervisor then starts the endpoint again.
 CORE_FAILED = 70
 
 #: A shared secret shorter than this is guessable.
@@ -77,16 +78,16 @@ SECRET_BYTES_MIN = 16
 
 
 class Told:
-    """The orders to end that a process gets through signals. ``clock``: monotonic seconds."""
+    """Decides which signals end the process at once. ``clock`` returns monotonic time in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._first_at: float | None = None
 
     def at_once(self, number: int) -> bool:
-        """Take this signal. Returns whether the process has to end at once: only a person who presses Ctrl-C again
-        (SIGINT) wants that. Service managers and wrappers send SIGTERM twice and still mean an orderly end; they can
-        use SIGKILL."""
+        """Record this signal, which orders the process to end. Returns whether it has to end at once. Only a person who
+        presses Ctrl-C (SIGINT) again wants that. Service managers and wrappers may send SIGTERM twice and still expect
+        an orderly end; they can use SIGKILL to end the process at once."""
         now = self._clock()
         if self._first_at is None:
             self._first_at = now
@@ -95,7 +96,7 @@ class Told:
 
 
 def secret_path(options: ServeOptions) -> Path:
-    """Return the path of the endpoints' shared secret, which does not have to exist yet."""
+    """Return the path of the file with the endpoints' shared secret. The file does not have to exist yet."""
     if options.peer_secret_file:
         return Path(options.peer_secret_file).expanduser()
     kind, where = parse_store(options.store_url)
@@ -104,8 +105,8 @@ def secret_path(options: ServeOptions) -> Path:
 
 
 def read_secret(options: ServeOptions) -> bytes:
-    """Return the endpoints' shared secret, generating it if none is given. All processes that share a store directory
-    (embedded) or a user (Riak) find the same one. Raises ``ConfigError``.
+    """Return the endpoints' shared secret. If no file is given, generate the secret; all processes with the same store
+    directory (embedded store) or the same user (Riak) then find the same secret. Raises ``ConfigError``.
     """
     path = secret_path(options)
     if not options.peer_secret_file:
@@ -138,8 +139,8 @@ def read_secret(options: ServeOptions) -> bytes:
 
 
 def _make_secret(path: Path) -> None:
-    """Write the secret to a draft and link that into place: the first process wins, and no process reads half a secret.
-    Raises ``OSError``."""
+    """Write a new secret to a draft file, and link the draft into place. If several processes do this, the first one
+    wins, and no process reads half a secret. Raises ``OSError``."""
     draft = path.parent / f".peer-secret-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -151,15 +152,15 @@ def _make_secret(path: Path) -> None:
 
 
 def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int = -1) -> Store:
-    """Return the store that the options name, not opened yet. ``read_only``: the store has to exist, and stays
-    unchanged. ``death_fd``: for an embedded store that an endpoint reads; see ``store/embedded/writer.py``.
+    """Return the store that the options name, not opened yet. With ``read_only`` the store has to exist, and stays
+    unchanged. ``death_fd`` is for an embedded store that an endpoint reads; ``store/embedded/writer.py`` describes it.
 
     Raises ``ConfigError``.
     """
     kind, where = parse_store(options.store_url)
     if kind == "lmdb":
         return EmbeddedStore(where, map_size_bytes=options.map_size_bytes, read_only=read_only, death_fd=death_fd)
-    # Here and not above: without Riak this saves the driver and Protocol Buffers, 15 ms and 3 MB.
+    # Imported only here, because the driver and Protocol Buffers take 15 ms and 3 MB, which other stores do not need.
     from ..store.riak import RiakStore, Secured
     from .riak_credentials import riak_credentials
 
@@ -174,15 +175,15 @@ def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int 
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Return the listening socket. ``shared``: all endpoints of one supervisor inherit it. Another supervisor cannot
-    have the same port: the kernel would distribute connections to both, ready or not (ADR 27). Raises
-    ``ConfigError``."""
+    """Return a listening socket. If it is ``shared``, all endpoints of one supervisor inherit it. Another supervisor
+    cannot listen on the same port, because the kernel would distribute connections to both supervisors, ready or not
+    (ADR 27). Raises ``ConfigError``."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         sock = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError) as error:  # UnicodeError: not a possible host name
+    except (OSError, UnicodeError) as error:  # UnicodeError: the text cannot be a host name
         raise ConfigError(f"host {host!r}: {error}; it has to be a name or an address of this machine") from None
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -191,9 +192,10 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        of_one = "start all endpoints of a shared port with one command and --endpoints N; else " if shared else ""
+        of_one = "start all endpoints of a shared port with one command and --endpoints N; otherwise " if shared else ""
         todo = {
-            errno.EADDRINUSE: f"; {of_one}give another --port, or end what holds it (ss -ltnp 'sport = :{port}')",
+            errno.EADDRINUSE: f"; {of_one}give another --port, or end the program that holds it "
+            f"(ss -ltnp 'sport = :{port}')",
             errno.EADDRNOTAVAIL: "; --host has to be an address of this machine, or 0.0.0.0 for all",
             errno.EACCES: "; give a --port from 1024 on",
         }.get(error.errno or 0, "")
@@ -209,12 +211,12 @@ def advertised(options: ServeOptions, port: int) -> str:
 
 
 def planned_url(options: ServeOptions) -> str:
-    """Return the URL that an endpoint with given ports will advertise once it runs."""
+    """Return the URL that an endpoint with these options will advertise. The port in it must not be 0."""
     return advertised(options, options.port if options.internal is None else options.internal[1])
 
 
 def url_at(options: ServeOptions, host: str, port: int) -> str:
-    """Return the URL at which others on the network reach a listening address."""
+    """Return the URL at which other machines on the network reach a listening address."""
     if host in ("", "0.0.0.0", "::"):
         host = socket.gethostname()
     scheme = "wss" if options.tls_cert else "ws"
@@ -222,11 +224,13 @@ def url_at(options: ServeOptions, host: str, port: int) -> str:
 
 
 def alone_at_url(options: ServeOptions) -> bool:
-    """Return whether only this endpoint can be at its advertised URL while it listens. Then an endpoint that is
-    registered there under its name has died, and it does not have to wait for its name (ADR 15).
+    """Return whether no other endpoint can have this endpoint's advertised URL while this endpoint listens. In that
+    case, an endpoint that is registered with the same name and URL has died, and this endpoint does not have to wait
+    for its name (ADR 15).
 
-    Others can advertise the same URL if it was given. On a store that several machines share, this also holds for a
-    loopback address, or one made of the host name, which copies of a machine have in common.
+    If the operator has given the URL, other endpoints can advertise it too. If several machines share the store, other
+    endpoints can also advertise the same loopback address, or the same URL made from a host name, because copies of a
+    machine have both in common.
     """
     if options.advertise:
         return False
@@ -240,33 +244,33 @@ def alone_at_url(options: ServeOptions) -> bool:
 
 
 def _calling(options: ServeOptions) -> Calling | None:
-    """Return the caller of ``auth-url``, if one is set."""
+    """Return the object that calls ``auth-url``, if this option is set."""
     if not options.auth_url:
         return None
-    # Here and not above: without auth-url this saves aiohttp, 0.1 s and 9 MB.
+    # Imported only here, because aiohttp takes 0.1 s and 9 MB, which endpoints without auth-url do not need.
     from ..access.calling import Calling
 
     return Calling(options.auth_url, options.auth_timeout)
 
 
 async def settled(options: ServeOptions, store: Store) -> Settings:
-    """Open the store, and agree with it on the cluster's settings. The first endpoint of a cluster records its own.
+    """Open the store, record the cluster's settings if there are none yet, and check that the endpoint fits them.
 
     Args:
         options: The endpoint's options.
-        store: The endpoint's store, open when this returns, and closed when this raises.
+        store: The endpoint's store. It is open when this function returns, and closed when it raises.
 
     Returns:
         The settings that the store records.
 
     Raises:
-        ConfigError: The endpoint was started with other settings, or cannot carry out the recorded ones.
+        ConfigError: The endpoint was started with other settings, or cannot apply the recorded settings.
         StoreError: The store cannot be used.
     """
     try:
         await store.open()
         recorded = await store.settings(with_words(options.asked))
-        assert recorded is not None, "there were some to record"
+        assert recorded is not None, "the store records settings if none were recorded"
         if why := disagreement(options, recorded):
             raise ConfigError(why)
     except BaseException:
@@ -281,8 +285,8 @@ async def agrees(options: ServeOptions) -> int:
     """Check whether endpoints with these options can join the store's cluster, before any endpoint starts.
 
     Returns:
-        2 if they cannot, and standard error says why; else 0. If the store cannot be read, it is 0 as well: the
-        endpoints report that and try again.
+        2 if they cannot (standard error then says why), else 0. It is also 0 if the store cannot be read, because the
+        endpoints report that themselves, and try again.
     """
     try:
         store = make_store(options, read_only=True)
@@ -402,7 +406,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
         if options.internal is not None and internal is not None:
             inside = url_at(options, options.internal[0], internal.getsockname()[1])
             at = f"{url_at(options, options.host, port)}/ (internal: {inside}/)"
-        # In a single write, unlike an unbuffered `print`: the endpoints of a supervisor share the stream.
+        # A single write, unlike an unbuffered `print`, because the endpoints of a supervisor share the stream.
         outlet = Outlet(writing(sys.stdout))
         outlet.put(f"ingeborg: endpoint {me.name} ready at {at}\n".encode())
         outlet.close()
@@ -416,22 +420,22 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
     if calling is not None:
         await calling.close()
     if isinstance(store, EmbeddedStore) and store.lost:
-        return 2  # no automatic restart: if the directory was removed, it would begin with an empty store
+        return 2  # prevents an automatic restart, which would begin with an empty store if the directory was removed
     return 0 if why is None else NAME_TAKEN
 
 
 def _end_at_once() -> None:
-    """End as with ``kill -9``, but with an exit code and a written log: after its failure the core cannot shut down."""
+    """End the process at once, with its log written, because the core cannot shut down after its failure."""
     logging.shutdown()
     os._exit(CORE_FAILED)
 
 
 def _watch_supervisor(fd: int, gone: Callable[[], None]) -> None:
-    """Call ``gone`` when the supervisor's end of the pipe closes: even ``kill -9`` leaves no endpoint behind."""
+    """Call ``gone`` when the supervisor's end of the pipe closes, which even ``kill -9`` of the supervisor causes."""
     loop = asyncio.get_running_loop()
 
     def end_of_file() -> None:
-        loop.remove_reader(fd)  # else the loop calls this again and again
+        loop.remove_reader(fd)  # otherwise the loop would call this again and again
         gone()
 
     loop.add_reader(fd, end_of_file)
@@ -439,16 +443,16 @@ def _watch_supervisor(fd: int, gone: Callable[[], None]) -> None:
 
 @functools.cache
 def _last_words() -> int:
-    """Have Python report a memory fault that kills this process, caused by damage in a file that LMDB has mapped.
-    Returns the end of the pipe where that report can be read. Both ends stay open as long as the process lives."""
+    """Make Python report a memory fault that kills this process. Damage in a file that LMDB has mapped causes such
+    faults. Returns the end of a pipe where the report can be read. Both ends stay open as long as the process lives."""
     there, here = os.pipe()
     faulthandler.enable(here, all_threads=False)
     return there
 
 
 def look_at_new_objects(loop: asyncio.AbstractEventLoop) -> None:
-    """Collect the objects made since the last time, now and every ``NEW_OBJECTS_S``. Later only a full collection
-    examines them, which Python runs when the number of living objects has grown by a quarter."""
+    """Examine the objects created since the last collection, now and every ``NEW_OBJECTS_S``. Later, only a full
+    collection examines these objects. Python runs one when the number of living objects has grown by a quarter."""
     gc.collect(1)
     loop.call_later(NEW_OBJECTS_S, look_at_new_objects, loop)
 
@@ -458,16 +462,16 @@ def run(
     given: Inherited | None = None,
     endpoint: Callable[..., EndpointServer] = EndpointServer,
 ) -> int:
-    """Serve until told to stop. Returns the exit code. ``given``: inherited from a supervisor, whose own end
-    is such an order too. ``endpoint``: makes the server. Measurements and tests give it more states of slots than the
-    product has."""
+    """Serve until a signal orders the process to end, or its supervisor ends. Returns the exit code. ``given`` is
+    inherited from a supervisor. ``endpoint`` makes the server; measurements and tests use it to give the server more
+    states of slots than the product has."""
 
     async def main() -> int:
         look_at_new_objects(asyncio.get_running_loop())
         return await _serve(options, given, endpoint)
 
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.freeze()  # existing objects stay to the end: the collector can skip them
+    gc.freeze()  # existing objects stay to the end, so the collector can skip them
     machine.return_large_memory()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

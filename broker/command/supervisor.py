@@ -1,8 +1,8 @@
 """`ingeborg serve --endpoints N`: keeps N endpoint processes running, restarts them in turn, ends them together.
 
-They are on consecutive ports, or all on one (ADR 27). Owns: the processes, and the socket and status table that they
-share. Must never: handle a message, or accept a connection; each process is an endpoint like any other and finds the
-others through the store.
+The endpoints listen on consecutive ports, or all on one port (ADR 27). Owns: the processes, and the socket and status
+table that they share. Must never: handle a message, or accept a connection. Each process is an ordinary endpoint, which
+finds the other endpoints through the store.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from .serve import NAME_TAKEN, Told, listen
 
 log = logging.getLogger("ingeborg.supervisor")
 
-#: Time until a process that died starts again, in seconds. It doubles each time the process dies within ``STABLE_S``.
+#: The seconds until a process that died starts again. This time doubles if the process dies within ``STABLE_S``.
 RESTART_FIRST_S = 0.2
 RESTART_MAX_S = 10.0
 STABLE_S = 30.0
 
-#: Time for the processes to shut down in addition to ``drain_time``, in seconds. Then the supervisor kills them.
+#: How many seconds, in addition to ``drain_time``, the processes have to shut down. Then the supervisor kills them.
 END_S = 20.0
 
 
-#: Time after the terminal has gone within which its SIGHUP can still come, in seconds: from a shell that ends as well.
+#: How many seconds after the terminal has gone its SIGHUP can still arrive (from a shell that is also ending).
 GONE_S = 5.0
 
 
 class Shared(NamedTuple):
-    """The descriptors that all processes inherit: the pipe that closes with the supervisor, the status table, and the
-    listening socket, if they share one."""
+    """The descriptors that all processes inherit: the pipe that closes when the supervisor ends, the status table, and
+    the listening socket if they share one."""
 
     pipe_read: int
     status_table: status_table.StatusTable
@@ -53,7 +53,7 @@ class Shared(NamedTuple):
 
 
 class Child:
-    """One endpoint process, over all its lives. ``entry``: its number in the status table."""
+    """One endpoint process, over all its restarts. ``entry`` is the number of its entry in the status table."""
 
     def __init__(self, options: ServeOptions, shared: Shared, entry: int = 0) -> None:
         self.options = options
@@ -61,8 +61,8 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.start_at = 0.0
         self.given_up = False
-        self.was_ready = False  # ready in its present life
-        self.ever_ready = False  # ready in any life
+        self.was_ready = False  # whether it has been ready since its last start
+        self.ever_ready = False  # whether it has ever been ready
         self._shared = shared
         self._wait_s = RESTART_FIRST_S
         self._started_at = 0.0
@@ -73,7 +73,7 @@ class Child:
         return self.options.name
 
     def ready(self) -> bool:
-        """Does the status table show that the endpoint takes part in the cluster, and accepts clients?"""
+        """Return whether the endpoint takes part in the cluster and accepts clients, according to the status table."""
         is_ready = self._shared.status_table.accepts(self.entry, time.monotonic())
         if is_ready:
             self.was_ready = self.ever_ready = True
@@ -88,7 +88,7 @@ class Child:
             self._later("did not start")
 
     def _start(self) -> None:
-        """Start it with its options in the environment, which need no quoting and no second parsing."""
+        """Start the process. The environment holds its options, which therefore need no quoting."""
         environment = {
             key: value
             for key, value in os.environ.items()
@@ -111,12 +111,12 @@ class Child:
             env=environment,
             pass_fds=fds,
             stdin=subprocess.DEVNULL,
-            # The terminal signals only the supervisor, which passes each signal on once.
+            # With its own session, the process gets no signals from the terminal. The supervisor passes each on once.
             start_new_session=True,
         )
 
     def tell_to_end(self) -> bool:
-        """Tell the process to shut down in order. Returns whether it runs. A second call changes nothing."""
+        """Tell the process to shut down in order. Returns whether the process runs. A second call changes nothing."""
         if self.process is None:
             return False
         self.process.send_signal(signal.SIGTERM)
@@ -137,13 +137,13 @@ class Child:
         return code
 
     def died(self, code: int) -> None:
-        """Schedule the next start, unless another endpoint has the name."""
+        """Schedule the next start, unless the process died because another endpoint has its name."""
         if code == NAME_TAKEN:
             self.given_up = True
-            # Otherwise two supervisors would end each other's endpoints for ever.
+            # With restarts, two supervisors would end each other's endpoints for ever.
             log.error(
-                "giving up endpoint %s: another one has its name (its last log line says where); give every endpoint, "
-                "or every supervisor, its own --name",
+                "giving up endpoint %s: another endpoint has its name (its last log line says where); give every "
+                "endpoint, or every supervisor, its own --name",
                 self.options.name,
             )
             return
@@ -159,7 +159,7 @@ class Child:
 
 
 def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
-    """Return the options of the child with this index. It inherits the shared objects as descriptors."""
+    """Return the options of the child with this index. The child inherits the shared objects as descriptors."""
     internal = ""
     if options.internal is not None:
         host, port = options.internal
@@ -176,8 +176,8 @@ def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
 
 
 def run(options: ServeOptions) -> int:
-    """Run the endpoints until told to stop. Returns the exit code: 2 if one endpoint reports wrong options or
-    a lost store, which concerns all; ``NAME_TAKEN`` if others have the names of all."""
+    """Run the endpoints until a signal orders them to end. Returns the exit code. It is 2 if one endpoint reports wrong
+    options or a lost store, which all endpoints share, and ``NAME_TAKEN`` if other endpoints have the names of all."""
     try:
         port = listen(options.host, options.port, shared=True) if options.share_port else None
     except ConfigError as error:
@@ -191,7 +191,7 @@ def run(options: ServeOptions) -> int:
         pipe_read, status_table.make(options.endpoints, resource.getrlimit(resource.RLIMIT_NOFILE)[0]), port
     )
     children = [Child(_options_of(options, base, index), shared, index) for index in range(options.endpoints)]
-    asked: list[int] = []  # orders to end; after a second one the endpoints end at once
+    asked: list[int] = []  # orders to end; after a second order the endpoints end at once
     told = Told()
     rolling = Rolling(children, _longest_s(options))
     rolls: list[int] = []
@@ -215,14 +215,14 @@ def run(options: ServeOptions) -> int:
                 if child.process is None and not child.given_up and child.start_at <= now:
                     child.start()
             for child in children:
-                child.ready()  # note it now: `ended` clears the status
+                child.ready()  # record this now, because `ended` clears the status
                 code = child.ended()
                 if code is None:
                     continue
                 took = rolling.took(child, now)
-                # Exit code 2 after being ready means a lost store. From an endpoint that was never ready it means wrong
-                # options, which all others have as well. Otherwise the installed version has changed, which does not
-                # concern the running ones.
+                # Exit code 2 means a lost store if this process was ready, and wrong options, which all others have as
+                # well, if the endpoint was never ready. If it was ready only before a restart, the installed version
+                # has changed, which does not affect the running endpoints.
                 if code == 2 and (child.was_ready or not child.ever_ready):
                     log.error(
                         "endpoint %s ended with exit code 2 for the reason above: ending all others as well",
@@ -244,10 +244,10 @@ def run(options: ServeOptions) -> int:
                 rolling.ask(now)
             rolling.step(now)
             if not asked:
-                time.sleep(0.1)  # the longest time that a death or a signal goes unnoticed
+                time.sleep(0.1)  # a process's end or a signal goes unnoticed at most this long
     finally:
         if port is not None:
-            port.close()  # once the endpoints close it as well, the kernel refuses clients instead of queuing them
+            port.close()  # when the endpoints have closed it too, the kernel refuses clients instead of queuing them
         if not _end(children, asked, _longest_s(options)):
             exit_code = 1
         os.close(pipe_write)
@@ -258,7 +258,8 @@ def run(options: ServeOptions) -> int:
 
 def reap(mine: Container[int]) -> None:
     """Reap ended processes whose parents died first, such as the writers of an endpoint that was killed. Process 1
-    inherits them, and in a container that is this one. ``mine``: children whose exit codes the caller collects."""
+    inherits such processes, and in a container this supervisor is process 1. The caller collects the exit codes of
+    the children in ``mine``."""
     if not hasattr(os, "waitid"):  # on macOS, which has no containers
         return
     while True:
@@ -266,13 +267,13 @@ def reap(mine: Container[int]) -> None:
             dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if dead is None or dead.si_pid in mine:  # a later call handles the processes behind it
+        if dead is None or dead.si_pid in mine:  # a later call handles further processes
             return
         os.waitpid(dead.si_pid, 0)
 
 
 def _at(options: ServeOptions, port: int) -> ServeOptions:
-    """Return the options with the actual shared port if they ask for any free one; internal ports remain "any free"."""
+    """Return the options with the actual shared port, if they ask for any free port. Internal ports can still be 0."""
     if options.port:
         return options
     host, internal = options.internal or ("127.0.0.1", 0)
@@ -290,8 +291,9 @@ def _longest_s(options: ServeOptions) -> float:
 
 
 class Terminal:
-    """Tells the two kinds of SIGHUP apart: a closing terminal, which ends everything started there, or a request for a
-    restart. The terminal's SIGHUP comes while it closes, or never (a shell's `disown`); later ones are requests."""
+    """Distinguishes two kinds of SIGHUP: from a closing terminal, which ends everything started there, or as a request
+    for a restart. A terminal sends SIGHUP while it closes, or never (after a shell's `disown`). So a later SIGHUP is a
+    request."""
 
     def __init__(self) -> None:
         self.ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # under `nohup`
@@ -299,11 +301,11 @@ class Terminal:
         self._gone_at: float | None = None
 
     def hung_up(self) -> bool:
-        """Has the terminal gone?"""
+        """Return whether the terminal has gone."""
         return self._had and not _has_terminal()
 
     def look(self, now: float) -> None:
-        """Note whether the terminal is there. ``now``: monotonic, in seconds. Call several times a second."""
+        """Record whether the terminal still exists, several times a second. ``now`` is monotonic time in seconds."""
         if not self.hung_up():
             self._gone_at = None
         elif self._gone_at is None:
@@ -322,8 +324,8 @@ def _has_terminal() -> bool:
 
 
 def _end(children: list[Child], asked: list[int], longest_s: float) -> bool:
-    """End the processes: in an orderly way, if they manage it in time and no second order arrives. Return whether they
-    did."""
+    """Tell the processes to shut down, and kill those that are still running after ``longest_s`` or at a second order.
+    Return whether all shut down in order."""
     running = {child.name: child.process for child in children if child.process is not None}
     for child in children:
         child.tell_to_end()

@@ -169,7 +169,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     holds = f"ss -ltnp 'sport = :{port}'"
     assert said == (
         f"ingeborg serve: cannot listen on 127.0.0.1:{port}: Address already in use; "
-        f"give another --port, or end what holds it ({holds})\n"
+        f"give another --port, or end the program that holds it ({holds})\n"
     )
 
 

@@ -201,7 +201,7 @@ async def test_a_second_supervisor_of_the_name_gives_up_and_the_first_one_s_endp
             assert await second.ended() == NAME_TAKEN
             for name, url in started.urls.items():
                 assert f"endpoint '{name}' runs already, at {url.rstrip('/')}; give every endpoint" in second.said()
-                assert f"giving up endpoint {name}: another one has its name" in second.said()
+                assert f"giving up endpoint {name}: another endpoint has its name" in second.said()
             assert "starting it again" not in second.said()
         ports.close()
         assert started.family() == family
