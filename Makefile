@@ -1,4 +1,4 @@
-# One entry for everything. `make` alone lists the targets; each prepares its own prerequisites.
+# The entry point for every task. `make` alone lists the targets. Each target prepares its own prerequisites.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -20,10 +20,10 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(READY) ## prepare .venv with the pinned packages (nothing to do: nothing done)
+setup: $(READY) ## prepare .venv with the pinned packages (does nothing if they are there)
 
-# The build tools come first, since one pinned package (pyspark) is published as source only. pip builds it with these
-# tools, without build isolation: an isolated build would fetch tools that no hash vouches for.
+# The build tools come first, because one pinned package (pyspark) is published as source only. pip builds it with these
+# tools, without build isolation, because an isolated build would fetch tools without a pinned hash.
 $(READY): constraints.txt pyproject.toml
 	@python=$$(bash .ci/python.sh) && echo "environment: $(VENV), by $$("$$python" --version)" \
 		&& { [ -x $(BIN)/python ] && $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -35,16 +35,16 @@ $(READY): constraints.txt pyproject.toml
 	@env -u INGEBORG_COMPILE $(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# An extension module is in the folder of its source. The build compiles nothing if the sources have not changed.
+# The build puts each extension module next to its source. It compiles nothing if the sources have not changed.
 .PHONY: compiled
-compiled: $(READY) ## compile the core in place, by mypyc and a C compiler (a minute): everything runs it from then on
+compiled: $(READY) ## compile the core in place, with mypyc and a C compiler (a minute); from then on everything uses the compiled core
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 
 .PHONY: interpreted
 interpreted: ## remove what `make compiled` has made
 	@python3 ingeborg/form.py
 
-# OR-tools needs an older Protocol Buffers than an endpoint does, and so a separate environment.
+# OR-tools has a separate environment, because it needs an older version of Protocol Buffers than an endpoint.
 OPTIMUM := build/optimum
 $(OPTIMUM)/.ready: bench/packing/optimum.txt $(READY)
 	@$(BIN)/python -m venv --clear $(OPTIMUM)
@@ -53,11 +53,11 @@ $(OPTIMUM)/.ready: bench/packing/optimum.txt $(READY)
 	@touch $@
 
 .PHONY: optimum
-optimum: $(OPTIMUM)/.ready ## an environment with OR-tools, for bench packing --optimum $(OPTIMUM)/bin/python (60 MB to fetch)
+optimum: $(OPTIMUM)/.ready ## make an environment with OR-tools, for bench packing --optimum $(OPTIMUM)/bin/python (60 MB to fetch)
 	@echo '$(OPTIMUM)/bin/python'
 
 .PHONY: packing
-packing: optimum ## the evaluation of how consumer groups are packed, into build/packing (ten minutes of two cores)
+packing: optimum ## evaluate how consumer groups are packed; results in build/packing (ten minutes on two cores)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& $(BIN)/bench packing --out '$(or $(OUT),build/packing)' --optimum $(OPTIMUM)/bin/python $(ARGS)
 
@@ -69,34 +69,34 @@ $(SIMULATOR)/.ready: bench/caching/simulator.txt $(READY)
 	@touch $@
 
 .PHONY: simulator
-simulator: $(SIMULATOR)/.ready ## an environment with libcachesim, against which the tests compare cache policies (INGEBORG_TEST_LIBCACHESIM)
+simulator: $(SIMULATOR)/.ready ## make an environment with libcachesim, with which tests compare cache policies (INGEBORG_TEST_LIBCACHESIM)
 	@echo '$(SIMULATOR)/bin/python'
 
 .PHONY: caching
-caching: $(READY) ## what caches are worth, into build/caching: the document's experiments and eleven policies (LOG=now-playing.csv.gz)
+caching: $(READY) ## evaluate caches with the document's experiments and eleven policies; results in build/caching (LOG=now-playing.csv.gz)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& $(BIN)/bench caching --out '$(or $(OUT),build/caching)' $(if $(LOG),--log '$(LOG)') $(ARGS)
 
 .PHONY: java
-java: ## find Java 17 or newer, or install it with apt where that is possible; prints its home
+java: ## find Java 17 or newer, or install it with apt if possible; print its home
 	@bash bench/java.sh
 
 .PHONY: demo
-demo: $(READY) ## two endpoints, 20 s of radio, digest and report (REPLAY=file.csv.gz, DURATION=seconds)
+demo: $(READY) ## run two endpoints with 20 s of radio traffic, and make digest and report (REPLAY=file.csv.gz, DURATION=seconds)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& DURATION='$(DURATION)' REPLAY='$(REPLAY)' bash bench/demo.sh
 
-# The folder of a comparison: one per day and kind of machine.
+# The folder of a comparison. There is one for each day and number of cores.
 RESULTS ?= bench/results/$(shell date +%F)-$(shell nproc)-cores
 BENCH_ARGS := $(if $(FULL),--last 2097152) $(if $(RESUME),--resume) $(ARGS)
 
 .PHONY: bench
-bench: $(READY) ## the thesis's benchmarks, this broker and its rivals: half an hour (FULL=1: to 2^21 topics; RESUME=1)
+bench: $(READY) ## run the thesis's benchmarks on this broker and its rivals: half an hour (FULL=1: to 2^21 topics; RESUME=1: continue)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& $(BIN)/bench compare bench/matrices/thesis.toml --out '$(RESULTS)' $(BENCH_ARGS)
 
 .PHONY: pages
-pages: $(READY) ## make the pages (report.html) and summaries of the result sets, and the tables of docs/, from the digests they keep
+pages: $(READY) ## make the pages (report.html) and summaries of the result sets, and the tables of docs/, from the sets' digests
 	@for digest in bench/results/*/digest.parquet; do \
 		$(BIN)/bench report "$$digest" --out "$${digest%/*}/report.html"; \
 	done
@@ -107,24 +107,24 @@ pages: $(READY) ## make the pages (report.html) and summaries of the result sets
 	@for cells in bench/results/*/overlay.json.xz; do $(BIN)/bench overlay thesis --again --out "$${cells%/*}" >/dev/null; done
 
 .PHONY: bench-self
-bench-self: $(READY) ## this broker's figures against their goals: a quarter of an hour (FULL=1: an hour, rivals too)
+bench-self: $(READY) ## compare this broker's figures with their goals: a quarter of an hour (FULL=1: an hour, with rivals)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m ingeborg.bench.budgets $(if $(FULL),--full) $(ARGS)
 
 # Most tests wait for something, so there are more processes than cores. Tests that share endpoints or a Spark session
-# stay in one process, and long tests come first (tests/order.py). The tests start a thousand Python processes: each
-# would compile our modules again if the environment told Python not to keep them. The seed of hashes is that of the
+# stay in one process, and long tests come first (tests/order.py). The tests start a thousand Python processes. Each
+# would compile our modules again if PYTHONDONTWRITEBYTECODE were set. The seed of Python's hashes is the same as in the
 # simulator's replay, so that a failing history is the same there.
 TEST_PROCESSES ?= 5
 
 .PHONY: test
-test: $(READY) ## everything a change needs: some eleven minutes of two cores (ARGS="-k name" is passed to pytest)
+test: $(READY) ## run all tests that a change needs: some eleven minutes on two cores (ARGS="-k name" is passed to pytest)
 	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that need Java are skipped" >&2; \
 	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --form interpreted \
 		--numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
-# Compiling can break the compiled modules (ingeborg/form.py) and their callers. A path without any test run fails the
-# run (tests/slices.py). Each commit takes a share of the simulator's seeds (tests/proof.py).
+# Compilation can break the compiled modules (ingeborg/form.py) and their callers. If no test of one of these paths
+# runs, the whole run fails (tests/slices.py). Each commit runs a share of the simulator's seeds (tests/proof.py).
 COMPILED_SLICE := tests/broker/core tests/autoscaler/groups tests/protocol tests/simulator \
 	tests/store/test_embedded.py tests/contract/test_subscriptions.py tests/contract/test_journal.py \
 	tests/fuzz/test_frames.py \
@@ -132,15 +132,15 @@ COMPILED_SLICE := tests/broker/core tests/autoscaler/groups tests/protocol tests
 	tests/cluster/test_cluster.py tests/histories
 
 .PHONY: test-compiled
-test-compiled: compiled ## the tests that concern the core, on its compiled form (ARGS="-k name" is passed to pytest)
+test-compiled: compiled ## run the tests of the core on its compiled form (ARGS="-k name" is passed to pytest)
 	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE PYTHONHASHSEED=0 $(BIN)/python -m pytest --form compiled \
 		--proof share --slices --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(COMPILED_SLICE) $(ARGS)
 
-# The minutes of `make soak` within `make prove`.
+# How many minutes `make soak` takes within `make prove`.
 PROVE_MINUTES ?= 60
 
 .PHONY: prove
-prove: compiled ## everything: all seeds and histories on both forms, attacks, PROVE_MINUTES=60 of random faults (some four hours)
+prove: compiled ## test everything: all seeds and histories on both forms, attacks, PROVE_MINUTES=60 of random faults (some four hours)
 	@echo "all tests on the sources, the core's tests compiled, attacks, then $(PROVE_MINUTES) minutes of soak: some four hours"
 	@status=0; \
 	$(MAKE) --no-print-directory test ARGS='--proof all $(ARGS)' || status=1; \
@@ -150,18 +150,18 @@ prove: compiled ## everything: all seeds and histories on both forms, attacks, P
 	exit $$status
 
 .PHONY: test-tools
-test-tools: $(if $(KAFKA)$(RULER)$(CENTRIFUGE)$(NATS),$(READY)) ## install programs that some tests need, with apt (KAFKA=1, RULER=1, CENTRIFUGE=1, NATS=1: these too)
+test-tools: $(if $(KAFKA)$(RULER)$(CENTRIFUGE)$(NATS),$(READY)) ## install programs that some tests need, with apt (also: KAFKA=1, RULER=1, CENTRIFUGE=1, NATS=1)
 	@KAFKA='$(KAFKA)' RULER='$(RULER)' CENTRIFUGE='$(CENTRIFUGE)' NATS='$(NATS)' bash .ci/test-tools.sh
 
 MINUTES ?= 30
 SEED ?= 1
 
 .PHONY: soak
-soak: $(READY) ## random histories with faults on real endpoints until MINUTES=30 are over; new seeds from SEED=1 on
+soak: $(READY) ## run random histories with faults on real endpoints for MINUTES=30, with new seeds from SEED=1 on
 	@$(BIN)/python -m tests.histories soak --minutes '$(MINUTES)' --seed '$(SEED)' $(ARGS)
 
 .PHONY: attack
-attack: $(READY) ## at an endpoint that others use: a million malformed frames and requests (COUNT=), legal but hostile ones; TCP, TLS
+attack: $(READY) ## send a million malformed frames and requests (COUNT=), and hostile legal ones, to an endpoint in use, over TCP and TLS
 	@status=0; \
 	for over in '' --tls; do \
 		$(BIN)/python -m tests.fuzz.attack --count '$(or $(COUNT),1000000)' $$over $(ARGS) || status=1; \
@@ -170,7 +170,7 @@ attack: $(READY) ## at an endpoint that others use: a million malformed frames a
 	exit $$status
 
 .PHONY: lint
-lint: $(READY) ## style, format and types
+lint: $(READY) ## check style, format and types
 	@status=0; \
 	$(BIN)/ruff check . || status=1; \
 	$(BIN)/ruff format --check . || status=1; \
@@ -178,17 +178,17 @@ lint: $(READY) ## style, format and types
 	exit $$status
 
 .PHONY: docs
-docs: pages ## the documentation site, into build/docs (a warning is an error)
+docs: pages ## make the documentation site in build/docs (a warning is an error)
 	@$(BIN)/python -m sphinx -b html -c docs -W --keep-going -q . build/docs && echo "build/docs/index.html"
 
-# The packages for compiling ([tool.ingeborg.compile]) get their versions from the first file, and their hashes go into
-# the second.
+# The packages for compiling ([tool.ingeborg.compile] in pyproject.toml) get their versions from constraints.txt, and
+# their hashes go into deploy/constraints.txt.
 PIN := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND='make constraints' \
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 	--no-emit-trusted-host --no-emit-find-links --no-emit-options --no-annotate
 
 .PHONY: constraints
-constraints: $(READY) ## renew the pins, hashes included: constraints.txt (all), deploy/constraints.txt (what the image runs, and its build); a build's pins
+constraints: $(READY) ## renew the pins and hashes: constraints.txt (all packages), deploy/constraints.txt (the image and its build), pyproject.toml (compilation)
 	@$(PIN) --upgrade --all-extras --output-file constraints.txt pyproject.toml
 	@sed -i -E -f <(sed -nE 's/^([a-z0-9-]+)==([^ ]+).*/s|"\1==[^";]+|"\1==\2|/p' constraints.txt) pyproject.toml
 	@INGEBORG_COMPILE=1 $(PIN) --upgrade --extra server --extra autoscale --build-deps-for wheel -c constraints.txt --output-file deploy/constraints.txt pyproject.toml
@@ -197,6 +197,6 @@ constraints: $(READY) ## renew the pins, hashes included: constraints.txt (all),
 	@$(BIN)/python .ci/pins.py constraints.txt deploy/constraints.txt bench/packing/optimum.txt bench/caching/simulator.txt
 
 .PHONY: clean
-clean: ## remove the environment, caches and builds (runs/ stays: it holds measurements)
+clean: ## remove the environment, caches and builds (but not runs/, which holds measurements)
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

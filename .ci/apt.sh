@@ -1,22 +1,22 @@
 # shellcheck shell=bash
-# Source this file, do not run it. It installs Debian packages where that needs no interaction.
+# Source this file, do not run it. It installs Debian packages if that needs no interaction.
 
 # Deadline for fetching packages, in bash's SECONDS: a slow mirror must not hold up a build for ever.
 APT_FETCH_UNTIL=$((SECONDS + ${APT_FETCH_S:-600}))
-# The exit status of this shell's `apt-get update`, once it has been tried.
+# The exit status of this shell's `apt-get update`, or empty before the first try.
 APT_UPDATED=
 
-# apt_possible: succeeds if apt-get exists, and this is root or sudo asks for no password.
+# apt_possible: succeeds if apt-get exists, and if this user is root or sudo asks for no password.
 apt_possible() {
     command -v apt-get >/dev/null && { [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null; }
 }
 
-# as_root COMMAND…
+# as_root COMMAND…: runs the command as root.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# apt_update: 0 if the lists of packages are up to date. It is tried once.
+# apt_update: returns 0 if the lists of packages are up to date. It tries to update them only once.
 apt_update() {
     if [ -z "$APT_UPDATED" ]; then
         APT_UPDATED=0
@@ -25,8 +25,9 @@ apt_update() {
     return "$APT_UPDATED"
 }
 
-# apt_install PACKAGE…: 0 if all are installed now. It reports on standard error what it installs, and why it failed.
-# Fetching and installing are separate steps: if dpkg is ended halfway, the system can install nothing more.
+# apt_install PACKAGE…: returns 0 if all packages are installed now. It reports on standard error what it installs, and
+# why it failed. It fetches all packages before it installs them, so that a slow mirror cannot exceed the time limit of
+# the installation: after dpkg is ended halfway, the system can install nothing more.
 apt_install() {
     apt_possible || return 1
     echo "installing with apt: $*" >&2
@@ -38,7 +39,8 @@ _apt_fetch() {
     _apt $((APT_FETCH_UNTIL - SECONDS)) install --download-only --no-install-recommends "$@"
 }
 
-# _apt SECONDS ARGUMENT…: apt-get, ended after that time. If another apt-get is running, it waits for that one.
+# _apt SECONDS ARGUMENT…: runs apt-get, and ends it after that time. If another apt-get is running, it waits for its
+# end.
 _apt() {
     local seconds=$1 said status=0
     shift
@@ -56,9 +58,9 @@ _apt() {
     return "$status"
 }
 
-# apt_without_starting COMMAND…: run it, and the packages it installs do not start what they bring. Debian's own switch
-# for that (policy-rc.d, 101: forbidden) is there meanwhile, unless somebody has set it already, as most container images
-# have.
+# apt_without_starting COMMAND…: runs the command so that the packages it installs do not start their services.
+# Meanwhile it sets Debian's own switch for this purpose (policy-rc.d with the result 101, forbidden), unless the switch
+# exists already, as in most container images.
 apt_without_starting() {
     local policy=/usr/sbin/policy-rc.d status=0
     if [ -e "$policy" ]; then

@@ -1,10 +1,11 @@
 """Removes from constraints files the hashes of files that no supported machine installs: ``pins.py FILE…``.
 
-Owns which files those are: wheels for another system than Linux with glibc on x86-64 or aarch64, or for another Python
-than CPython 3.11 to 3.14. Must never: drop a hash that the index does not know, or one of a source distribution.
+Owns: the choice of these files. They are wheels for systems other than Linux with glibc on x86-64 or aarch64, and for
+Pythons other than CPython 3.11 to 3.14. Must never: drop a hash that the index does not know, or the hash of a source
+distribution.
 
-pip-compile writes the hashes of all files of a release, some 2,700 for this project; pip only ever compares a tenth of
-them. The index is the one that pip uses: ``PIP_INDEX_URL``, what ``pip config`` says, or pip's own default.
+pip-compile writes the hashes of all files of a release. These are some 2,700 for this project, but pip compares only a
+tenth. The index is the one that pip uses: ``PIP_INDEX_URL``, the setting in ``pip config``, or pip's default.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ HASH = re.compile(r"^    --hash=sha256:([0-9a-f]{64})")
 
 
 def index() -> str:
-    """The address of pip's index, without its last slash."""
+    """Return the URL of pip's index, without a slash at its end."""
     said = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True)
     return (os.environ.get("PIP_INDEX_URL") or said.stdout.decode().strip() or PyPI.simple_url).rstrip("/")
 
@@ -51,7 +52,7 @@ def fits(tag: Tag) -> bool:
 
 
 def useless(files: list[dict[str, object]]) -> set[str]:
-    """The hashes of the wheels among an index's files that no supported machine installs."""
+    """Return the hashes of those wheels in an index's files that no supported machine installs."""
     found: set[str] = set()
     for file in files:
         name, hashes = str(file["filename"]), file["hashes"]
@@ -74,7 +75,7 @@ def files_of(project: str) -> list[dict[str, object]]:
 
 
 def thinned(text: str, drop: dict[str, set[str]]) -> str:
-    """The constraints without these hashes of each project. Raises ``ValueError``: of one no hash would be left."""
+    """Return the constraints without these hashes. Raises ``ValueError`` if a project would have no hash left."""
     made: list[str] = []
     for block in re.split(r"(?m)^(?=[A-Za-z0-9])", text):
         pin = PIN.match(block)

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Prints the command of a Python that can make the project's environment: 3.11 or newer, with the modules `venv` and
-# `ensurepip` (Debian keeps those in a package of their own). PYTHON=… is tried first. If there is none, the script
-# installs Debian's with apt as root; if that is not possible, it says what to install and fails.
+# `ensurepip` (Debian keeps those in a separate package). It tries PYTHON=… first. If it finds no such Python, it
+# installs Debian's with apt as root; if that is not possible, it says what to install, and fails.
 set -u
 
-# They are in this order because every pinned package has wheels for 3.11 to 3.13; a newer one may have to build some.
+# 3.14 comes last, because every pinned package has wheels for 3.11 to 3.13; for 3.14 pip may have to build some.
 candidates=(${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 python3.14)
 
 fits() {
-    # A version manager's stub exists on PATH without working: only running it tells.
+    # A version manager may put a stub on PATH that does not work. Only a run shows that.
     "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
 

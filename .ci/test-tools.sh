@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Installs what some tests need in addition to the pinned packages: the missing programs of tests/tools.txt,
-# Kafka's jars with KAFKA=1, Event Ruler's with RULER=1, and the programs built with Go: Centrifuge with CENTRIFUGE=1,
-# the current NATS with NATS=1. It needs root, or sudo that asks for no password; otherwise it says which command to
-# run. It starts none of the servers that it installs, and the machine does not start them at boot. It exits with 0 if
-# everything is installed that this release has. It gives up fetching packages after ten minutes, and Kafka's jars and
-# each build after ten more, since a mirror can be slow.
+# Installs what some tests need in addition to the pinned packages: the missing programs of tests/tools.txt, Kafka's
+# jars with KAFKA=1, Event Ruler's jars with RULER=1, and two programs that it builds with Go (Centrifuge with
+# CENTRIFUGE=1, and the current NATS with NATS=1). It needs root, or sudo that asks for no password; otherwise it says
+# which command to run. It starts none of the servers that it installs, and the machine does not start them at boot. It
+# exits with 0 if everything that this Debian release has is installed. Because a mirror can be slow, it gives up
+# fetching packages after ten minutes. It also gives up Kafka's jars, and each build, after ten minutes.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=.ci/apt.sh
 . .ci/apt.sh
 
-# Debian keeps servers off a user's PATH, and the archive of Go's makers does not come onto it by itself.
+# Debian puts servers into folders that are not on a user's PATH. The official archive of Go does not add itself to
+# PATH.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin
 
-# there PROGRAMS: one of these, which commas separate, can be run.
+# there PROGRAMS: succeeds if one of these programs, separated by commas, can be run.
 there() {
     local program
     for program in ${1//,/ }; do
@@ -22,7 +23,7 @@ there() {
     return 1
 }
 
-# available PACKAGE[>=VERSION]: this release has it, as new as that.
+# available PACKAGE[>=VERSION]: succeeds if this Debian release has the package, in that version or a newer one.
 available() {
     local version
     version=$(LC_ALL=C apt-cache policy "${1%>=*}" | awk '$1 == "Candidate:" && $2 != "(none)" { print $2 }')
@@ -32,12 +33,13 @@ available() {
     esac
 }
 
-# enabled: the services that start with the machine.
+# enabled: prints the services that start at boot.
 enabled() {
     find /etc/systemd/system -path '*.wants/*' '(' -name '*.service' -o -name '*.socket' ')' -printf '%f\n' 2>/dev/null | sort -u
 }
 
-# install_each PACKAGE…: one by one, so that the packages that a slow mirror did deliver get installed.
+# install_each PACKAGE…: installs the packages one by one. If a slow mirror delivers only some packages, these get
+# installed.
 install_each() {
     local before package unit
     before=$(enabled)
@@ -58,10 +60,10 @@ while read -r programs package name; do
 done <tests/tools.txt
 if [ -n "${KAFKA:-}${RULER:-}" ] && ! there mvn; then absent+=("mvn maven Maven"); fi
 if [ -n "${RULER:-}" ] && ! there javac; then absent+=("javac default-jdk-headless JDK"); fi
-# The release that bench/rivals/centrifuge/go.mod and bench/rivals/nats/go.mod ask for.
+# Go 1.26 is the release that bench/rivals/centrifuge/go.mod and bench/rivals/nats/go.mod ask for.
 if [ -n "${CENTRIFUGE:-}${NATS:-}" ] && ! there go; then absent+=("go golang-go>=2:1.26~ Go"); fi
 
-# Packages, each once, whether or not one of them has two of the programs.
+# packages ENTRY…: prints the entries' packages, each only once, even if a package has two of the programs.
 packages() {
     printf '%s\n' "$@" | awk 'NF { sub(/>=.*/, "", $2); print $2 }' | sort -u
 }
@@ -71,7 +73,7 @@ if [ "${#absent[@]}" -gt 0 ] && ! command -v apt-get >/dev/null; then
         "$(packages "${absent[@]}" | paste -s -d ' ')" >&2
     status=1
 elif [ "${#absent[@]}" -gt 0 ]; then
-    ! apt_possible || apt_update # where it fails, packages may be there all the same, in older lists
+    ! apt_possible || apt_update # if this fails, older lists may still have the packages
     wanted=()
     for each in "${absent[@]}"; do
         read -r programs package name <<<"$each"
@@ -91,7 +93,7 @@ elif [ "${#absent[@]}" -gt 0 ]; then
 fi
 
 if [ -n "${KAFKA:-}" ] && there mvn; then
-    # make test-tools KAFKA=1 has made the environment before.
+    # `make test-tools KAFKA=1` makes the environment before it runs this script.
     JAVA_HOME=$(bash bench/java.sh) && export JAVA_HOME && .venv/bin/python - <<'END' || status=1
 import sys
 from ingeborg.bench import rivals
@@ -115,7 +117,7 @@ except rivals.RivalError as error:
 END
 fi
 
-# built NAME: one of bench/rivals/go_programs.py, with Go.
+# built NAME: builds a program of bench/rivals/go_programs.py with Go.
 built() {
     .venv/bin/python - "$1" <<'END'
 import sys

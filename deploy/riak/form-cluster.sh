@@ -1,10 +1,11 @@
 #!/bin/bash
-# Runs in the background once at each start of the coordinator's Riak. It waits for all members, commits the plan of the
-# ring once for all, creates and activates the broker's bucket types, and only then lets the container count as healthy.
-# Every step first reads the present state, so a restart repeats nothing. Must never change an active bucket type,
-# because an operator may have set its properties.
+# Runs in the background once at each start of the coordinator's Riak. It waits for all members, commits one plan of the
+# ring for all members, and creates and activates the broker's bucket types. Only then does it create the file that
+# makes the container healthy. Every step first reads the present state, so a restart repeats nothing. This script must
+# never change an active bucket type, because an operator may have set its properties.
 #
-# CLUSTER_SIZE: number of nodes; STEP_SECONDS: pause between checks (2); BUCKET_TYPES: the file of names and properties.
+# Variables: CLUSTER_SIZE is the number of nodes, STEP_SECONDS the pause between checks (default: 2), and BUCKET_TYPES
+# the file of names and properties.
 set -uo pipefail
 
 riak_admin=${RIAK_ADMIN:-riak-admin}
@@ -12,8 +13,8 @@ size=${CLUSTER_SIZE:?the number of nodes}
 step_seconds=${STEP_SECONDS:-2}
 bucket_types=${BUCKET_TYPES:-/etc/ingeborg/bucket-types}
 formed=${FORMED:-/tmp/cluster-formed}
-# Ten minutes, with a check every two seconds: a node starts in one minute, and the ring of five empty nodes settles in
-# two.
+# With a check every two seconds, each step has ten minutes. A node starts in one minute, and the ring of five empty
+# nodes settles in two minutes.
 looks_max=300
 
 say() { echo "form-cluster: $*"; }
@@ -30,15 +31,15 @@ until_true() {
     exit 1
 }
 
-# members STATUS: counts the nodes that the ring lists with this status. A node that asked to join is "joining" until
-# the commit.
+# members STATUS: counts the nodes that the ring lists with this status. A node that has requested to join is "joining"
+# until the commit.
 members() { $riak_admin member-status 2>/dev/null | grep -cE "^($1) .*'riak@"; }
 
 all_here() { [ "$(members 'valid|joining')" -ge "$size" ]; }
 
 all_valid() {
     [ "$(members valid)" -ge "$size" ] && return 0
-    # Riak refuses a commit if the ring has changed since it showed the plan; the next round plans again.
+    # Riak refuses a commit if the ring has changed since Riak showed the plan. The next round then plans again.
     $riak_admin cluster plan >/dev/null && $riak_admin cluster commit
     return 1
 }
