@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-# An empty file: its modification time says when the environment last matched the two files it is made from.
+# An empty file. Its modification time says when the environment last matched the two files from which it is made.
 READY := $(VENV)/.ready
 # pip installs the pinned packages, and never checks for a newer version of itself.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -86,7 +86,7 @@ demo: $(READY) ## run two endpoints with 20 s of radio traffic, and make digest 
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& DURATION='$(DURATION)' REPLAY='$(REPLAY)' bash bench/demo.sh
 
-# The folder of a comparison. There is one for each day and number of cores.
+# The folder of a comparison. There is one folder for each day and number of cores.
 RESULTS ?= bench/results/$(shell date +%F)-$(shell nproc)-cores
 BENCH_ARGS := $(if $(FULL),--last 2097152) $(if $(RESUME),--resume) $(ARGS)
 

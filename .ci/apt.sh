@@ -26,8 +26,8 @@ apt_update() {
 }
 
 # apt_install PACKAGE…: returns 0 if all packages are installed now. It reports on standard error what it installs, and
-# why it failed. It fetches all packages before it installs them, so that a slow mirror cannot exceed the time limit of
-# the installation: after dpkg is ended halfway, the system can install nothing more.
+# why it failed. It fetches all packages before it installs them. Otherwise a slow mirror could use up the time limit of
+# the installation, and a system whose dpkg was ended halfway can install nothing more.
 apt_install() {
     apt_possible || return 1
     echo "installing with apt: $*" >&2
@@ -59,8 +59,8 @@ _apt() {
 }
 
 # apt_without_starting COMMAND…: runs the command so that the packages it installs do not start their services.
-# Meanwhile it sets Debian's own switch for this purpose (policy-rc.d with the result 101, forbidden), unless the switch
-# exists already, as in most container images.
+# While the command runs, Debian's own switch for this purpose exists (policy-rc.d, which exits with 101: forbidden). If
+# it exists already, as in most container images, it stays unchanged.
 apt_without_starting() {
     local policy=/usr/sbin/policy-rc.d status=0
     if [ -e "$policy" ]; then

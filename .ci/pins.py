@@ -5,7 +5,8 @@ Pythons other than CPython 3.11 to 3.14. Must never: drop a hash that the index 
 distribution.
 
 pip-compile writes the hashes of all files of a release. These are some 2,700 for this project, but pip compares only a
-tenth. The index is the one that pip uses: ``PIP_INDEX_URL``, the setting in ``pip config``, or pip's default.
+tenth of these hashes. The index is the one that pip uses: ``PIP_INDEX_URL``, the setting in ``pip config``, or pip's
+default.
 """
 
 from __future__ import annotations

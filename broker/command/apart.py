@@ -70,7 +70,7 @@ def run(command: str, directory: Path, work: Callable[[], int]) -> int:
 
 
 def _work(parent: int, work: Callable[[], int]) -> None:
-    """Do the work and exit. This never returns: only the parent returns to the caller of ``run``."""
+    """Do the work and exit. This function never returns, because only the parent returns to the caller of ``run``."""
     code = FAILED
     try:
         die_with_parent(parent)

@@ -50,10 +50,12 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="the member's name, as its scaler knows it (default: INGEBORG_MEMBER_NAME, or host name and process id)",
     )
-    options.add_argument("--dry-run", action="store_true", default=False, help="print intended actions, and do nothing")
+    options.add_argument(
+        "--dry-run", action="store_true", default=False, help="print what the autoscaler would do, without doing it"
+    )
     options.add_argument("--watch", action="store_true", default=False, help="show members as bars on the terminal")
     options.add_argument(
-        "--journal", type=Path, default=None, metavar="FILE", help="append events to this file, one JSON object a line"
+        "--journal", type=Path, default=None, metavar="FILE", help="append events to this file, each as a line of JSON"
     )
     options.add_argument("--log-format", choices=("text", "json"), default="text", help="log format (default: text)")
     options.add_argument(

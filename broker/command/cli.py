@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     options = subcommands.add_parser("sub", help=text, description=_sentence(text) + ".")
     _client(options)
     options.add_argument("topics", metavar="TOPIC", nargs="*")
-    options.add_argument("--topics-file", metavar="FILE", help="more topics, one a line")
+    options.add_argument("--topics-file", metavar="FILE", help="more topics, one per line")
     options.add_argument("--count", metavar="N", type=_positive, help="end after N notifications")
     options.add_argument(
         "--until",
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         "--ttl-s",
         metavar="SECONDS",
         type=_positive,
-        help="the subscriptions end after this time, 30 days at most; with --until as well, whichever comes first",
+        help="the subscriptions end after this time, 30 days at most; --until can end them earlier",
     )
     options.add_argument(
         "--filter",
@@ -99,8 +99,8 @@ def parser() -> argparse.ArgumentParser:
         "--bounds",
         metavar="PRESET|JSON",
         help="how far the output may lag while the endpoint is busy: a preset (live, screen or wall) or a list of "
-        """rules, such as '[{"prefix": "", "staleness_ms": 500, "deliver": "latest"}]'. A message that replaced """
-        "older ones has their number in skipped",
+        """rules, such as '[{"prefix": "", "staleness_ms": 500, "deliver": "latest"}]'. The field """
+        "skipped of a message is the number of older messages that it replaced",
     )
     options.add_argument(
         "--window",

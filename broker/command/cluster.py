@@ -1,4 +1,4 @@
-"""`ingeborg cluster`: shows the settings that a store records for all its endpoints, and changes one.
+"""`ingeborg cluster`: shows the settings that a store records for all its endpoints, or changes one setting.
 
 Owns: the command's output and messages. Must never: create a store, or write to one unless it has to record a change.
 """
@@ -103,5 +103,5 @@ def _outcome(name: str, value: str, was_so: bool) -> str:
         return f"{name} is {value} already"
     return (
         f"{name} {value} is recorded. Endpoints read it when they restart, and it takes effect when every running "
-        "endpoint has read it: restart them one by one"
+        "endpoint has read it, so restart them one by one"
     )

@@ -1,8 +1,8 @@
 """``ingeborg sub``, ``pub``, ``history``, ``revoke``, ``token`` and ``status``; ``cli`` parses their options.
 
 Owns: their input, output and exit codes (0: done; 1: refused or failed; 2: wrong usage). Must never: depend on the
-internals of an endpoint, because these are ordinary clients, and the endpoint can be on another machine or of another
-version.
+internals of an endpoint, because these commands are ordinary clients, and the endpoint can run on another machine or
+have another version.
 
 Results go to standard output, messages for the user to standard error.
 """
@@ -670,7 +670,7 @@ def _value(column: _Column, old: _Scrape, new: _Scrape) -> float | None:
         return None
     if not column.rate:
         return int(value)  # counts and bytes
-    # If the endpoint restarted between the scrapes, the rate would be negative. Then it is unknown, which is better.
+    # If the endpoint restarted between the scrapes, the rate would be negative. An unknown rate is better than that.
     rate = (value - old.values.get(column.metric, 0.0)) / max(new.at_s - old.at_s, 1e-9)
     return rate if rate >= 0 else None
 

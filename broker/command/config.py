@@ -46,8 +46,8 @@ HELD_FRAMES_MIN = 4
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
-#: The largest possible limit. With a limit, each `subscribe` reads all topics that the client has. For this many topics
-#: the store needs about 10 ms.
+#: The largest possible `max-subscriptions`. With such a limit, each `subscribe` reads all topics that the client has.
+#: For this many topics the store needs about 10 ms.
 SUBSCRIPTIONS_MAX = 100_000
 
 
@@ -68,7 +68,7 @@ MAP_SIZE_BYTES_MAX = 1 << 45
 LEAST_S = 0.001
 
 
-#: The largest `auth-timeout`, in seconds. A client's handshake has no more time.
+#: The largest `auth-timeout`, in seconds, because a client's handshake may not take longer.
 AUTH_TIMEOUT_MAX_S = 5.0
 
 #: The largest number of headers that the endpoint forwards to `auth-url`, which is more than any server reads.
@@ -130,7 +130,7 @@ class ServeOptions:
         "", "URL at which the other endpoints reach this one; empty: made from host and port", "URL"
     )
     routing: str = option(
-        "home", "home, or lookup (the thesis's routing, which reads the store for each message)", "home|lookup"
+        "home", "routing by home, or by lookup (as in the thesis: each message reads the store)", "home|lookup"
     )
     dedup_ttl: float = option(
         60.0, "drop a payload that is repeated within this many seconds; 0: drop no duplicates", "SECONDS"
@@ -204,7 +204,7 @@ class ServeOptions:
     compression: bool = option(False, "offer clients the compression permessage-deflate")
     ping_interval: float = option(25.0, "seconds between two pings on a connection")
     slow_consumer: str = option(
-        "close", "what to do if a connection's outbox is full: close the connection, or drop_oldest notifications"
+        "close", "if a connection's outbox is full: close (the connection), or drop_oldest (its oldest notifications)"
     )
     max_connections_per_address: int = option(
         1_000,
@@ -232,7 +232,7 @@ class ServeOptions:
         20_000, "publishes in flight; beyond that the endpoint reads publishers more slowly", least=1
     )
     max_inflight_bytes: int = option(
-        64 << 20, "bytes of payloads in flight; also, bytes of a link that its peer has not confirmed", least=1
+        64 << 20, "bytes of payloads in flight; also bytes on one link that the peer has not confirmed", least=1
     )
     max_routes: int = option(50_000, "topics in the routing cache", least=1)
     max_route_ids: int = option(2_000_000, "subscriber ids in the routing cache", least=1)
@@ -278,7 +278,7 @@ class ServeOptions:
         "", "user for Riak's security; with a user, all connections use TLS, never plain text", "USER"
     )
     riak_password_file: str = option(
-        "", "a file that has only the user's password, and that no other user can read", "FILE"
+        "", "a file that contains only the user's password, and that no other user can read", "FILE"
     )
     riak_ca_file: str = option(
         "", "PEM file with the authority that signs the nodes' certificates; empty: the system's authorities", "FILE"
@@ -313,7 +313,7 @@ class ServeOptions:
 
     @property
     def asked(self) -> dict[str, str]:
-        """The cluster settings that this endpoint was started with, by name. It takes all others from the store."""
+        """The cluster settings that this endpoint was started with, by name. The others come from the store."""
         return {name: value for name in CHOICES if (value := getattr(self, name))}
 
     @property
@@ -422,7 +422,7 @@ def _check(options: ServeOptions) -> None:
     if options.client_ports > 1 and options.port == 0:
         raise wrong("port", "several endpoints need a port above 0; they use consecutive ports from it on")
     if options.port + options.client_ports - 1 > 65535:
-        raise wrong("port", f"there are fewer than {options.endpoints} ports from it on")
+        raise wrong("port", f"there are fewer than {options.endpoints} ports from this port on")
     if options.endpoints > 1 and options.advertise:
         raise wrong("advertise", "is for a single endpoint; several endpoints each advertise their own host and port")
     if options.name and not _NAME.fullmatch(options.name):
@@ -443,11 +443,15 @@ def _check(options: ServeOptions) -> None:
     except ValueError as error:
         raise wrong("history_topics", str(error)) from None
     if retained_topics and options.history == "off":
-        raise wrong("history_topics", "needs history memory or store: with history off endpoints retain nothing")
+        raise wrong(
+            "history_topics", "needs history memory or store, because with history off endpoints retain nothing"
+        )
     if retained_topics and not options.history_bytes:
-        raise wrong("history_topics", "needs history-bytes above 0: with 0 this endpoint retains nothing")
+        raise wrong("history_topics", "needs history-bytes above 0, because with 0 this endpoint retains nothing")
     if options.presence and options.routing != "home":
-        raise wrong("presence", "needs routing home: with lookup no endpoint sees clients join and leave a topic")
+        raise wrong(
+            "presence", "needs routing home, because with lookup no endpoint sees clients join and leave a topic"
+        )
     for prefix in options.presence_prefixes:
         if prefix.startswith(PRESENCE):
             raise wrong("presence", f"{shown(prefix)}: topics that begin with {PRESENCE} have no presence of their own")
@@ -480,7 +484,7 @@ def _check(options: ServeOptions) -> None:
     if options.internal_address and options.internal is None:
         raise wrong("internal_address", "has to be HOST:PORT")
     if options.internal is not None and options.internal[1] + options.endpoints - 1 > 65535:
-        after = "from it on" if options.internal_address else "after it"
+        after = "from this port on" if options.internal_address else "after it"
         missing = f"there are fewer than {options.endpoints} ports {after}"
         raise wrong("internal_address" if options.internal_address else "port", missing)
     if options.internal is not None and options.internal[1] and _overlap(options, options.internal[1]):
@@ -496,7 +500,7 @@ def _check(options: ServeOptions) -> None:
     if options.log_level not in LOG_LEVELS:
         raise wrong("log_level", f"has to be one of {', '.join(LOG_LEVELS)}")
     if not 0 <= options.max_subscriptions <= SUBSCRIPTIONS_MAX:
-        raise wrong("max_subscriptions", f"has to be from 0 (any number) to {SUBSCRIPTIONS_MAX}")
+        raise wrong("max_subscriptions", f"has to be from 0 (no limit) to {SUBSCRIPTIONS_MAX}")
     if options.slow_consumer not in ("close", "drop_oldest"):
         raise wrong("slow_consumer", "has to be close or drop_oldest")
     if options.dedup_ttl and not LEAST_S <= options.dedup_ttl <= 86_400:

@@ -1,7 +1,7 @@
 """`ingeborg export`: writes all subscriptions of a store as JSON lines, which `ingeborg import` reads.
 
 Owns: the lines, their destination, the progress messages. Must never: write to the store, hold more than a page of
-subscriptions, or present an incomplete output as complete. A file gets its name only when it is complete; an export
+subscriptions, or present an incomplete output as complete. A file gets its final name when it is complete; an export
 that fails returns the exit code 1.
 
 A line is ``{"topic": "…", "client_ids": ["…"], "subscriptions": [{…}]}``. It lists the subscriptions of one topic,
@@ -30,7 +30,7 @@ from ..store.base import Store, StoreError, Subscription, TopicPage
 
 SAY_EVERY_S = 1.0
 
-#: Maximum number of bytes that a pipe with room takes without blocking its writer (pipe(7), ``PIPE_BUF``).
+#: The largest write that does not block if the pipe has some free space, in bytes (pipe(7), ``PIPE_BUF``).
 PIPE_BYTES = 4096
 
 OK, FAILED = 0, 1
@@ -142,7 +142,7 @@ def _fields(subscription: Subscription) -> dict[str, Any]:
 
 
 async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | None = None) -> int:
-    """Run the command, and return the exit code. ``path`` can be ``-``, standard output. ``told`` gets all messages."""
+    """Run the command, and return the exit code. ``path`` is ``-`` for standard output. ``told`` gets messages."""
     told = told or sys.stderr
     try:
         await store.open()

@@ -6,8 +6,8 @@ endpoints use it, because their caches would lack the new subscribers, and messa
 A line describes either a client or a topic. A client's line is ``{"client_id": "…", "topic": "…"}``, with a topic or a
 list of topics, and optionally with ``filter``, ``"until": "disconnect"`` and ``ends_at`` (Unix time in seconds). A
 topic's line is ``{"topic": "…", "client_ids": […], "subscriptions": […]}``, as `ingeborg export` writes it. The import
-checks both kinds of line as endpoints check a ``subscribe`` (SPEC section 2). Importing is idempotent: a file can be
-imported again, from any line on. The import skips and counts subscriptions that have already ended.
+checks both kinds of line as endpoints check a ``subscribe`` (SPEC section 2). Importing is idempotent, so a file can
+be imported again, from any line on. The import skips and counts subscriptions that have already ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..store.base import Store, StoreError, Subscribe, Term
 from .exporting import among_them
 
 #: The number of subscriptions in a batch for the store, and the number of concurrent batches. With topics of usual
-#: length they take 20 MB. The embedded store writes the entries of a large batch in the order of its pages.
+#: length they take 20 MB. The embedded store sorts the entries of a large batch into the order of its pages.
 BATCH, BATCHES_AT_ONCE = 100_000, 2
 #: The number of bytes read at a time, and the length limit of a line, which equals that of a client's frame.
 READ_BYTES, LINE_BYTES_MAX = 1 << 20, 16 << 20

@@ -25,7 +25,7 @@ def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.S
 
 
 def _reads(command: str, options: config.ServeOptions, work: Callable[[], int]) -> int:
-    """Do the work of a command that reads the store, in a child process if it is embedded: damage can be fatal."""
+    """Do the work of a command that reads the store (in a child process if embedded, because damage can kill it)."""
     kind, where = config.parse_store(options.store_url)
     return apart.run(command, where, work) if kind == "lmdb" else work()
 
@@ -54,7 +54,7 @@ def _cluster(arguments: dict[str, Any]) -> int:
 
 
 def _doctor(arguments: dict[str, Any]) -> int:
-    from .doctor import command as doctor  # here: it imports every kind of store, and no other command needs it
+    from .doctor import command as doctor  # imports every kind of store, for this command only
 
     as_json, connections = arguments.pop("json", False), arguments.pop("connections", None)
     try:
@@ -90,7 +90,7 @@ def _serve(arguments: dict[str, str]) -> int:
         return 2
     logs.set_up(options.log_format, options.log_level)
     if given is None and (options.endpoints > 1 or options.share_port):
-        # Check once here: otherwise each of the endpoints would report the disagreement.
+        # Check here, once. Otherwise each endpoint would report the disagreement.
         if options.asked and (code := _reads("serve", options, lambda: uvloop.run(serve.agrees(options)))):
             return code
         return supervisor.run(options)

@@ -30,7 +30,7 @@ def riak_credentials(options: ServeOptions) -> RiakCredentials | None:
     if not options.riak_user:
         for name in ("riak_password_file", "riak_ca_file", "riak_cert_file", "riak_key_file"):
             if getattr(options, name):
-                raise ConfigError(f"{name.replace('_', '-')} needs riak-user: over TLS Riak requires a user")
+                raise ConfigError(f"{name.replace('_', '-')} needs riak-user, because over TLS Riak requires a user")
         return None
     if not options.riak_password_file and not options.riak_cert_file:
         raise ConfigError("riak-user needs riak-password-file, or riak-cert-file and riak-key-file")

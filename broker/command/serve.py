@@ -85,9 +85,9 @@ class Told:
         self._first_at: float | None = None
 
     def at_once(self, number: int) -> bool:
-        """Record this signal, which orders the process to end. Returns whether it has to end at once. Only a person who
-        presses Ctrl-C (SIGINT) again wants that. Service managers and wrappers may send SIGTERM twice and still expect
-        an orderly end; they can use SIGKILL to end the process at once."""
+        """Record this signal, which orders the process to end. Returns whether the process has to end at once. Only a
+        person who presses Ctrl-C (SIGINT) again wants that. Service managers and wrappers may send SIGTERM twice and
+        still expect an orderly end; they can use SIGKILL to end the process at once."""
         now = self._clock()
         if self._first_at is None:
             self._first_at = now
@@ -148,7 +148,7 @@ def _make_secret(path: Path) -> None:
         with contextlib.suppress(FileExistsError):  # another process was first
             os.link(draft, path)
     finally:
-        draft.unlink(missing_ok=True)  # also if the disk was full
+        draft.unlink(missing_ok=True)  # even if the disk was full
 
 
 def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int = -1) -> Store:

@@ -39,7 +39,7 @@ STABLE_S = 30.0
 END_S = 20.0
 
 
-#: How many seconds after the terminal has gone its SIGHUP can still arrive (from a shell that is also ending).
+#: The terminal's SIGHUP can arrive up to this many seconds after the terminal has gone, from a shell that also ends.
 GONE_S = 5.0
 
 
@@ -111,7 +111,7 @@ class Child:
             env=environment,
             pass_fds=fds,
             stdin=subprocess.DEVNULL,
-            # With its own session, the process gets no signals from the terminal. The supervisor passes each on once.
+            # With its own session, the process gets no signals from the terminal, only those that the supervisor sends.
             start_new_session=True,
         )
 
@@ -177,7 +177,7 @@ def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
 
 def run(options: ServeOptions) -> int:
     """Run the endpoints until a signal orders them to end. Returns the exit code. It is 2 if one endpoint reports wrong
-    options or a lost store, which all endpoints share, and ``NAME_TAKEN`` if other endpoints have the names of all."""
+    options or a lost store, which all endpoints share, and ``NAME_TAKEN`` if all names belong to other endpoints."""
     try:
         port = listen(options.host, options.port, shared=True) if options.share_port else None
     except ConfigError as error:
@@ -291,9 +291,9 @@ def _longest_s(options: ServeOptions) -> float:
 
 
 class Terminal:
-    """Distinguishes two kinds of SIGHUP: from a closing terminal, which ends everything started there, or as a request
-    for a restart. A terminal sends SIGHUP while it closes, or never (after a shell's `disown`). So a later SIGHUP is a
-    request."""
+    """Distinguishes two kinds of SIGHUP. One comes from a closing terminal, which ends everything started there. The
+    other requests a restart. A terminal sends SIGHUP while it closes, or never (after a shell's `disown`), so a later
+    SIGHUP is a request."""
 
     def __init__(self) -> None:
         self.ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # under `nohup`

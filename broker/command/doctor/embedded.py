@@ -49,7 +49,7 @@ FREE_BYTES_ERROR, FREE_BYTES_WARNING = 64 << 20, 1 << 30
 #: The doctor warns if the store fills more than this share of the map.
 MAP_SHARE_WARNING = 0.8
 
-#: Removing the soft lane while no endpoint runs loses what this text lists; endpoints learn the rest of the lane again.
+#: Removing the soft lane while no endpoint runs loses the data that this text lists. Endpoints learn all else again.
 REMAKE = (
     "stop every endpoint of the store, rm -r its directory soft, and start again (this loses client locations, which "
     "endpoints learn again; subscriptions until disconnect; the record of ended subscriptions; and retained messages)"
@@ -109,7 +109,7 @@ def privacy(path: Path) -> list[Finding]:
     if not loose:
         return [ok(check, f"only its owner has access to {path}")]
     file, mode = loose[0]
-    seen = f"other users of this machine can open {file} (mode {stat.S_IMODE(mode):o}), to read it or block its writers"
+    seen = f"other users can open {file} (mode {stat.S_IMODE(mode):o}), and read the store or block its writers"
     return [error(check, seen, f"chmod -R go= {path}; an endpoint that owns the store does this when it starts")]
 
 
@@ -176,7 +176,7 @@ def room(path: Path, map_size_bytes: int) -> list[Finding]:
 async def contents(path: Path, map_size_bytes: int) -> list[Finding]:
     """Check whether this version can read the store."""
     check = "store's contents"
-    # In a thread: if the file system hangs, the rest of this check does not run.
+    # This first step runs in a thread. If the file system hangs, the rest of this check does not run.
     if failure := await in_thread(lambda: _not_whole(path)):
         return [failure]
     if not await in_thread((path / Lane.DURABLE / "data.mdb").exists):
@@ -241,7 +241,7 @@ async def read_through(path: Path, lane: Lane, map_size_bytes: int) -> tuple[Fin
     try:
         said, _ = await process.communicate()
     finally:
-        if process.returncode is None:  # the check's time is over
+        if process.returncode is None:  # the check has exceeded its time limit
             process.kill()
             await process.wait()
     todo = f"stop every endpoint of the store, and {files.RESTORE}" if lane is Lane.DURABLE else REMAKE

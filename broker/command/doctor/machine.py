@@ -11,7 +11,7 @@ from pathlib import Path
 from ...shell.server import BACKLOG
 from .findings import Finding, error, ok, warning
 
-#: files that an endpoint needs besides its client connections: store, links, log, and connections being refused
+#: open files that an endpoint needs in addition to its client connections, for its store, links, log and refusals
 FILES_BESIDE = 200
 
 #: The number of open files that is enough if no number of connections is given.

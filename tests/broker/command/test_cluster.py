@@ -61,7 +61,7 @@ async def test_it_records_a_value_and_says_when_it_counts(tmp_path: Path) -> Non
             0,
             "replication: on\nhistory: memory\n",
             "ingeborg cluster: replication on is recorded. Endpoints read it when they restart, and it takes effect "
-            "when every running endpoint has read it: restart them one by one\n",
+            "when every running endpoint has read it, so restart them one by one\n",
         )
         assert await store.settings() == Settings(True, "memory")
         assert (await run(tmp_path, "history", "store"))[0] == 0

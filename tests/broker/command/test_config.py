@@ -173,7 +173,7 @@ def test_the_store_defaults_to_the_users_data_folder(monkeypatch: pytest.MonkeyP
         ("auth_timeout", "nan", "has to be at least 0.001 and at most 5"),
         ("log_format", "xml", "log-format 'xml': has to be text or json"),
         ("log_level", "loud", "log-level 'loud': has to be one of debug, info, warning, error"),
-        ("max_subscriptions", "100001", "has to be from 0 (any number) to 100000"),
+        ("max_subscriptions", "100001", "has to be from 0 (no limit) to 100000"),
         ("max_commands_per_second", "-1", "max-commands-per-second -1: has to be at least 0"),
         ("max_inflight", "-5", "max-inflight -5: has to be at least 1"),
         ("store", "sqlite:x", "store 'sqlite:x': has to be lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]"),
@@ -196,20 +196,20 @@ def test_a_bad_value_is_named_with_what_it_should_be(option: str, value: str, sa
     ("options", "says"),
     [
         ({"endpoints": "2", "port": "0"}, "port 0: several endpoints need a port above 0"),
-        ({"endpoints": "3", "port": "65534"}, "port 65534: there are fewer than 3 ports from it on"),
+        ({"endpoints": "3", "port": "65534"}, "port 65534: there are fewer than 3 ports from this port on"),
         (
             {"endpoints": "2", "internal_address": "h:0"},
             "internal-address 'h:0': several endpoints need a port above 0",
         ),
         ({"endpoints": "2", "internal_address": "h:9001"}, "its 2 ports overlap clients' ports, which start at 9000"),
         ({"internal_address": "h:9000"}, "its 1 ports overlap clients' ports"),
-        ({"endpoints": "3", "internal_address": "h:65534"}, "there are fewer than 3 ports from it on"),
+        ({"endpoints": "3", "internal_address": "h:65534"}, "there are fewer than 3 ports from this port on"),
         ({"endpoints": "2", "advertise": "ws://here:9000"}, "advertise 'ws://here:9000': is for a single endpoint"),
         ({"auth_url": "http://a/", "auth_keys": "keys.json"}, "auth-url and auth-keys: give only one"),
         ({"share_port": "1", "endpoints": "2", "port": "65534"}, "port 65534: there are fewer than 2 ports after it"),
         (
             {"share_port": "1", "endpoints": "3", "internal_address": "h:65534"},
-            "there are fewer than 3 ports from it on",
+            "there are fewer than 3 ports from this port on",
         ),
         ({"share_port": "1", "endpoints": "3", "internal_address": "h:8998"}, "its 3 ports overlap clients' ports"),
         ({"share_port": "1", "endpoints": "2", "internal_address": "h:9000"}, "its 2 ports overlap clients' ports"),
@@ -475,7 +475,7 @@ def test_prefixes_of_presence_are_taken_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"presence": "room/", "routing": "lookup"}, "presence 'room/': needs routing home: with lookup no endpoint"),
+        ({"presence": "room/", "routing": "lookup"}, "presence 'room/': needs routing home, because with lookup no endpoint"),
         ({"presence": "room/,presence:x"}, "topics that begin with presence: have no presence"),
         ({"presence": "x" * 1_016}, "each prefix has to be UTF-8, of 1015 bytes at most"),
     ],
