@@ -28,7 +28,8 @@ from .findings import CHECK_S, Finding, Level, ended, error, in_thread, ok
 
 OK, FAILED = 0, 1
 
-#: The time limit of the cluster's check, in seconds. It is longer, because the check queries endpoints in small groups.
+#: The time limit of the cluster's check, in seconds. It exceeds ``CHECK_S``, because this check queries endpoints in
+#: small groups.
 OTHERS_S = 60.0
 
 
