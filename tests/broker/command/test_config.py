@@ -475,7 +475,10 @@ def test_prefixes_of_presence_are_taken_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"presence": "room/", "routing": "lookup"}, "presence 'room/': needs routing home, because with lookup no endpoint"),
+        (
+            {"presence": "room/", "routing": "lookup"},
+            "presence 'room/': needs routing home, because with lookup",
+        ),
         ({"presence": "room/,presence:x"}, "topics that begin with presence: have no presence"),
         ({"presence": "x" * 1_016}, "each prefix has to be UTF-8, of 1015 bytes at most"),
     ],
