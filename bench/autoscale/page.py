@@ -30,11 +30,11 @@ DOCUMENT: Final = {
     "settled": "about 5 s (1,331)",
 }
 STEPS: Final = {
-    "decided": "Δt2: deciding, with all orders",
-    "scaled": "Δt2: telling the scaler",
-    "joined": "Δt3: until a new member is there",
-    "given": "Δt4: a hand-over, until the next owner has it",
-    "settled": "Δt4: until a whole change is over",
+    "decided": "Δt2: time to decide and to create all orders",
+    "scaled": "Δt2: duration of the call to the scaler",
+    "joined": "Δt3: time until a new member has joined",
+    "given": "Δt4: hand-over of a queue, until its next owner reads it",
+    "settled": "Δt4: time until a change is complete",
 }
 FIGURES: Final = (("decided", 15), ("joined", 16), ("settled", 17))
 NAMES: Final = {
@@ -85,7 +85,11 @@ def summary(document: Json) -> str:
     """Return Markdown tables for the terminal and the documentation."""
     lines = ["# Scaling consumer groups"]
     if document["systems"]:
-        lines += ["", f"Seconds as measured: one is {document['time_scale']:g} of the document's.", ""]
+        lines += [
+            "",
+            f"In the next table, a measured second stands for {document['time_scale']:g} s in the document.",
+            "",
+        ]
         rows = [["group", "streams", "members", "p50, s", "p90, s", "p99, s", "p99.9, s", "later than 1 s"]]
         for row in document["systems"]:
             seconds = [_number(value) for value in row["latency_s"]]
@@ -97,7 +101,8 @@ def summary(document: Json) -> str:
     if document["changes"]:
         lines += ["", *_aligned([list(_CHANGE), *_changes(document["changes"])])]
     if document["steps"]:
-        lines += ["", f"A monitor with a window of 30 s knows a new rate after {_known(document['steps'])} s."]
+        known = _known(document["steps"])
+        lines += ["", f"Time until a monitor with a window of 30 s measured each new rate: {known} s."]
     return "\n".join(lines) + "\n"
 
 
@@ -258,7 +263,7 @@ def _claims(document: Json) -> Html:
         found = ", ".join(f"{row['median'] / 1e6:.0f}" for row in document["throughput"])
         rows.append(["Figure 13: a consumer's highest rate", "2.3 MB/s in all three tests", f"{found} MB/s, medians"])
     if document["steps"]:
-        rows.append(["Figure 14, Δt1: until a new rate is measured", "30 s", f"{_known(document['steps'])} s"])
+        rows.append(["Figure 14, Δt1: time until a new rate is measured", "30 s", f"{_known(document['steps'])} s"])
     for event, words in STEPS.items():
         each = [
             f"{row['of']}: {row['seconds'][P50]:.3g} s" for row in document["changes"] or [] if row["event"] == event
@@ -285,8 +290,8 @@ def _known(found: Json) -> str:
 
 _CAPACITY: Final = ("table VI", "median, MB/s", "mean, MB/s", "least", "most", "samples")
 _CAPACITY_IS: Final = (
-    "Median, least and most are of quarters of a second. The mean is of all bytes over all the time, the last second "
-    "included, in which a batch that does not fill waits."
+    "The columns median, least and most summarise samples of a quarter of a second each. The mean is all bytes divided "
+    "by the whole time, which includes the last second, in which a batch waits because it does not become full."
 )
 _CHANGE: Final = ("step", "of", "count", "p50, s", "p90, s", "p99, s", "longest, s")
 

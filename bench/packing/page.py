@@ -109,9 +109,9 @@ def summary(document: Json) -> str:
     lines = [
         "# Packing consumer groups",
         "",
-        "Bins beyond the fewest that any of the document's algorithms used (CBS), ",
+        "Each cell shows two means: the excess of used bins over the fewest that any of the document's algorithms used",
+        "(CBS), and the load that moves at a decision, as a multiple of a bin's capacity (R).",
     ]
-    lines[-1] += "and what moves at a decision, in capacities (R)."
     for case in (SMALL, MAIN):
         deltas = scores.deltas(case)
         rows = [[f"{case} queues", *(f"delta {delta:g}" for delta in deltas)]]
@@ -358,7 +358,7 @@ def _table(scores: Scores, case: str) -> Html:
     seeds = scores.of(case, deltas[-1], "MWF")["seeds"]
     return panel(
         f"{case} queues",
-        explain(f"Bins beyond the fewest (CBS); {seeds} streams of each delta."),
+        explain(f"Excess of used bins over the fewest (CBS), as a mean over {seeds} streams for each delta."),
         of("cbs", _percent),
         explain("Load moved at a decision (R), as a multiple of a bin's capacity."),
         of("rscore", _number),

@@ -42,7 +42,7 @@ def traffic(table: TrafficTable) -> Table:
     for row in table.rows:
         found = row.figures
         if row.phase is None:
-            rows.append((Cell(row.name), Cell("no rate held"), *(Cell(figures.NONE),) * 4))
+            rows.append((Cell(row.name), Cell("no rate was sustained"), *(Cell(figures.NONE),) * 4))
             continue
         own = row is table.baseline
         rows.append(

@@ -50,36 +50,39 @@ THESIS = (
 and a p99 of 2 s, and the topics benchmark ran on a single medium node."""
 
 LATENCY = (
-    "Latency runs from the moment the schedule meant a message to be sent, so that a stalled sender cannot hide a "
-    "stall, to the moment the receiver had it, in one clock of one machine. Nothing is discarded: not zero, not "
-    "negative, not late samples."
+    "Latency is the time from the moment at which the schedule meant a message to be sent to the moment at which the "
+    "receiver had it. So a stalled sender cannot hide a stall. Both times come from one clock on one machine. No "
+    "sample is discarded, not even a zero, negative or late one."
 )
 
 COUNTING = (
-    "Every message has a sequence number of its publisher and topic. Lost: a subscribed connection did not get it. "
-    "Twice: the same again on one connection. Reordered: after a later one of its topic on one connection. Overtaken, "
-    "where that is told apart: likewise, but another connection had also published one of the two."
+    "Every message has a sequence number within its topic. Lost: a subscribed connection did not get the message. "
+    "Twice: a connection got the message again. Reordered: a connection got the message after a later message of the "
+    "same topic. Overtaken, if counted separately: a reordered message, if another connection had also published one "
+    "of the two messages."
 )
 
 LIMITS = (
-    "A figure is the system's limit only if nothing else was at its own. The generator and the deduplication layer are "
-    "Python: if the busiest process of either used 90 % of a core, or the whole machine 85 % of its cores, the table "
-    "says so, in the measured phase as in the step of the search that broke; the system itself may then do better. The "
-    "server's CPU per delivered message stays comparable."
+    "A figure is the limit of the system itself only if no other part was at its limit. The generator and the "
+    "deduplication layer run on Python, where a process can use one core. The table names one of these two as the "
+    "limit if its busiest process used at least 90 % of a core. It names the machine if at least 85 % of all cores "
+    "were used. These rules apply to the measured phase and to the lowest step of the search that exceeded a limit. "
+    "If another part was at its limit, the system itself may do better than the figure shows. The server's CPU time "
+    "per delivered message can still be compared."
 )
 
 DUPLICATES = (
-    "A share of the publishes repeats another connection's payload within the time to live, as the thesis's did (300 "
-    "of 1,300). They count as in, and must not come out. This broker drops them itself. Where the table says “with "
-    "dedup layer”, the deduplication layer of thesis 1.3.4 is in front of the system: publishers → a work queue → "
-    "deduplicators that share a Redis cache with a time to live, and each keep a local one → the system. Without the "
-    "layer nothing would drop them, so none are sent."
+    "Some publishes repeat the payload of another connection within the time to live, as in the thesis (300 of 1,300). "
+    "They count in the column “In”, but the system must not deliver them. This broker drops them itself. Where the "
+    "table says “with dedup layer”, the deduplication layer of thesis 1.3.4 is in front of the system: publishers → a "
+    "work queue → deduplicators → the system. The deduplicators share a Redis cache with a time to live, and each also "
+    "has a local cache. If a system neither drops repetitions nor has the layer, the generator sends it none."
 )
 
 TOPICS_ORDER = (
-    "The thesis publishes first and subscribes afterwards, to systems that store. Here nothing is stored, so we "
-    "subscribe first; one client subscribes to all N topics, one publishes to them in turn as fast as it goes, and at "
-    "most {window} messages are in flight, for every system."
+    "The thesis publishes first and subscribes afterwards, to systems that store messages. This broker stores nothing "
+    "here, so for every system the subscriber comes first. One client subscribes to all N topics. Another client "
+    "publishes to these topics in turn at full speed, with at most {window} messages in flight."
 )
 
 
@@ -103,8 +106,8 @@ def then_and_now_traffic(table: TrafficTable) -> Table:
                 limit(row.limits)._replace(more=""),
             ]
         rows.append((Cell(thesis.setup), *then, *now))
-    note = "Then: several virtual machines of 2014, with p50 within 0.5 s and p99 within 2 s. Other hardware, "
-    note += "other limits: history, not a comparison."
+    note = "The figures of 2014 were measured on several virtual machines, with p50 within 0.5 s and p99 within 2 s. "
+    note += "Hardware and limits were different then, so the table shows history and does not compare systems."
     return Table("Then and now: the thesis's traffic benchmark of 2014", header, tuple(rows), note)
 
 
@@ -120,7 +123,8 @@ def then_and_now_topics(table: TopicsTable) -> Table:
         rows.append(
             (Cell(thesis.setup.partition(",")[0]), Cell(thesis.topics), *now, Cell(then), _against(series, own))
         )
-    note = "Then: one virtual machine of 2014, publishing before subscribing. History, not a comparison."
+    note = "The figures of 2014 were measured on one virtual machine, and the thesis published before it subscribed. "
+    note += "So the table shows history and does not compare systems."
     return Table("Then and now: the thesis's topics benchmark of 2014", header, tuple(rows), note)
 
 
@@ -156,9 +160,10 @@ def noise(table: TrafficTable) -> Table:
 
 
 _NOISE = (
-    "For repeated runs, figures are the median; this table has the least and the greatest. For a single run it has the "
-    "noise within: how far the seconds of the measured phase scatter (standard deviation of deliveries by second; the "
-    "middle half of their p99). Ignore differences within the noise."
+    "If a system has several runs, its figures are medians, and this table shows the lowest and the highest figures. "
+    "If it has a single run, the table shows how much the seconds of the measured phase differ: the standard deviation "
+    "of the deliveries per second, and the middle half of the p99 values. Ignore differences that are smaller than the "
+    "noise."
 )
 
 
@@ -196,8 +201,8 @@ def topics_noise(table: TopicsTable) -> str:
     """Return the noise of a topics benchmark, as a sentence."""
     most = max((len(point.runs) for series in table.series for point in series.points), default=1)
     if most > 1:
-        return f"Noise: up to {most} runs per number of topics; figures are their median."
-    return "Noise: one run per number of topics; how far a line jumps from one number to the next is its noise."
+        return f"Noise: there are up to {most} runs for each number of topics, and the figures are their medians."
+    return "Noise: there is one run for each number of topics. The jumps between neighbouring numbers show the noise."
 
 
 def topics_order(table: TopicsTable) -> str:
@@ -274,10 +279,11 @@ def warnings(runs: Sequence[Json]) -> list[str]:
 
 def _percentiles(runs: Sequence[Json]) -> str:
     errors = [run["percentile_error"] for run in runs if run.get("percentile_error")]
-    exact = " Percentiles are exact, by nearest rank, over every delivery"
+    exact = " Percentiles are exact (nearest rank) and cover every delivery"
     if not errors:
         return exact + "."
-    return f"{exact}; for {len(errors)} large run(s) by a sketch, at most {max(errors):.4%} of all ranks off."
+    exact += f", except in {len(errors)} large run(s). There a sketch estimates them, with an error of at most "
+    return f"{exact}{max(errors):.4%} of all ranks."
 
 
 def _mapping(fact: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:

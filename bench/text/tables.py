@@ -134,7 +134,7 @@ def _rates(table: TrafficTable) -> Table:
         found = row.figures
         name = Cell(row.name, _of_runs(row))
         if row.phase is None:
-            why = "; ".join(row.failed) or "no rate held"
+            why = "; ".join(row.failed) or "no rate was sustained"
             rows.append((name, limit(row.limits), Cell("none", why, "bad"), *(Cell(figures.NONE),) * 8))
             continue
         rows.append(
@@ -146,8 +146,11 @@ def _rates(table: TrafficTable) -> Table:
                 *(cell(found[key], figures.duration) for key in _LATENCIES),
             )
         )
-    note = "Latency counts from when a message was due. Sent late: the part of the latency before the message reached "
-    note += "the client library, because the generator was behind or the system took no more."
+    note = "Latency is measured from the time at which a message was due. “Sent late” is the part of the latency "
+    note += (
+        "before the message reached the client library. A message is sent late if the generator was behind schedule, "
+    )
+    note += "or if the system accepted no more messages."
     return Table("Greatest sustained rate, with its latency, and latency at half that rate", header, tuple(rows), note)
 
 
@@ -179,10 +182,9 @@ def _cost(table: TrafficTable) -> Table:
         )
         for row in table.rows
     ]
-    note = (
-        "CPU: all processes of the server, or of the layer, at the sustained rate. Memory: its growth in the servers "
-    )
-    note += "while connections and subscriptions were made. A dash: not recorded."
+    note = "CPU is the CPU time of all processes of the server, or of the deduplication layer, at the sustained rate. "
+    note += "Memory is the growth of the servers' memory while the connections and subscriptions were made, divided by "
+    note += "their number. A dash means that the value was not recorded."
     return Table("The cost of a delivered message", header, tuple(rows), note)
 
 
@@ -213,10 +215,10 @@ def _commands(table: TrafficTable) -> Table:
         )
         for row in table.rows
     ]
-    note = "Counts over the measured phases. Repeats: publishes of a payload that another connection had published, if "
-    note += "the system or a layer before it drops them."
+    note = "The counts cover the measured phases. Repeats are publishes of a payload that another connection had "
+    note += "already published. They are sent only if the system, or a deduplication layer in front of it, drops them."
     if has_bounds:
-        note += " Conflated: deliveries that a later message replaced, as the subscriber's bounds allow."
+        note += " Conflated deliveries are those that a later message replaced, as the subscriber's bounds allow."
     return Table("Subscribing, and what went wrong", header, tuple(rows), note)
 
 
@@ -265,8 +267,9 @@ def _ended(table: TopicsTable) -> Table:
                 Cell(figures.size(series.bytes_per_topic)),
             )
         )
-    note = "Ratios to the first system, at the greatest number of topics that both finished. Memory per topic: the "
-    note += f"slope of the servers' memory over N, from {SLOPE_TOPICS_MIN:,} topics up."
+    note = "Each ratio compares a system with the first one, at the greatest number of topics that both finished. "
+    note += "Memory per topic is the growth of the servers' memory per additional topic, measured from "
+    note += f"{SLOPE_TOPICS_MIN:,} topics upwards."
     return Table("How far each system came, and ratios", header, tuple(rows), note)
 
 
@@ -309,8 +312,9 @@ def _by_number(table: TopicsTable, key: str, title: str, text: Format) -> Table:
 
 
 def _footnotes(signs: Mapping[str, str]) -> str:
-    said = [f"{sign} the {part} was at its limit, so the system's own may be better" for part, sign in signs.items()]
-    return "; ".join(said) + "." if said else ""
+    return " ".join(
+        f"{sign} The {part} was at its limit, so the system itself may be faster." for part, sign in signs.items()
+    )
 
 
 def series(one: TopicsSeries) -> Table:
@@ -348,7 +352,8 @@ def series(one: TopicsSeries) -> Table:
             )
         )
         before = point
-    note = f"More, per topic: memory growth since the previous number of topics, from {SLOPE_TOPICS_MIN:,} topics on."
+    note = "“More, per topic” is the growth of memory per additional topic since the previous number of topics. It is "
+    note += f"shown if the previous number is at least {SLOPE_TOPICS_MIN:,}."
     return Table(f"Topics: {one.name}", header, tuple(rows), note)
 
 

@@ -135,7 +135,7 @@ def test_a_run_that_sustained_nothing_has_no_figures_and_a_reason() -> None:
     (row,) = table.rows
     assert row.phase is None
     assert [limit.part for limit in row.limits] == ["generator"]
-    assert texts(tables.traffic(table)[0], "In") == ["none (no rate held)"]
+    assert texts(tables.traffic(table)[0], "In") == ["none (no rate was sustained)"]
 
 
 # -- topics
@@ -181,7 +181,7 @@ def test_a_limit_while_flooding_marks_the_rates_and_not_the_time_to_subscribe() 
     _, subscribe, produce, _ = tables.topics(table)
     assert "†" not in subscribe.rows[0][1].plain
     assert produce.rows[0][1].plain == "20,000/s †"
-    assert produce.note == "† the generator was at its limit, so the system's own may be better."
+    assert produce.note == "† The generator was at its limit, so the system itself may be faster."
 
 
 # -- remarks
@@ -213,8 +213,8 @@ def test_the_thesis_stands_beside_what_it_measured() -> None:
     (topics,) = comparison.topics(digests.document(*runs))
     then = statements.then_and_now_topics(topics)
     assert [row[-1].plain for row in then.rows] == ["–", "× 30.0 (at 64)", "–"]
-    assert "we subscribe first" in statements.topics_order(topics)
-    assert "10,000 messages are in flight" in statements.topics_order(topics)
+    assert "for every system the subscriber comes first" in statements.topics_order(topics)
+    assert "at most 10,000 messages in flight" in statements.topics_order(topics)
 
 
 def test_several_machines_or_commits_are_warned_of() -> None:

@@ -191,7 +191,7 @@ def test_verdicts_comparisons_and_method_come_before_the_runs(many: str) -> None
         "the busiest layer process used 97% of a core",
         "kafka, failed at 4,096: subscribe: timeout: no answer within 300 s",
         "× 142",
-        "we subscribe first",
+        "for every system the subscriber comes first",
         "between runs",
         "lost 3, not ≤ 0",
     ):

@@ -62,7 +62,7 @@ def test_a_system_that_held_no_rate_says_so() -> None:
     (table,) = comparison.traffic(digests.compared())
     rows = {row.name: cells for row, cells in zip(table.rows, page.traffic(table).rows, strict=True)}
     for row in table.rows:
-        assert (rows[row.name][1].text == "no rate held") is (row.phase is None)
+        assert (rows[row.name][1].text == "no rate was sustained") is (row.phase is None)
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:

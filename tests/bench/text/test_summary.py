@@ -60,7 +60,7 @@ def test_many_runs_are_the_tables_of_the_comparison() -> None:
             "Then and now",
             "× 142",
             "failed at 4,096 (subscribe: timeout: no answer within 300 s)",
-            "we subscribe first",
+            "for every system the subscriber comes first",
         ):
             assert said in shown, said
     assert "the busiest layer process used 97% of a core" in summary.markdown(document)
