@@ -1,6 +1,6 @@
 """The base that every folder of the core builds on: the desk, the state behind the desk, and the limits.
 
-Owns: one endpoint's instances of these. Must never: know a part.
+Owns: one endpoint's desk, desk state and limits. Must never: know a part.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Codecs: turn a connection's messages into the bytes in its outbox, and these into the bytes for its socket.
+"""Codecs, which convert a connection's messages into frames for its outbox, and these frames into bytes for its socket.
 
-Owns: one class for each form of these bytes. Must never: hold a connection, or choose the form for a client (the shell
+Owns: one class for each form of the frames. Must never: hold a connection, or choose the form for a client (the shell
 does).
 
 All connections with the same form share one codec object. A message keeps one frame for each codec, so it is encoded
@@ -80,5 +80,5 @@ class Lines(Codec):
         return buffers
 
 
-#: The default codec, for a shell that names none.
+#: The default codec, for a shell that does not choose one.
 MESSAGES: Final = Codec()

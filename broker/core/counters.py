@@ -24,7 +24,7 @@ class Counters:
         #: For each message put into outboxes in this turn: the time of its receipt, and the number of outboxes.
         self.put: list[tuple[float, int]] = []
         #: The latencies of publishes that had to wait, since the last ``observe``, and the number of publishes that did
-        #: not.
+        #: not have to wait.
         self.settled_s: list[float] = []
         self.settled_at_once = 0
         # the turns since the last ``observe``: (time of writing, ``put`` of that turn)

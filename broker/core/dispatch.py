@@ -43,7 +43,7 @@ class Publish:
         self.message = message
         self.slot = slot  # the slot of its topic
         self.key: int | None = None  # its key in the tables of duplicates; None if no duplicate check is wanted
-        self.unique = False  # the key is this message's alone, so only its own repetition is a duplicate
+        self.unique = False  # no other message has this key, so only a repetition of this message is a duplicate
         self.keep_s = 0  # seconds to retain it
         self.is_retained = False  # its home has reported that it retains the message
         self.again = False  # this endpoint was its home, and may have retained it here, in a replica or in the journal
@@ -107,14 +107,14 @@ class Dispatch:
         self.waits = False  # it counts as in flight
         self.pending = False  # the table of duplicates has it as pending, until it has been dispatched
         self.barriers = 0  # how many barriers it still waits for (the replica and the journal have stored it)
-        self.keep_s = 0  # seconds to retain it; 0: not retained
+        self.keep_s = 0  # seconds to retain it; 0 if it is not retained
         self.entry: Entry | None = None  # its entry in the log of retained messages
         self.stamp = 0  # the entry's stamp, if this home accepted the entry
         self.is_retained = False  # this home retains it, and reports that to the publisher
         self.found = False  # the entry existed before, so another home may have reported the message as published
         self.not_retained: Exception | None = None  # the reason why the journal could not store it
-        self.seen: bool | None = None  # with lookup routing: whether the store has seen its key; None: unknown
-        self.recipients = 0  # the number of recipients that its dispatch counts, if there are many
+        self.seen: bool | None = None  # with lookup routing: whether the store has seen its key; None if unknown
+        self.recipients = 0  # its share of ``LocationResolver.recipients``
         self.open = 0  # outstanding confirmations and location lookups, and one while requests are being sent
         self.confirmed: list[str] | None = None  # names of the endpoints that have confirmed; None if none has yet
         self.failed: list[str] | None = None
@@ -122,7 +122,7 @@ class Dispatch:
 
 
 class Telling(Dispatch):
-    """A message that this endpoint itself publishes as the topic's home. ``news``: the presence news that it
+    """A message that this endpoint itself publishes as the topic's home. ``news``: the joins and leaves that it
     announces."""
 
     __slots__ = ("news",)

@@ -11,7 +11,7 @@ from typing import Final
 from .caches.policy import Entry as Rank
 
 #: The bytes of an entry without its topic's name and its payload: the object, its numbers, and its places in two queues
-#: take some 300 B.
+#: take about 300 bytes.
 ENTRY_BYTES: Final = 300
 
 #: The bytes of a topic with entries, without its name. This includes the rank that its first entry gets when that entry

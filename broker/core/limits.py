@@ -29,11 +29,11 @@ class Limits:
     dedup_keys: int = 1_000_000
     inflight_messages: int = 20_000
     inflight_bytes: int = 64 << 20
-    commands_per_s: int = 0  # per connection; 0: any number
-    subscriptions: int = 0  # per client; 0: any number
+    commands_per_s: int = 0  # per connection; 0 if there is no limit
+    subscriptions: int = 0  # per client; 0 if there is no limit
     large_bytes: int = 64 << 10  # another process reads longer frames, which takes 6 ms or more
     held_bytes: int = 1 << 62  # for all connections together
-    history_bytes: int = 256 << 20  # of retained messages, both as their home and as another home's replica
+    history_bytes: int = 256 << 20  # for retained messages, including those that this endpoint holds as a replica
     history_size: int = 100  # the number of retained messages of one topic
     # (prefix, seconds): messages of topics with this prefix are retained for that long
     history_topics: tuple[tuple[str, int], ...] = ()
@@ -50,15 +50,15 @@ class Sizes:
     #: Number of recently delivered messages whose ids to remember. At 20,000 messages per second from other endpoints,
     #: this covers 10 s, twice as long as an origin resends a message.
     recent_max: int = 200_000
-    #: Total number of recipients of these messages to remember, at some 100 bytes each.
+    #: Total number of recipients to remember for these recently delivered messages, at about 100 bytes each.
     recent_clients_max: int = 500_000
     #: Number of one message's recipients to look up in one slice, in the caches or in the store. This takes 2 to 5 ms.
     clients_per_slice: int = 5_000
     #: Number of topics whose subscribers one store call reads. This takes 1 ms if they are in memory.
     topics_per_read: int = 256
-    #: Maximum number of recipients to look up in one turn, which takes some 2 ms. Beyond it, messages with more than a
-    #: few recipients wait for another turn. Without this limit, one answer of the store could let hundreds of messages
-    #: continue at once.
+    #: Maximum number of recipients to look up in one turn, which takes about 2 ms. Beyond this number, messages with
+    #: more than a few recipients wait for another turn. Without this limit, one answer of the store could let hundreds
+    #: of messages continue at once.
     places_per_turn: int = 5_000
     #: Maximum total number of recipients of all messages in dispatch that have many recipients. Their names take some
     #: 70 MB at the endpoints that hold them. Beyond this number, the next message with many recipients waits.
@@ -84,18 +84,19 @@ class Sizes:
     page_max: int = PAGE_LIMIT_MAX
     #: Bytes of waiting frames whose commands begin in one turn. This corresponds to about a hundred small frames.
     backlog_bytes_per_turn: int = 8 << 10
-    #: Number of a closed connection's clients to remove in one slice, which takes some 2 ms. With 0, a job removes them
-    #: one at a time.
+    #: Number of a closed connection's clients to remove in one slice, which takes about 2 ms. With 0, a job removes
+    #: them one at a time.
     closed_per_slice: int = 500
     #: Maximum number of clients to remember as moved away. More would be needed only if old connections stayed open
     #: after their clients had reconnected elsewhere.
     moved_max: int = 10_000
-    #: Number of connections to check for revoked tokens in one slice. This takes some 1 ms, or 4 ms if all are revoked.
+    #: Number of connections to check for revoked tokens in one slice. This takes about 1 ms, or 4 ms if all are
+    #: revoked.
     looked_at_per_slice: int = 500
-    #: Number of connections to close in one slice because their tokens are revoked. This takes some 3 ms, mostly in the
-    #: shell.
+    #: Number of connections to close in one slice because their tokens are revoked. This takes about 3 ms, mostly in
+    #: the shell.
     revoked_per_slice: int = 50
-    #: Number of subscribers to sort in one slice when an operator lists them. This takes some 2 ms.
+    #: Number of subscribers to sort in one slice when an operator lists them. This takes about 2 ms.
     sort_slice: int = 5_000
 
     #: The smallest batch of clients to disconnect at shutdown, so that a hundred clients do not take five seconds.

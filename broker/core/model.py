@@ -24,7 +24,7 @@ class Location(NamedTuple):
 
     number: int  # the listen number: see ``Store.listen``
     incarnation: str  # the endpoint that held the connection
-    online: bool  # False: the client unlistened, or its connection closed
+    online: bool  # False if the client unlistened, or its connection closed
 
     @property
     def rank(self) -> tuple[int, str, bool]:
@@ -109,7 +109,7 @@ class Term(NamedTuple):
     """When a subscription expires: as soon as one of these conditions holds. SPEC section 2.2."""
 
     disconnect: bool  # expire when the client has listened nowhere for the grace time
-    ends_at: float  # Unix time in seconds; 0.0: no such time
+    ends_at: float  # Unix time in seconds; 0.0 if there is no such time
 
 
 class Subscription(NamedTuple):
@@ -117,9 +117,9 @@ class Subscription(NamedTuple):
 
     topic: str
     client: str
-    filter: str | None = None  # canonical text (``protocol.filters``); None: all messages
-    term: Term | None = None  # None: it stays until the client removes it
-    stamp: int = 0  # the term's stamp, which grows with every write that sets a term; 0: no term
+    filter: str | None = None  # canonical text (``protocol.filters``); None for all messages
+    term: Term | None = None  # None if it stays until the client removes it
+    stamp: int = 0  # the term's stamp, which grows with every write that sets a term; 0 if it has no term
 
 
 class Subscribe(NamedTuple):

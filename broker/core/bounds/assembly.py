@@ -1,6 +1,6 @@
 """The assembly of bounded inconsistency.
 
-Owns: the choice of parts, and what each one gets. Must never: do more than make them.
+Owns: the choice of parts, and what each one gets. Must never: do more than make these parts.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ class Bounded(OfListen):
 
 
 class Bounding(Part):
-    """One endpoint's part. It comes after ``admitting``, and handles ``listen`` before ``admitting`` does."""
+    """Handles the commands for bounds at one endpoint. In the list of parts it comes after ``admitting``, so it
+    replaces the handler of ``listen`` and receives each ``listen`` first."""
 
     def __init__(self, desk: Desk, replies: Replies, admitting: Admitting, holding: Holding) -> None:
         self._desk = desk

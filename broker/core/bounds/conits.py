@@ -29,7 +29,7 @@ class Held:
 
     def __init__(self, message: Message, named: bool, since: float, weight: float, size: int) -> None:
         self.message = message
-        self.named = named  # its client recovers, so the notification has the message's `mid`.
+        self.named = named  # its client recovers, so the notification has the message's `mid`
         self.since = since  # when the oldest of these messages came, in monotonic seconds
         self.skipped = 0
         self.weight = weight
@@ -37,7 +37,8 @@ class Held:
 
 
 class Conit:
-    """One topic of one client, while the endpoint holds messages for it or its interval has not passed."""
+    """The state of one client's topic. It exists while the endpoint holds messages of the topic for the client, or
+    until the topic's interval has passed."""
 
     __slots__ = (
         "bound",
@@ -62,15 +63,15 @@ class Conit:
         self.topic = topic
         self.bound = bound
         self.held: dict[str | int | None, Held] = {}  # in the order of release, by item or number
-        self.newest: Held | None = None  # the last of them
+        self.newest: Held | None = None  # the last message in ``held``
         self.number = 0  # the latest key of a message that no newer one can replace
         self.weight = 0.0  # the weight of the held messages and the messages they replace
         self.since = 0.0  # when the oldest of all these came, in monotonic seconds
         self.floor = 0  # while messages are held, the client gets no position beyond this stamp
         self.next_at = 0.0  # when its interval ends, in monotonic seconds
-        self.slot = 0  # its slot in the agenda; 0: none
+        self.slot = 0  # its slot in the agenda; 0 if it has none
         self.is_late = False  # it came due while its client accepted no messages
-        self.entry = 0  # its number in an ``Urgent``; 0: it is in none
+        self.entry = 0  # its number in an ``Urgent``; 0 if it is in no ``Urgent``
 
     @property
     def urgent_at(self) -> float:
@@ -82,7 +83,7 @@ class Conit:
 
         Args:
             message: the message.
-            named: whether the client recovers.
+            named: whether the client recovers, so that the notification has the message's ``mid``.
             now: monotonic seconds.
 
         Returns:
@@ -130,7 +131,7 @@ class Conit:
         return leaving
 
     def partly_released(self) -> None:
-        """Note that some messages have left, and others have not."""
+        """Update ``since``, because some of the held messages have left."""
         self.since = min(held.since for held in self.held.values())
 
 

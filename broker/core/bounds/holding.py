@@ -34,9 +34,9 @@ from .steering import Steering
 HELD_MAX: Final = 200_000
 HELD_BYTES_MAX: Final = 80 << 20
 
-#: Number of messages to release in one slice, and number of receivers to examine in one slice. A message counts once
-#: more for every ``BYTES_PER_MESSAGE`` bytes, because its release may have to copy it to add the number of skipped
-#: messages.
+#: Number of messages to release in one slice, and number of receivers to examine in one slice. A message counts as one
+#: more message for every ``BYTES_PER_MESSAGE`` bytes that it has, because the release may have to copy it to add the
+#: number of skipped messages.
 MESSAGES_PER_SLICE: Final = 500
 BYTES_PER_MESSAGE: Final = 4096
 RECEIVERS_PER_SLICE: Final = 500
@@ -48,8 +48,8 @@ WEIGHED_BYTES: Final = 4096
 #: that is already in the socket's buffer.
 PIECE_BYTES: Final = 64 << 10
 
-#: A release may come up to this many seconds before its interval has passed. Otherwise the release after a late one
-#: would miss the next multiple of the interval.
+#: A release may come up to this many seconds before its interval has passed. Otherwise, if one release were late, the
+#: next release would miss the next multiple of the interval.
 EARLY_S: Final = 2 * PACE_S
 
 #: The difference between the phases of connections with consecutive numbers (the golden ratio).
@@ -57,7 +57,7 @@ _PHASE: Final = 0.618034
 
 
 class Place:
-    """One client with bounds on one connection."""
+    """A client with bounds, on the connection where it listens."""
 
     __slots__ = ("conits", "rules")
 
@@ -74,7 +74,7 @@ class BoundedReceiver(Receiver):
         self._holding = holding
         self.connection = connection
         self.places: dict[str, Place] = {}
-        self.window = 0  # 0: no window
+        self.window = 0  # 0 if there is no window
         self.sent = 0  # notifications put into the outbox and not dropped there
         self.processed = 0  # notifications that the client has confirmed
         self.size = 0  # bytes held
@@ -144,7 +144,7 @@ class BoundedReceiver(Receiver):
 
 
 class Holding(Part):
-    """One endpoint's part.
+    """Holds the messages of one endpoint's clients with bounds.
 
     Args:
         steering: the endpoint's level.
@@ -186,10 +186,10 @@ class Holding(Part):
         self._due = Urgent()  # conits to release now
         self.going: dict[BoundedReceiver, None] = {}  # receivers that accept messages again, and have late conits
         self._releasing = False
-        # The next three are by band.
+        # The next three attributes are counts by band of priority.
         self.conflated = [0] * len(BANDS)
         self.exceeded = [0] * len(BANDS)
-        self._weights = [0.0] * len(BANDS)  # of all messages that have left
+        self._weights = [0.0] * len(BANDS)  # the total weight of released messages
         self.released = {"due": 0, "numerical": 0, "limit": 0, "asked": 0}
         self._staleness = [Histogram() for _ in BANDS]
 

@@ -18,7 +18,8 @@ PACE_S: Final = 0.01
 #: The longest staleness, in seconds. It applies to rules that set no staleness.
 STALENESS_S_MAX: Final = STALENESS_MS_MAX / 1000
 
-#: Bounds with a higher priority begin to slow down at a higher level: this many levels for each unit of priority.
+#: A bound with a higher priority begins to slow down at a higher level. Each unit of priority raises that level by this
+#: number.
 LEVELS_BY_PRIORITY: Final = 3.0
 
 #: The bands of priority by which metrics are reported.

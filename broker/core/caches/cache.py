@@ -36,7 +36,7 @@ class Counts:
 
 
 class Cache:
-    """A cache. ``bytes_max``: maximum bytes of all entries together; ``None``: no limit."""
+    """A cache. ``bytes_max``: maximum bytes of all entries together; ``None`` if there is no limit."""
 
     __slots__ = ("_entries", "_policy", "bytes", "bytes_max", "counts")
 

@@ -1,5 +1,5 @@
-"""The policy *pending readers* keeps the entries with the most subscribers that have yet to read them, relative to the
-entry's size. `bench caching` calls this policy `owed`.
+"""The policy *pending readers* keeps the entries that the most subscribers have yet to read, relative to the size of
+each entry. `bench caching` calls this policy `owed`.
 
 Owns: an entry's worth. Must never: guess future reads (an entry's utility says how many subscribers still need it).
 

@@ -20,12 +20,12 @@ _VISITED: Final = 1
 
 
 class Sieve(Policy):
-    """The SIEVE policy. Each operation takes constant time. Finding a victim does so on average, because each step of
-    the hand removes a mark that a use has set."""
+    """The SIEVE policy. Each operation takes constant time. Finding a victim takes constant time on average, because
+    each step of the hand removes a mark that a use has set."""
 
     def __init__(self) -> None:
         self._row = Row()
-        self._hand: Entry | None = None  # None: at the oldest
+        self._hand: Entry | None = None  # None if it is at the oldest entry
 
     def admit(self, entry: Entry) -> bool:
         """Admit any entry."""

@@ -41,9 +41,9 @@ class Listen:
     ) -> None:
         self.client = client
         self.connection = connection
-        self.reply = reply  # None: the endpoint itself repeats an earlier listen
+        self.reply = reply  # None if the endpoint itself repeats an earlier listen
         self.id = number
-        self.former = former  # the client's binding to another connection of this endpoint, until now
+        self.former = former  # the client's binding until now, if that was to another connection here
         self.again = False  # the client was listening on this connection already
         self.ended: Ended | None = None  # its subscriptions that have ended
         self.more: OfListen | None = None  # what the command requested together with it

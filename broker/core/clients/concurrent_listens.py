@@ -37,8 +37,8 @@ class ConcurrentListens:
         self._outlived.pop(client, None)
 
     def outranked(self, locations: dict[str, Location], here: Collection[str]) -> set[str]:
-        """Return the clients that listen here, but have left another location with a higher number. Because of that
-        number, homes would not look for these clients here."""
+        """Return the clients that listen here, but whose earlier location at another endpoint has a higher number,
+        although they have left it. Because of that number, homes would not look for these clients here."""
         if not self._outlived:
             return set()
         outlived = self._outlived

@@ -20,11 +20,11 @@ from ..outgoing.sending import Sending
 from ..part import Part
 from ..wheel import Wheel
 
-#: Maximum number of consecutive pings without an answer. When the next ping is due after these, the endpoint closes the
-#: connection.
+#: Maximum number of consecutive pings without an answer. When another ping becomes due after this many unanswered ones,
+#: the endpoint closes the connection.
 PINGS_UNANSWERED_MAX: Final = 2
 
-#: The precision of pings in seconds: one slot of the wheel. Connections are spread over the slots of a period.
+#: The precision of pings in seconds: one slot of the timer wheel. Connections are spread over the slots of a period.
 PING_SLOT_S: Final = 0.1
 
 

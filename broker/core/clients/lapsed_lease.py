@@ -26,8 +26,8 @@ from .stale_locations import PER_QUESTION
 
 
 class LapsedLease(Part):
-    """One endpoint's part. ``members``: the source of the grace time. ``homes``: tells whether this endpoint acts as a
-    home."""
+    """Finds such clients at one endpoint. ``members``: the source of the grace time. ``homes``: tells whether this
+    endpoint acts as a home."""
 
     def __init__(self, desk: Desk, homes: Homes, members: Membership, hub: Hub, sending: Sending) -> None:
         self._desk = desk

@@ -166,8 +166,8 @@ class Listening(Part):
     def _learn_absent(self, client: str, location: Location) -> None:
         """Note a ``listen`` that took effect only after its connection had gone. If the client was at another endpoint
         before, it can still be there. In this case that endpoint announces it again, and until then homes look for it
-        there. If the cache has no location for the client, add none, so that the store is read when needed. This news
-        may be late, and the cache may have forgotten a newer location."""
+        there. If the cache has no location for the client, add none, so that the store is read when needed. The
+        announcement of this `listen` may be late, and the cache may have forgotten a newer location."""
         known = self._locations.get(client)
         if known is not None and (not known.online or known.incarnation == location.incarnation):
             self._locations.learn_offline(client, location)
@@ -355,7 +355,7 @@ class Listening(Part):
             location = Location(listen_number, incarnation, online)
             binding = bindings.get(client)
             if binding is not None and binding.location is not None and binding.location.rank > location.rank:
-                # the cache may have forgotten the location here; late news must not replace it
+                # The cache may have forgotten the location here, and a late announcement must not replace it.
                 self._locations.learn(client, binding.location)
             elif online:
                 self._locations.learn(client, location)

@@ -9,8 +9,8 @@ This part keeps these rules as follows. The store has a revocation before any pe
 learns it, unless the endpoint is dead, and an endpoint's lease has lapsed before others consider it dead. After its
 lease has lapsed, an endpoint begins no commands and sends no messages for clients with tokens, until all others have
 accepted it again and it has then read the revocations from the store. So even an endpoint that the others could not
-tell knows the revocation before it serves clients again. An endpoint that starts accepts no client with a token either,
-until it has read the revocations.
+notify knows the revocation before it serves clients again. An endpoint that starts accepts no client with a token
+either, until it has read the revocations.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Word:
 
 
 class Revoking(Part):
-    """One endpoint's part."""
+    """Handles the revocation of tokens at one endpoint."""
 
     def __init__(
         self,
@@ -109,8 +109,8 @@ class Revoking(Part):
         self._round = 0  # counts joinings
         self._holds_back = False
         self._waiting: deque[Revoke] = deque()
-        self._writes = 0  # writes under way
-        self._parked: deque[Word] = deque()  # until this endpoint has joined
+        self._writes = 0  # the number of writes under way
+        self._parked: deque[Word] = deque()  # wait until this endpoint has joined
         self._read_at = desk.now
         self._reading = False
         # ``_news`` counts additions that revoke more tokens; ``_seen`` is its value at the last check of all

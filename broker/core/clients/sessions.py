@@ -47,13 +47,14 @@ READ_AHEAD_BYTES: Final = 16 << 10
 OVERTAKING_BYTES: Final = 1024
 
 #: When a connection has closed or is being closed, the endpoint still begins its waiting commands for this many
-#: seconds, if they allow it (``CommandSpec.after_close``), because a client may send its commands and close at once.
-#: Later such a command could undo what the client has done elsewhere since. A `listen` does not allow this, because a
-#: late `listen` would take the client away from its present connection.
+#: seconds, if they allow it (``CommandSpec.after_close``), because a client may send its commands and close at once. If
+#: the endpoint began such a command later, the command could undo changes that the client has made over another
+#: connection since. A `listen` does not allow this, because a late `listen` would take the client away from its present
+#: connection.
 AFTER_CLOSE_S: Final = 1.0
 
-#: For the rate limit, this many bytes of a frame count as one command. Reading them takes at most as long as a short
-#: command.
+#: For the rate limit, this many bytes of a frame count as one command. Reading this many bytes takes at most as long as
+#: a short command does.
 BYTES_PER_COMMAND: Final = 512
 
 

@@ -1,6 +1,6 @@
 """The assembly of an endpoint's place in the cluster.
 
-Owns: which parts exist, and what each receives. Must never: do more than make them.
+Owns: the choice of parts, and what each one gets. Must never: do more than make these parts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Cluster:
 
     @property
     def first(self) -> list[Part]:
-        """The parts that come first, because the work of all others depends on their news."""
+        """The parts that come first in the list, because all other parts depend on the changes that these parts
+        report."""
         return [self.joining, self.mesh]
 
     @property

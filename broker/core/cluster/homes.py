@@ -46,7 +46,7 @@ class Homes:
         """``me``: this endpoint's incarnation."""
         self._mine = me
         self.table: list[str] = [me] * SLOTS  # slot -> incarnation of its home
-        self.only_home: str | None = me  # the home of all slots, if they have the same one
+        self.only_home: str | None = me  # the home of all slots, if all have the same home
         self.version = 0  # counts changes of the table
         self.round = 1  # the join round; a new one begins after every lapse of the lease
         self.joined = joined  # whether it can act as home of the slots that the table gives it

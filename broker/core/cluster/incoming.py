@@ -32,12 +32,12 @@ NOT_THEIRS: Final = "not_theirs"
 #: them.
 PASSED_ON_S: Final = 30.0
 
-#: Two homes may replicate the same slot. If one of them began this many seconds later, by their machines' clocks, it
-#: acted later, because an endpoint considers a peer dead only after a silence of twice this time.
+#: Two homes may replicate the same slot. If one of them began this many seconds later, by the clocks of their machines,
+#: this home also acted later, because an endpoint considers a peer dead only after a silence of twice this time.
 LATER_S: Final = DEAD_AFTER_S / 2
 
-#: Maximum number of replicas to receive at a time. A home makes one for each endpoint, and a few more while the view
-#: keeps changing.
+#: Maximum number of replicas to receive at a time. A home makes one replica for each endpoint, and a few more while the
+#: view keeps changing.
 INCOMING_MAX: Final = 1_000
 
 
@@ -87,7 +87,7 @@ class IncomingReplicas(Part):
         self._me = members.me.incarnation
         self._states = states
         self._slot_transfer = slot_transfer
-        self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # by sender and the sender's number
+        self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # by sender, and the number that the sender chose
         self._held = held
         self._stalls = 0  # count of this process's stalls when it last acted
         self._missed = False  # another endpoint has acted without this one since this one last acted
@@ -101,7 +101,7 @@ class IncomingReplicas(Part):
             ),
             self._desk.counted(
                 "slots_arrived_in_part",
-                "Slots that this endpoint became home of without some of their state, as after a crash of their home",
+                "Slots that this endpoint became home of without some of their state, for example after a crash",
             ),
         ]
 
@@ -254,8 +254,8 @@ class IncomingReplicas(Part):
                 self._drop(key)
 
     def hand_on(self) -> None:
-        """Pass on slots that we have received, but that belong to another endpoint if their giver is left out of the
-        view.
+        """Pass on the slots that we have received and whose home is another endpoint. If the giver of a slot is still
+        the slot's home in our view, find the home as if the giver had left.
 
         This needs a link to that endpoint. The giver is no longer the slots' home, even if it has not announced that
         yet."""
@@ -317,7 +317,7 @@ class IncomingReplicas(Part):
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
         saved: set[int] = set()
-        unheard: set[int] = set()  # slots whose home may have been cut off, and have gone on alone
+        unheard: set[int] = set()  # slots whose home may have been cut off and may have continued alone
         in_view = self._members.in_view
         crashed = {
             peer for (peer, _), incoming in self._incoming.items() if incoming.for_failover and not in_view(peer)

@@ -74,7 +74,8 @@ class Joining(Part):
             transfers: Slot transfers that must end before that, too.
             observers: The observers of changes in the cluster.
             idle: Returns whether no work is in progress here.
-            alone_at_url: No other endpoint can be at our URL, so an endpoint registered there under our name is dead.
+            alone_at_url: Whether no other endpoint can be at our URL. If so, an endpoint registered there under our
+                name is dead.
         """
         self._desk = desk
         self._me = members.me
@@ -101,11 +102,11 @@ class Joining(Part):
         self._asked: dict[str, int] = {}  # peer -> the round in which we asked it for a welcome
         self._preparing_round = 0
         self._prepare_until = desk.now
-        self._preparing: dict[str, float] = {}  # peers asked to prepare -> when they answered (inf: not yet).
-        self._prepared_peers: set[str] = set()  # in this round
+        self._preparing: dict[str, float] = {}  # peers asked to prepare -> when they answered (inf if not yet)
+        self._prepared_peers: set[str] = set()  # those that have prepared in this round
         self._joined = False
         self._told: set[str] = set()  # peers that have been told that we leave
-        self._announced = False  # to all peers
+        self._announced = False  # whether all peers have been told
         self._departing = False
         self._leaving_since = math.inf
         self._deregistering = self._deregistered = False
@@ -280,7 +281,7 @@ class Joining(Part):
             self._mesh.gone(endpoint.incarnation)
 
     def join(self) -> None:
-        """Ask the peers that have not welcomed us in this round for a welcome."""
+        """Ask each peer for a welcome, unless it has welcomed us in this round already."""
         members = self._members
         members.consider()
         if members.joined != self._joined:
@@ -318,7 +319,8 @@ class Joining(Part):
                 continue
             is_prepared = peer in self._prepared_peers
             everyone = everyone and is_prepared
-            # Ask a prepared peer again while others are not ready: it keeps its replica up to date only while we ask.
+            # Keep asking a prepared peer while other peers are not ready, because it keeps its replica up to date only
+            # while we ask.
             again_at = self._preparing.get(peer, -math.inf) + (AGAIN_S if is_prepared else 0.0)
             if members.peers[peer].settings is not None and self._desk.now >= again_at:
                 self._preparing[peer] = math.inf
@@ -334,7 +336,8 @@ class Joining(Part):
         missed = self._members.joined_by(peer, request.round, self._replicas.first_to(peer))
         self._tell_view()
         welcome = partial(self._welcome, peer, number, missed)
-        # If we are leaving, we gave some of the newcomer's slots to others, which pass them on to the newcomer.
+        # If we are leaving, we gave some of the newcomer's slots to other endpoints, which pass these slots on to the
+        # newcomer.
         to = None if self._members.leaving else peer
         self._writes.after(partial(self._transfers.after, welcome, to))
 

@@ -42,7 +42,7 @@ WRITTEN_OFF_MAX: Final = 1_000
 
 
 class Membership(Homes):
-    """One endpoint's knowledge of the cluster. It does not update ``me.heartbeat``.
+    """One endpoint's knowledge of the cluster. This class does not update ``me.heartbeat``.
 
     Args:
         me: This endpoint.
@@ -182,8 +182,8 @@ class Membership(Homes):
         """Take the peer into our view as it joins.
 
         This endpoint may have acted without the peer since the peer last joined. Then the peer's state of slots may be
-        outdated. All answers within one of the peer's rounds are the same, because an answer may be lost. In its first
-        round a peer has no state yet.
+        outdated. This endpoint gives the same answer to all requests of one of the peer's rounds, because an answer may
+        be lost. In its first round a peer has no state yet.
 
         Args:
             incarnation: The joining peer.
@@ -241,8 +241,8 @@ class Membership(Homes):
     def lapsed(self, now: float) -> bool:
         """Has the lease just lapsed? If so, begin a new round. Callers check this before all other work at ``now``.
 
-        While this endpoint joins, each welcome is a separate lease, because the peer that gave it may have considered
-        us dead since.
+        While this endpoint joins, each welcome is a separate lease, because the peer that gave the welcome may have
+        considered us dead since.
         """
         if self.joined:
             if self._lease(now):

@@ -75,7 +75,7 @@ class Mesh(Part):
         self._again: dict[str, list[bytes]] = {}  # frames to send again in this turn
         self._confirm = False  # in this turn, links confirm the frames that they have processed
         self._ping = False  # in this turn, links send a sign of life
-        self.due = False  # one of these three is set; links can have other reasons to send
+        self.due = False  # one of the three fields above is set; links can have other reasons to send
 
     def bind(self, requests: Mapping[type[Request], RequestHandler]) -> None:
         """Dispatch the peers' requests to these handlers."""

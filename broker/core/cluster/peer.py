@@ -10,9 +10,8 @@ from typing import Final
 from ..model import Endpoint, Settings
 
 #: If a peer's heartbeat changes this many seconds after the last message over its link, the peer kept running when the
-#: link was cut. The time is shorter than a home waits for its replica (``replication.WAIT_S``) before it continues
-#: without the replica. It is longer than the time between the last message and the last heartbeat of a crashing
-#: endpoint.
+#: link was cut. This time is shorter than the time for which a home waits for its replica (``replication.WAIT_S``). It
+#: is longer than the time between the last message and the last heartbeat of a crashing endpoint.
 UNHEARD_S: Final = 1.5
 
 
@@ -42,7 +41,7 @@ class Peer:
         self.in_registry = False  # it was in the last registry read
         self.in_view = False
         self.connected = False
-        self.settings: Settings | None = None  # the cluster settings that it follows; None: it has had no link to us
+        self.settings: Settings | None = None  # the cluster settings that it follows; None if it has had no link to us
         self.grace_s = float("inf")  # its own grace period; infinity if it has not told us
         self.heard_at = float("-inf")  # when anything last came over its link
         self.moved_at = now  # when we last saw that its heartbeat had changed, or first saw the peer
@@ -50,7 +49,7 @@ class Peer:
         self.welcomed = 0  # our latest join round in which it welcomed us
         self.asked_at = float("-inf")  # when we asked it for a welcome
         self.missed_round = 0  # the peer's join round in which we told it that it had missed something
-        self.void_before = 0  # our answer in that round: the number of our first replica that is not outdated
+        self.void_before = 0  # the number that we answered in that round: our first replica that is not outdated
         self.dead_since: float | None = None
         self.yields = False  # it is leaving: it is home of no slot, but serves its clients until its link closes
 

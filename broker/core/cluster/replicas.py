@@ -2,7 +2,7 @@
 
 Owns: the replicas that this endpoint makes as the home of slots, how it sends them, and how much can be in flight. Must
 never: know a replica's content (``slots``), or its purpose (``slot_transfer`` uses replicas of slots that move, and
-``replication`` makes some in case this endpoint crashes).
+``replication`` makes replicas in case this endpoint crashes).
 
 A replica begins with a snapshot, which is sent in slices while this endpoint is still the slots' home. The changes
 since then follow. If a key changes ten times before it is sent, it is sent only once.
@@ -34,14 +34,14 @@ UNANSWERED_BYTES: Final = 1 << 20
 #: even if it is small.
 UNANSWERED_CHUNKS: Final = 8
 
-#: Bytes of changes to pack in one turn, which takes some 3 ms.
+#: Bytes of changes to pack in one turn, which takes about 3 ms.
 TURN_BYTES: Final = 64 << 10
 
 #: Maximum number of urgent changes in one chunk.
 AT_ONCE_MAX: Final = 200
 
-#: Maximum number of urgent changes of one replica that can wait. Only a link that is slower than the publishers leads
-#: to more.
+#: Maximum number of urgent changes of one replica that can wait. More can wait only if the link is slower than the
+#: publishers.
 ROW_MAX: Final = 10_000
 
 #: Maximum number of chunks of changes that can remain unsent when a slot moves.
@@ -87,7 +87,7 @@ class AtOnce(NamedTuple):
     slot: int
     key: Any
     size: int  # approximate bytes
-    waiter: Any  # passed to ``ReplicaOwner.confirmed``; None: no waiter
+    waiter: Any  # passed to ``ReplicaOwner.confirmed``; None if there is no waiter
 
 
 class Replica:
@@ -122,7 +122,7 @@ class Replica:
         self, owner: ReplicaOwner, number: int, target: str, slots: frozenset[int], for_failover: bool, now: float
     ) -> None:
         self.owner = owner
-        self.for_failover = for_failover  # true: guards slots that stay here against our crash; false: the slots move
+        self.for_failover = for_failover  # true if its slots stay and it protects them from our crash
         self.number = number
         self.target = target  # incarnation
         self.giver = ""  # the incarnation that gave us the slots, if this replica passes them on
@@ -166,8 +166,8 @@ class Replicas(Part):
         self._numbers = 0
         self._replicas: dict[int, Replica] = {}
         self._of_slot: dict[int, list[Replica]] = {}
-        #: Whether any replica exists. Parts must report changes only if one does, so without replicas this test is
-        #: their only cost.
+        #: Whether any replica exists. If none exists, parts need not report changes, so this test is the only cost of a
+        #: change.
         self.watching = False
         self._due: dict[Replica, None] = {}  # replicas that may have something to send
 
@@ -432,7 +432,8 @@ class Replicas(Part):
         Args:
             replica: The replica to end; ended replicas are ignored.
             keeps: See ``ReplicaOwner.over``.
-            tell: Whether to tell the other end to drop the received part, even if the slots have moved.
+            tell: Whether to tell the other end to drop the received part even if the slots have moved. If they have not
+                moved, the other end is told in any case.
         """
         if replica.over:
             return

@@ -131,7 +131,7 @@ class SlotTransfer(ReplicaOwner):
         for replica in [replica for replica in self._planned.values() if replica.asked_at < before]:
             self._replicas.end(replica)
 
-    # When it goes
+    # When a slot goes
 
     def view_changed(self) -> None:
         """Send the rest of the slots that have new homes."""
@@ -195,7 +195,7 @@ class SlotTransfer(ReplicaOwner):
             self._replicas.end(replica, tell=True)
 
     def _take(self, row: dict[int, Replica], replica: Replica) -> list[int]:
-        """Remove from the row the slots that this replica brings, and return them."""
+        """Remove from ``row`` the slots that this replica brings, and return these slots."""
         slots = [slot for slot in sorted(replica.slots) if row.get(slot) is replica]
         for slot in slots:
             del row[slot]

@@ -4,8 +4,8 @@ Owns: the interface by which such a part lets its state move with the slot. Must
 (``replicas``), or when a slot moves (``membership``).
 
 State consists of *keys* with values. A key is, for example, the hash of a payload, or a topic that has a history. A
-replica carries keys with their values at the moment of packing. So a key can be packed any number of times, and the
-last value counts.
+replica carries keys with their values at the moment of packing. So a key can be packed repeatedly, and the last value
+counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SlotState:
 
         Args:
             name: The name of the state, which replicas carry. It is the same at all endpoints.
-            keys_per_chunk: The number of keys in one chunk. With their values, they take some 64 KiB.
+            keys_per_chunk: The number of keys in one chunk. With their values, they take about 64 KiB.
         """
         self.name = name
         self.keys_per_chunk = keys_per_chunk

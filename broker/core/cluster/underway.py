@@ -13,7 +13,7 @@ class UnderWay:
     for later work."""
 
     def __init__(self) -> None:
-        self._things: dict[Hashable, str] = {}  # piece of work -> the peer that must wait for it; empty: all peers
+        self._things: dict[Hashable, str] = {}  # work -> the peer that must wait for it; empty if all must
         self._waiting: list[tuple[set[Hashable], Callable[[], None]]] = []
 
     def __len__(self) -> int:

@@ -32,7 +32,7 @@ class Receiver:
     """
 
     def __init__(self) -> None:
-        self.onward: Receiver | None = None  # the next receiver; None: the outbox
+        self.onward: Receiver | None = None  # the next receiver; None if the outbox is next
 
     def take(self, client: str, message: Message, named: bool) -> None:
         """Handle a message for a client of the connection.
@@ -83,7 +83,8 @@ class Receiver:
             self.onward.restored()
 
     def release(self, client: str | None) -> None:
-        """Put all messages that bounds hold for the client into the outbox. ``None``: those for all clients."""
+        """Put all messages that are held because of the client's bounds into the outbox. If ``client`` is ``None``, do
+        so for all clients of the connection."""
         if self.onward is not None:
             self.onward.release(client)
 
@@ -101,7 +102,7 @@ class Reply:
     def __init__(self) -> None:
         self.done = False
         self.held = 0  # its bytes, while it waits for earlier replies
-        self.data: bytes | None = None  # None: this command gets no reply
+        self.data: bytes | None = None  # None if this command gets no reply
 
 
 class Connection:
@@ -148,8 +149,8 @@ class Connection:
         self.replaces = False  # these commands include a `subscribe` with `replace`, which must run alone
         self.tally: dict[str, int] = {}  # ``Replies.tally`` of that kind: result -> count
         self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind
-        self.grant: Grant | None = None  # None: all rights
-        self.receiver: Receiver | None = None  # None: messages go straight into the outbox
+        self.grant: Grant | None = None  # None if the connection has all rights
+        self.receiver: Receiver | None = None  # None if messages go straight into the outbox
         self.has_listened = False  # one of its clients has sent `listen`
         self.dirty = False  # already in the list of connections to write to
         self.backpressure = False  # it has sent more than the endpoint can handle for now
@@ -159,9 +160,9 @@ class Connection:
         self.revoked = False  # its token is revoked: the endpoint begins nothing and sends nothing for it
         self.pings_unanswered = 0
         self.ping_slot = self.expiry_slot = 0  # slots of its next ping and its token's expiry in the timer wheels
-        # its waiting commands can begin until this time; None: the endpoint is not closing it
+        # its waiting commands can begin until this time; None if the endpoint is not closing the connection
         self.ends_at: float | None = None
-        self.allowance: float | None = None  # commands it can still send; None: any number
+        self.allowance: float | None = None  # commands it can still send; None if there is no limit
         self.allowed_at = 0.0  # the time of that allowance
         self.throttled = False  # it has sent too many commands, so those already read wait
         # Bytes held in addition to its outbox, for ``Memory``.
@@ -213,7 +214,7 @@ class Binding:
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
         self.number = number  # counts clients that begin to listen here; kept if the client changes its connection
-        self.location: Location | None = None  # None: its `listen` is still being written
+        self.location: Location | None = None  # None while the store writes its `listen`
 
 
 class Hub:

@@ -25,12 +25,12 @@ from ingeborg.protocol.wire import decode, outside_strings
 
 from .grants import Grant
 
-#: Number of topics in one packed part of a long list. Unpacking one part takes some 0.1 ms.
+#: Number of topics in one packed part of a long list. Unpacking one part takes about 0.1 ms.
 TOPICS_PER_PART: Final = 1_000
 
-#: Maximum number of lists and objects in a large frame. Each takes some 60 to 240 bytes of memory, but only two or
-#: three bytes of the frame. If a frame of 16 MiB were full of these, they would take half a gigabyte. A payload of 1
-#: MiB reaches the limit only if it contains hardly anything else.
+#: Maximum number of lists and objects in a large frame. Each takes 60 to 240 bytes of memory, but only two or three
+#: bytes of the frame. If a frame of 16 MiB were full of lists and objects, they would take half a gigabyte. A payload
+#: of 1 MiB reaches the limit only if it consists almost entirely of lists and objects.
 CONTAINERS_MAX: Final = 250_000
 
 #: Maximum number of commas between values, for the same reason. A `subscribe` of 16 MiB needs fewer, since it has at

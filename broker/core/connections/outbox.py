@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-#: If a connection keeps up, one turn can put this many times ``bytes_max`` into its outbox. A message for each of its
-#: many clients does not make the connection a slow reader. All frames of one message are the same object, so they take
-#: no additional memory yet.
+#: If a connection keeps up, one turn can put this many times ``bytes_max`` into its outbox. So a connection with many
+#: clients does not count as a slow reader because each of its clients gets a message. All frames of one message are the
+#: same object, so they take no additional memory yet.
 BURST: Final = 16
 
 #: Bytes to write to a connection in one turn, rounded up to a whole frame: about 1 ms of the kernel's time.

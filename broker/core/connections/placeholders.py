@@ -8,8 +8,8 @@ an id. Therefore an entry permits nothing to an id with a character that can end
 Suppose that an entry permits the same topic to two ids without such characters. In this topic, both ids begin after the
 text before the first ``{sub}``, and both end before the first of these characters. So the two ids are equal. The same
 is true for several entries with the same text before their first ``{sub}``, because such entries share these
-characters. It is not true if one entry has other text where another has its ``{sub}``: ``user/{sub}/`` permits to the
-client ``log`` the topics that ``user/log/{sub}`` permits to all other clients.
+characters. It is not true if one entry has other text at the place where another entry has its ``{sub}``. For example,
+``user/{sub}/`` permits to the client ``log`` the topics that ``user/log/{sub}`` permits to all other clients.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ class Dedup(Generic[Waiter]):
         room = min(self._young_max - self._young_count, self.keys_max - self._count)
         added = 0
         for key, left in zip(keys, seconds, strict=True):
-            if not left > 0:  # NaN is not
+            if not left > 0:  # also skips NaN
                 continue
             index = key & _PART_MASK
             part = young[index]
@@ -285,7 +285,7 @@ class Dedup(Generic[Waiter]):
             self.own_keys.look(max(keys_max // _OWN_KEYS_SHARE, 1), now)
 
     def _holds(self, key: int, now: float) -> bool:
-        """Return whether the key's message is in dispatch, or was dispatched lately."""
+        """Return whether the key's message is in dispatch, or the key was seen and has not expired."""
         return key in self._pending or self.left((key,), now)[0] > 0
 
     def _forget(self, keys_max: int) -> None:
@@ -337,7 +337,7 @@ class Dedup(Generic[Waiter]):
     def keys_of(self, slots: frozenset[int]) -> Iterator[list[int]]:
         """Yield all keys of these slots that existed when the search began, except those taken out since.
 
-        A slice examines some thousands of keys. The search starts with the oldest generation, since keys only move to
+        A slice examines a few thousand keys. The search starts with the oldest generation, since keys only move to
         younger ones.
         """
         generations = [*(generation for generation, _ in reversed(self._old)), self._young]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..message import Message
 
-#: Number of names in each of the two generations, which take some 10 MB. At 10,000 messages per second, a generation
+#: Number of names in each of the two generations, which take about 10 MB. At 10,000 messages per second, a generation
 #: has the names of five seconds. No origin sends a message again after a longer time.
 GENERATION: Final = 50_000
 
@@ -24,7 +24,8 @@ Name = tuple[str, int]
 
 
 class Names:
-    """One endpoint's names, both as a home and as the keeper of other homes' replicas."""
+    """The names that one endpoint keeps: for its own slots as their home, and for the slots of other homes in
+    replicas."""
 
     def __init__(self) -> None:
         self._young: dict[int, Name] = {}  # by key

@@ -33,8 +33,8 @@ _MARK: Final = 0xD64F << _MARK_SHIFT
 _LOW_BITS: Final = (1 << _MARK_SHIFT) - 1
 _PAYLOAD_BITS: Final = _IDENTITY_SHIFT - 16
 
-#: Number of own keys to examine for each new one. So while all own keys are examined once, only a quarter as many new
-#: ones come. This keeps the number of own keys below four thirds of the table's limit.
+#: Number of own keys to examine for each new own key. So while all own keys are examined once, only a quarter as many
+#: new own keys arrive. This keeps the number of own keys below four thirds of the table's limit.
 _LOOKS: Final = 4
 
 

@@ -2,12 +2,12 @@
 
 Owns: the bounds of one kind in one column of a bucket. Must never: move more than one block of bounds in a call.
 
-Each bound belongs to the number of a conjunction. The bounds form sorted blocks of some hundreds, and the blocks form
-groups, all in ascending order. Each group stores the union of its own numbers and the numbers of all groups before it,
-as a bitmap. So an answer consists of one such union, the bitmaps of at most ``GROUP`` blocks, and a part of one block.
-A new bound goes into its block, and into the unions of its group and of all later groups. With a million bounds, these
-are some forty unions. Upper bounds are stored as lower bounds of the negative number: instead of ``x <= high``, a bound
-is ``-high <= -x``.
+Each bound belongs to the number of a conjunction. The bounds form sorted blocks of a few hundred bounds each, and the
+blocks form groups, all in ascending order. Each group stores the union of its own numbers and the numbers of all groups
+before it, as a bitmap. So an answer consists of one such union, the bitmaps of at most ``GROUP`` blocks, and a part of
+one block. A new bound goes into its block, and into the unions of its group and of all later groups. With a million
+bounds, a new bound goes into about forty unions. Upper bounds are stored as lower bounds of the negative number:
+instead of ``x <= high``, a bound is ``-high <= -x``.
 """
 
 from __future__ import annotations

@@ -212,8 +212,8 @@ class Column:
         self.bytes += table.bytes + held_bytes(now) - before
 
     def _affixed(self, kind: int, value: Any, found: Gathered) -> None:
-        """Gather the numbers whose prefix or suffix the value has. ``kind`` can also be that of an excluded prefix or
-        suffix."""
+        """Gather the numbers whose prefix or suffix the value has. ``kind`` is a prefix, a suffix, an excluded prefix
+        or an excluded suffix."""
         if type(value) is not str:
             return
         table = self._words[kind]

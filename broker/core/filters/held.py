@@ -69,7 +69,7 @@ def numbers_of(held: Held) -> list[int]:
 
 def united(bitmaps: list[BitMap]) -> BitMap:
     """Return the union of the bitmaps. It is made in one step, because copying a large bitmap takes longer than uniting
-    many. A single bitmap is returned as it is."""
+    many bitmaps. A single bitmap is returned as it is."""
     if len(bitmaps) == 1:
         return bitmaps[0]
     return BitMap.union(*bitmaps) if bitmaps else BitMap()

@@ -11,7 +11,8 @@ own forward table, which maps a tuple of values to numbers. Other conditions, su
 addition to that design.
 
 A filter can hold in several ways, because it has an ``$or`` or several values for a path. Each way is a separate
-conjunction. The first one has the filter's number. Each further one has a number that leads to the filter's number.
+conjunction. The first conjunction has the filter's number. Each further conjunction has a number that leads to the
+filter's number.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Index:
         self._free: list[Any] = []
         # By number.
         self._texts: list[str] = []
-        self._holders: list[Any] = []  # a client, a tuple or a Table of clients; or the number that it leads to
+        self._holders: list[Any] = []  # a client, or a tuple or Table of clients, or the filter's number
         self._stamps: array[int] = array("Q")  # the stamp of its last change, which is unique
         self._stamp = 0
 
@@ -195,7 +196,7 @@ class Index:
         return list(clients), self._key(numbers)
 
     def find(self, payload: Raw) -> Gathered:
-        """Find the conjunctions that hold. Return the numbers of these in the form that ``numbers`` takes."""
+        """Find the conjunctions that hold, and return their numbers in the form that the method ``numbers`` needs."""
         found = Gathered()
         paths = self._paths
         of_payload = attributes_at(payload, paths) if len(paths) <= FEW_PATHS else attributes(payload)

@@ -41,7 +41,7 @@ class Shape:
     ) -> None:
         self.equal = equal
         self.others = others
-        self.home: Path | None = None  # the needed path under which the index files the shape; None: it needs no path
+        self.home: Path | None = None  # the needed path under which the index files the shape; None if it needs no path
         self._tried = tried
         self._leaf = leaf
         self._group = group

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 #: The average number of keys in a small dictionary. A dictionary to be split has at most twice as many keys, so
-#: splitting it takes 0.1 ms. Several tables can split a dictionary at the same time.
+#: splitting it takes 0.1 ms. Several tables may each split a dictionary in the same call.
 SMALL: Final = 256
 
 #: Bytes of one dictionary without its keys.

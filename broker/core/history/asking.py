@@ -42,7 +42,7 @@ class Asked:
 
 
 class Asking(Part):
-    """One endpoint's part."""
+    """Handles the `history` commands at one endpoint."""
 
     def __init__(
         self, desk: Desk, me: str, homes: Homes, retention: Retention, history_server: HistoryServer, replies: Replies

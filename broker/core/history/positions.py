@@ -27,7 +27,7 @@ SESSIONS_PER_SLICE: Final = 500
 
 
 class Positions(Part):
-    """One endpoint's part."""
+    """Sends positions to one endpoint's clients."""
 
     def __init__(self, desk: Desk, watermarks: Watermarks, sending: Sending) -> None:
         self._desk = desk

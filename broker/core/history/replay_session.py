@@ -74,7 +74,7 @@ class Attempt:
         self.wanted = topics
         self.latest = latest
         self.done = done
-        self.until = 0.0  # when the attempt gives up; 0: it continues as long as the connection lives
+        self.until = 0.0  # when the attempt gives up; 0 if it continues as long as the connection exists
         self.retries = 0
         self.after = 0.0  # when the attempt may start again
         self.is_over = False

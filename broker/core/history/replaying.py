@@ -5,8 +5,9 @@ Owns: the connections of recovering clients here, and their recoveries. Must nev
 that it covers are in the connection's outbox, or drop a message silently.
 
 A recovery asks all homes, and sends their answers in the order of the stamps, as fast as the socket accepts them.
-Meanwhile it holds back new messages for the client, up to half the size of an outbox. It drops further ones and makes
-one more attempt, which finds them in the homes' logs. After a failure, an attempt restarts where it stopped.
+Meanwhile it holds back new messages for the client, up to half the size of an outbox. It drops all further messages,
+and makes one more attempt, which finds the dropped messages in the homes' logs. After a failure, an attempt restarts
+where it stopped.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ COMMAND_S: Final = 10.0
 
 
 class Replaying(Part):
-    """One endpoint's part."""
+    """Runs the recoveries of one endpoint's clients."""
 
     def __init__(
         self,
@@ -99,7 +100,8 @@ class Replaying(Part):
         if session.held_bytes <= session.connection.outbox.bytes_max // 2:
             return
         if session.stays:
-            # The next attempt sends those that are retained. Messages that are not retained have no guarantee.
+            # The next attempt sends the dropped messages that are retained. Messages that are not retained have no
+            # guarantee.
             self._desk.drops["behind_recovery"] += len(session.held)
             session.overflowed = True
             self._let_go(session)

@@ -92,8 +92,8 @@ class Calls:
         # call keeps its deadline and its place.
         self._by_deadline: deque[Call] = deque()
         self._again: deque[tuple[float, Call]] = deque()
-        # The later deadlines of calls whose receivers have answered ``WAIT``, in order. If a call has several, only its
-        # last one counts.
+        # The later deadlines of calls whose receivers have answered ``WAIT``, in order. If a call has several later
+        # deadlines, only the last one counts.
         self._patient: deque[tuple[float, Call]] = deque()
 
     def __len__(self) -> int:

@@ -45,7 +45,7 @@ class Open(Struct, array_like=True, tag="open"):
     """The first frame on every connection."""
 
     mine: str  # the sender's session
-    yours: str | None  # the receiver's session; None: the sender does not know it yet
+    yours: str | None  # the receiver's session; None if the sender does not know it yet
     last: int  # the number of the last batch that the sender has processed
 
 
@@ -92,7 +92,7 @@ _ITEM: Final[Decoder[Received]] = Decoder(Received)
 _NUMBERED: Final = Decoder(tuple[Number, Raw])
 _HEAD: Final = Decoder(_Head)
 
-#: The exceptions of a decoder. About a thousand nested lists raise ``RecursionError``.
+#: The exceptions that a decoder raises for malformed data. About a thousand nested lists raise ``RecursionError``.
 _UNSOUND: Final = (ValueError, RecursionError)
 
 encoded = _ENCODER.encode

@@ -42,7 +42,7 @@ def _batch(number: int, last: int, items: list[Sent]) -> tuple[bytes, int]:
             break
         size = len(said)
         count += 1
-    head = encoded(("batch", number, last, ()))[:-1]  # without its last byte, the empty array of items
+    head = encoded(("batch", number, last, ()))[:-1]  # without its last byte, which is the empty array of items
     return b"".join((head, _array_head(count), said)), count
 
 

@@ -103,9 +103,9 @@ class PublishRequest(Request, tag=1):
     answer = Decoder(bool | Literal["kept"])
 
     message: Carried
-    hashed: Hash | None  # with the topic's slot, it is the message's key; None: no check for duplicates
+    hashed: Hash | None  # with the topic's slot, it is the message's key; None if there is no duplicate check
     again: bool = False  # the sender has sent this request to another endpoint before
-    keep_s: NotNegative = 0  # the time to retain the message, in seconds; 0: do not retain it
+    keep_s: NotNegative = 0  # the time to retain the message, in seconds; 0 if it is not retained
 
 
 class ChangeRequest(Request, tag=2):
@@ -120,7 +120,7 @@ class ChangeRequest(Request, tag=2):
     added: bool
     filter: str | None = None  # the filter's canonical text
     until_disconnect: bool = False  # the subscription ends when the client disconnects
-    ttl_s: NotNegative = 0  # the subscription ends after this time, in seconds; 0: it does not end
+    ttl_s: NotNegative = 0  # the subscription ends after this time, in seconds; 0 if it does not end
     replace: bool = False  # the subscription replaces all subscriptions of the client to these topics
 
     def __post_init__(self) -> None:
@@ -148,7 +148,7 @@ class DeliverToListRequest(Request, tag=4):
 
     message: Carried
     list_name: str
-    clients: list[str] | None  # store this list under that name; None: use the list stored under that name
+    clients: list[str] | None  # the list to store under ``list_name``; None if the stored list is to be used
 
 
 class BroadcastRequest(Request, tag=5):
@@ -205,7 +205,7 @@ class ReplicaBeginsRequest(Request, tag=12):
     """A home tells the next home that it begins a replica, or that the replica contains fewer slots from now on."""
 
     replica: int  # the replica's number among the sender's replicas
-    slots: SlotBits | None  # the replica's slots; None: the replica has ended
+    slots: SlotBits | None  # the replica's slots; None if the replica has ended
     at: float = 0.0  # when the replica began, by the sender's clock, in Unix seconds
     for_failover: bool = False  # the receiver uses the replica if the sender crashes
     fewer: bool = False  # the replica exists already, and loses slots
@@ -240,10 +240,10 @@ class RevokedRequest(Request, tag=15):
 class WatermarkRequest(Request, tag=16):
     """An endpoint tells every peer its watermark once a second."""
 
-    watermark: Annotated[int, Meta(ge=-1)]  # -1: the sender does not act yet
+    watermark: Annotated[int, Meta(ge=-1)]  # -1 if the sender does not act yet
     clock: Stamp
     epochs: list[str]
-    missed: list[str] | None  # the receiver's clients that missed messages; None: any of them may have missed some
+    missed: list[str] | None  # the receiver's clients that missed messages; None if any client may have missed some
     count: int  # the number of endpoints in the sender's view, including the sender
 
     def __post_init__(self) -> None:
@@ -255,11 +255,11 @@ class WatermarkRequest(Request, tag=16):
 class HistoryPage(Struct, array_like=True, gc=False):
     """One page of the messages that a client missed at a home. A ``FetchRequest`` returns the next page."""
 
-    number: int  # identifies the answer in a ``FetchRequest``; 0: this is the last page; -1: the home left out the rest
+    number: int  # the answer's number, for a ``FetchRequest``; 0 on the last page; -1 if the home left out the rest
     rows: list[KeptRow]
     gap_topics: list[str]  # topics from which messages may be missing
     gap_slots: list[Slot]  # slots from whose topics messages may be missing
-    covered: SlotBits | None  # the slots that the home has searched; None: those of the requested topics
+    covered: SlotBits | None  # the slots that the home has searched; None if the request named the topics
     watermark: int  # the home's watermark at the time of the search
 
 
@@ -270,10 +270,10 @@ class HistoryRequest(Request, tag=17):
 
     client: str
     since: int  # return messages with greater stamps than this one
-    topics: list[str] | None  # the topics; None: all topics of the client, because they are too many to list
-    latest: NotNegative = 0  # if not 0: return this many latest messages of each topic instead
-    name: Name | None = None  # if not None: return the messages after this one instead
-    limit: NotNegative = 0  # if not 0: return a single page with at most this many messages
+    topics: list[str] | None  # the topics; None for all topics of the client, because they are too many to list
+    latest: NotNegative = 0  # if not 0, return only this many latest messages of each topic
+    name: Name | None = None  # if not None, return the messages after the message with this name
+    limit: NotNegative = 0  # if not 0, return a single page with at most this many messages
 
 
 class FetchRequest(Request, tag=18):

@@ -40,9 +40,9 @@ UNDER_WAY_MAX: Final = 1_000
 
 
 class Announcing(Part):
-    """One endpoint's part. In the list of parts it comes after ``origin``, so that it can replace the handler of
-    ``publish``, and before the home. At the end of a turn the home reads from the store the data that its messages
-    need."""
+    """Announces joins and leaves at one endpoint. In the list of parts it comes after ``origin``, so that it can
+    replace the handler of ``publish``, and before the home. At the end of a turn the home reads from the store the data
+    that its messages need."""
 
     def __init__(
         self,

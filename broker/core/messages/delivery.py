@@ -59,7 +59,7 @@ class Queued(NamedTuple):
 
 
 class Delivery(Part):
-    """One endpoint's part as the destination of messages."""
+    """Delivers messages to the clients of one endpoint."""
 
     def __init__(
         self,

@@ -55,8 +55,8 @@ class Orphan:
 
 
 class Failover(Part):
-    """One endpoint's part. It comes after ``incoming``, which adds the messages of a crashed home to
-    ``replicated.left``."""
+    """Dispatches such messages at one endpoint. In the list of parts it comes after ``incoming``, which adds the
+    messages of a crashed home to ``replicated.left``."""
 
     def __init__(
         self,

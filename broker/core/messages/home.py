@@ -267,7 +267,7 @@ class Home(Part):
             assert route.first is not None
             matched = self._filtering.matched(route, route.filters, route.first)
             if matched.plain is not None:
-                clients = matched.clients  # plain subscribers are placed already
+                clients = matched.clients  # the places of the plain subscribers are known already
         places = self._resolver.places(topic, route, clients)
         if places is None:
             return False
@@ -296,7 +296,7 @@ class Home(Part):
 
     def _send_matched(self, route: Route, dispatch: Dispatch, matched: Matched, places: Places) -> bool:
         """Send a message of a topic with filters. ``places`` has the places of the clients whose filters have matched.
-        If none has matched, it has the places of the plain subscribers."""
+        If no filter has matched, ``places`` has the places of the plain subscribers."""
         if route.filters is not None:
             route.filters.matched = None
         if matched.plain is None:

@@ -42,8 +42,8 @@ class LocationResolver:
         self._location_groups = location_groups
         self._sizes = sizes
         self._many = sizes.delivery_slice
-        self.recipients = 0  # all recipients of the messages to many that are being dispatched
-        self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message waits until others have ended
+        self.recipients = 0  # the number of recipients of all messages in dispatch that have many
+        self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message waits for other messages to end
         self.placed = 0  # recipients of this turn's messages for more than ``FEW`` clients
         self.matching = 0  # the cost of comparing this turn's messages with filters
         self._wanted: list[str] = []  # clients to look up at the end of the turn

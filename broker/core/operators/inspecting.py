@@ -39,7 +39,7 @@ class Census:
 
 
 class Inspecting(Part):
-    """One endpoint's part. ``figures`` returns the figures of this endpoint."""
+    """Handles the `inspect` commands at one endpoint. ``figures`` returns the figures of this endpoint."""
 
     def __init__(
         self,

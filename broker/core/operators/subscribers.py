@@ -36,7 +36,7 @@ NOBODY: Final[frozenset[str]] = frozenset()
 
 
 class SubscribersOfTopics(Part):
-    """One endpoint's part."""
+    """Handles both commands at one endpoint."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from .words import PAIRS_PER_READ, REPLY_FILTER_BYTES, filter_bytes, said
 
 
 class Subscriptions(Part):
-    """One endpoint's part."""
+    """Handles the `subscriptions` commands at one endpoint."""
 
     def __init__(self, desk: Desk, replies: Replies) -> None:
         self._desk = desk

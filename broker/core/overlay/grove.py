@@ -58,8 +58,8 @@ BATCH_DUE: Final = 0
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Grove(Swaps):
-    """One node. In addition to the counts of ``Swaps`` and ``Trees``, it counts ``stray`` wires, which did not come
-    from a neighbour."""
+    """One node. In addition to the counts of ``Swaps`` and ``Trees``, ``stray`` counts wires that did not come from a
+    neighbour."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds | None = None) -> None:
         super().__init__(desk, me, bounds or Bounds())

@@ -12,9 +12,9 @@ contribute to any order yet.
 
 A node is **new** for some seconds after its start, until it adopts the position of a neighbour that is older than the
 node. The position does not include the neighbour's deliveries since the node began, which the neighbour sends. A
-delivery does not end this state. If several nodes start together, one of them may get another's first message before
-any older message. But if the node has delivered a message of a root with a floor, it cannot adopt the position, because
-it would lack the messages in between.
+delivery does not end this state. If several nodes start together, one of them may get the first message of another new
+node before any older message. A new node that has delivered a message of a root with a floor cannot adopt the position,
+because it would lack the messages between that message and the floor.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from .wires import (
 )
 
 #: A new node requests the messages that its neighbour has delivered since the node began, and in this many seconds
-#: before that. The addition covers the time of the request, and clocks that differ in speed.
+#: before that. These additional seconds cover the time of the request, and clocks that differ in speed.
 NEWCOMER_S: Final = 1.0
 
-#: A new node requests all messages since a certain time. It adopts a neighbour's position only if the neighbour has
-#: skipped no messages as a new node since that time plus this many seconds. Half of ``NEWCOMER_S`` leaves half a second
-#: for the request.
+#: A new node requests all messages since a certain time. A neighbour that was new itself may have skipped messages. The
+#: node adopts a neighbour's position only if the neighbour has skipped none since that time plus this many seconds.
+#: Half of ``NEWCOMER_S`` leaves half a second for the request.
 NEWER_S: Final = NEWCOMER_S / 2.0
 
 #: A node is new for at most this many seconds. For this time, its neighbours' histories have the messages that it
@@ -66,8 +66,8 @@ SWEEP_DUE: Final = 2
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Swaps(Trees):
-    """One node. It counts ``restarts`` of links, ``gaps`` (roots of which it has given up messages), and ``forgotten``
-    roots."""
+    """One node. ``restarts`` counts restarted links, ``gaps`` counts the roots of which the node has given up messages,
+    and ``forgotten`` counts forgotten roots."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         super().__init__(desk, me, bounds)

@@ -77,8 +77,8 @@ class Bounds:
 class Trees(Node):
     """One node's part of all trees.
 
-    It counts ``duplicates`` of payloads, ``prunes`` and ``grafts`` that it has sent, and payloads ``dropped`` for lack
-    of room."""
+    ``duplicates`` counts repeated payloads, ``prunes`` counts the PRUNE wires that the node has sent, ``grafts`` counts
+    the payloads that it has requested, and ``dropped`` counts payloads dropped for lack of room."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         self._desk = desk

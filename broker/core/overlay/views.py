@@ -1,7 +1,7 @@
 """HyParView, a membership protocol. It maintains a node's neighbours, and a set of other known nodes.
 
 Owns: the active view, the passive view, and every link of the node. No other module dials or hangs up. Must never: know
-the messages that the protocol above sends over the links.
+the messages that the higher-level protocol sends over the links.
 
 In the protocol (Leitão, Pereira and Rodrigues, "HyParView", 2007), each node has two views. The small *active view* has
 the neighbours. It is symmetrical, and there is an open link to each neighbour. The larger *passive view* has nodes that
@@ -62,7 +62,7 @@ PRIORITY_OF: Final = 8
 #: If the two ends of a link have not become neighbours after this time, in seconds, the node closes the link.
 IDLE_S: Final = 5.0
 
-# Names of timers, apart from those of the protocol above.
+# Names of timers. The higher-level protocol has other timers.
 SHUFFLE_DUE: Final = 100
 RETRY_DUE: Final = 101
 
@@ -92,11 +92,11 @@ class Options:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Hyparview(Walks):
-    """One node's membership protocol. ``upper`` is the protocol above, which is notified of neighbours only, and not of
-    other links.
+    """One node's membership protocol. ``upper`` is the higher-level protocol, which is notified only of neighbours, and
+    not of other links.
 
-    It counts ``registry_reads``, ``joins`` that it has sent, and ``put_out``, the neighbours that it has evicted to
-    make room.
+    ``registry_reads`` counts reads of the registry, ``joins`` counts the JOIN wires that the node has sent, and
+    ``put_out`` counts the neighbours that it has evicted to make room.
     """
 
     def __init__(self, desk: Desk, me: Peer, upper: Node, options: Options | None = None) -> None:
@@ -134,7 +134,7 @@ class Hyparview(Walks):
             self.passive.note(peer)
 
     def leave(self) -> None:
-        """Leave the overlay in order. Notify the neighbours, so that they look for other neighbours."""
+        """Leave the overlay. Notify the neighbours, so that they look for other neighbours."""
         self._left = True
         for peer in list(self._links):
             self._part(peer, True)
@@ -260,7 +260,7 @@ class Hyparview(Walks):
         self._send(peer, (NEIGHBOUR, priority), HEAD_BYTES)
 
     def _accept(self, peer: Peer) -> None:
-        """Accept the peer's request. The ACCEPT goes to the peer before any message of the protocol above."""
+        """Accept the peer's request. The ACCEPT goes to the peer before any message of the higher-level protocol."""
         if peer not in self.active:
             self._make_room()
             self._send(peer, (ACCEPT,), HEAD_BYTES)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# Kinds of wires. The protocol above has other kinds, with numbers below 100.
+# Kinds of wires. The higher-level protocol has other kinds, with numbers below 100.
 JOIN: Final = 100
 """``()``: a newcomer asks its contact to become its neighbour. The contact accepts."""
 FORWARD_JOIN: Final = 101

@@ -127,7 +127,7 @@ class KeyTransfer(Part):
 
     def _take(self, key: int) -> Known:
         """Return the knowledge about a key that this endpoint passes to the key's new home. If this endpoint is
-        dispatching the key's message, it continues, and later tells the new home the outcome."""
+        dispatching the key's message, it continues to do so, and later tells the new home the outcome."""
         dedup = self._dedup
         former = self.former_home(key) if key in dedup.elsewhere else self._me
         dedup.forget_elsewhere(key)

@@ -46,8 +46,8 @@ class ReplicatedMessages(SlotState):
         self._desk = desk
         self._dedup = dedup
         self.names = names
-        self.under_way: dict[int, Message] = {}  # by key; this endpoint is their home
-        self.of_others: dict[int, Carried] = {}  # by key; other endpoints are their homes
+        self.under_way: dict[int, Message] = {}  # by key; messages whose home is this endpoint
+        self.of_others: dict[int, Carried] = {}  # by key; messages whose homes are other endpoints
         #: Messages of crashed homes that this home takes over. ``Failover`` empties this tray in the same turn, after
         #: the replicas have handled the change.
         self.left: list[tuple[int, Carried]] = []

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
-#: The largest number of stamps that a home can have given, also in positions, before it died without telling any peer.
-#: The next home of its slots continues after all of these. At 20,000 stamps/s they last for a quarter of an hour.
+#: The largest number of stamps that a home can have given before it died without telling any peer about them. It may
+#: also have sent them to clients in positions. The next home of its slots continues after all these stamps. At 20,000
+#: stamps/s they last for a quarter of an hour.
 UNHEARD_OF: Final = 1 << 24
 
 #: More stamps than any cluster gives in a millisecond. Stamps therefore stay below the value that ``leap`` computes

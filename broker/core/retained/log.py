@@ -29,9 +29,9 @@ from .room import AGED_AT_ONCE, Room
 #: floor of a topic's slot instead.
 HOLES_MAX: Final = 50_000
 
-#: One step of a sweep checks 1/``SWEEP_STEPS`` of the topics for expired entries, but not fewer or more than the two
-#: bounds that follow. No client gets an expired entry that a sweep has not reached yet. Such an entry only takes up
-#: room.
+#: One step of a sweep checks 1/``SWEEP_STEPS`` of the topics for expired entries, but at least ``SWEPT_PER_STEP_LEAST``
+#: and at most ``SWEPT_PER_STEP`` topics. No client gets an expired entry that a sweep has not reached yet. Such an
+#: entry only takes up room.
 SWEEP_STEPS: Final = 600
 SWEPT_PER_STEP_LEAST: Final = 100
 SWEPT_PER_STEP: Final = 1_000
@@ -88,7 +88,7 @@ class Log:
                     return
                 self._take(log, former, REMOVED)
         size = ENTRY_BYTES + len(entry.payload)  # the same as ``entry.size``, but without a call
-        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # it comes from a home with more room
+        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:  # the entry comes from a home with more room
             self._pass_over(log, entry)
             return
         if not entries or entry.stamp > entries[-1].stamp:

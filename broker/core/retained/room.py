@@ -60,7 +60,7 @@ class Room:
         """Handle the removal of an entry from its topic."""
         if not entry.is_old:
             self._young -= size
-        if was_first:  # also after a young entry, because the next one can be large and so old
+        if was_first:  # also if the entry was young, because the next one can be old (if it is large)
             self.first_changed(log)
 
     def first_changed(self, log: TopicLog) -> None:

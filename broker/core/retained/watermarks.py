@@ -51,7 +51,7 @@ _STAMP_DIGITS: Final = 16
 
 
 class Watermarks(Part):
-    """One endpoint's part. ``clock`` is the endpoint's own clock."""
+    """The watermarks and positions that one endpoint knows. ``clock`` is the endpoint's own clock."""
 
     def __init__(self, desk: Desk, members: Membership, clock: Clock) -> None:
         self._desk = desk
@@ -74,16 +74,16 @@ class Watermarks(Part):
         #: since this endpoint last sent its name to the peer.
         self._failed: dict[str, dict[str | None, int]] = {}
         self._failures = 0
-        #: By endpoint, including this one: its clock when it began to act. The floors that it set at that time are not
-        #: greater.
+        #: By endpoint, including this one: the endpoint's clock when it began to act. The floors that the endpoint set
+        #: at that time are not greater than this clock.
         self._begun: dict[str, int] = {}
         #: By peer: the number of endpoints in its view, including itself.
         self._counts: dict[str, int] = {}
         self._tell_at = desk.now
         #: Whether the cluster's watermark has grown, and ``Positions`` should send new positions.
         self.advances = False
-        #: Lists of this endpoint's clients that have missed messages according to peers (``None``: perhaps all
-        #: clients). ``Replaying`` empties this tray. Until then the cluster's watermark does not grow.
+        #: Lists of this endpoint's clients that have missed messages according to peers (``None`` if all clients may
+        #: have missed some). ``Replaying`` empties this tray. Until then the cluster's watermark does not grow.
         self.missing: list[list[str] | None] = []
         #: The stamp that the journal should record next, with the epochs, or -1 if there is nothing to record. After
         #: that, positions can have stamps up to this one. ``Journal`` resets it.

@@ -57,8 +57,8 @@ AWAY_MAX: Final = 200_000
 #: The time for which the store remembers ended subscriptions, and locations of clients that do not listen, in seconds.
 KEPT_S: Final = 600.0
 
-#: The pause between two steps of tidying the store, in seconds. The first value is for after a step that removed
-#: something, and the second one for after a step that did not.
+#: The pause between two steps of tidying the store, in seconds. The first value applies after a step that removed
+#: something, and the second value after a step that removed nothing.
 TIDY_S: Final = 0.1
 TIDY_IDLE_S: Final = 1.0
 
@@ -137,7 +137,7 @@ class Expiry(Part):
         self.found = self.away = 0
         self._found = 0  # the number of subscriptions found in this walk
         self._version = self._round = -1  # the version of the table of homes that this walk uses
-        self._slots: list[int] | None = None  # slots still to examine, the next one last; None: no walk is under way
+        self._slots: list[int] | None = None  # slots still to examine, the next one last; None between walks
         self._cursor: str | None = None
         self._walk_at = desk.now  # when the next walk begins, or this one continues
         self._busy = False  # whether a call to the store is under way

@@ -116,7 +116,7 @@ class LocationGroups:
                 remote[incarnation] = [client]
             else:
                 self._drops["endpoint_gone"] += 1
-        self._locations.asked += len(clients) - len(found)  # an earlier call has counted those in ``found``
+        self._locations.asked += len(clients) - len(found)  # an earlier call has counted the clients in ``found``
         if missing:
             self._locations.misses += len(missing)
         return local, remote, missing

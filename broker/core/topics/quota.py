@@ -2,9 +2,9 @@
 
 Owns: the changes that wait to be counted. Must never: count a change that a home has not written yet.
 
-The changes of one client at this endpoint are counted one after the other. Each is counted after the one before has
-been written. Two endpoints can count at the same time, so a client that subscribes at both can exceed the limit by the
-number of topics under way.
+The changes of one client at this endpoint are counted one after the other. The count for a change begins only after the
+previous change has been written. Two endpoints can count at the same time, so a client that subscribes at both can
+exceed the limit by the number of topics under way.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Route(Entry):
         self.passing = passing  # whether it is removed when no message waits in it
         self.subscribers: Subscribers | None = None
         self.ids = 0  # the number of ids in the set, as ``Routes`` has counted them
-        self.filters: TopicFilters | None = None  # None: no client has a filter
+        self.filters: TopicFilters | None = None  # None if no client has a filter
         self.changes: list[tuple[str, bool]] | None = None  # (client, added?) confirmed while the set was being read
         # The topic's messages, in order. The stage says why the first one waits. The others wait behind it.
         self.first: Dispatch | None = None

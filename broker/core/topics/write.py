@@ -78,7 +78,7 @@ class Write:
         self.topics = topics
         self.added = added
         self.term = term
-        self.filter = filter  # None: an addition is for all messages, and a removal removes all subscriptions
+        self.filter = filter  # None if it adds a subscription without a filter, or removes all subscriptions
         self.replace = replace
         #: Writes of a client with the same order may overlap. A write with the order "" runs alone.
         self.order = "" if replace else "added" if added else "removed"
