@@ -109,9 +109,9 @@ class Patience:
 
     #: A peer counts as dead after this long without a sign of life, by the observer's clock.
     dead_after_s: float = 3.0
-    #: An endpoint can act as a home for this long after its last sign of life. The difference to ``dead_after_s``
-    #: covers the drift between clocks, and the time between the check of the lease and the end of the action in the
-    #: same turn.
+    #: An endpoint can act as a home for this long after its last sign of life. The difference between this time and
+    #: ``dead_after_s`` covers the drift between clocks, and the time between the check of the lease and the end of the
+    #: action in the same turn.
     lease_s: float = 2.5
     #: The time limit for transferring slots in an orderly shutdown, in addition to the time for disconnecting clients.
     transfer_s: float = 4.0

@@ -43,7 +43,7 @@ class Message:
         # attributes.
         self._codec: Codec | None = None
         self._frame: bytes | None = None
-        self._named: bytes | None = None  # with the message's name
+        self._named: bytes | None = None  # the frame with the message's name
         #: Frames for further codecs, and frames that report skipped messages, by (codec, whether the frame has the
         #: message's name, number of skipped messages).
         self._others: dict[tuple[Codec, bool, int], bytes] | None = None

@@ -39,7 +39,7 @@ class StoreCalls:
         self._counts = counts
         self._number = 0
         self._calls: dict[int, tuple[float, str, StoreDone, Any]] = {}
-        self.made: list[StoreCall] = []  # in this turn
+        self.made: list[StoreCall] = []  # the calls made in this turn
         self.results: Counter[tuple[str, str]] = Counter()  # by operation and result
         self.times: defaultdict[str, Histogram] = defaultdict(Histogram)  # by operation
 

@@ -174,7 +174,7 @@ class Holding(Part):
         self.defaults = defaults
         self.rules = SharedRules()
         self.receivers: dict[Connection, BoundedReceiver] = {}
-        self.clients = 0  # with bounds
+        self.clients = 0  # the number of clients with bounds
         self.held = 0
         self.held_bytes = 0
         self.conits = 0  # conits of all clients; each has held messages, or waits for its interval to pass
@@ -204,7 +204,7 @@ class Holding(Part):
         return [
             gauge("bounds_clients", "Clients with bounds", self.clients),
             gauge("bounds_held", "Messages held for clients with bounds", self.held),
-            gauge("bounds_held_bytes", "Bytes of these messages", self.held_bytes),
+            gauge("bounds_held_bytes", "Bytes of the messages held for clients with bounds", self.held_bytes),
             gauge("bounds_level", "Share of the clients' slack in use, from 0 to 19", self.level),
             gauge("bounds_busy", "CPU cores that the endpoint uses, averaged over half a second", steering.busy),
             gauge("bounds_busy_target", "Number of CPU cores in use above which the level rises", steering.target),
@@ -350,7 +350,7 @@ class Holding(Part):
         return min(at, now + bound.staleness_s - PACE_S)
 
     def _rest(self, receiver: BoundedReceiver, conit: Conit) -> None:
-        """Note that messages of the conit have left. The next ones leave when its interval has passed."""
+        """Note that messages of the conit have left. The next messages leave when its interval has passed."""
         interval_s = conit.bound.interval_s
         early = min(EARLY_S, interval_s / 2)
         conit.next_at = _boundary(self._desk.now + interval_s - early, interval_s, receiver.phase)
@@ -500,7 +500,7 @@ class Holding(Part):
         receiver.conits.pop(conit, None)
         if conit.bound.interval_s:
             self._rest(receiver, conit)
-        elif not conit.slot:  # otherwise forgotten when its slot comes, unless it holds messages by then
+        elif not conit.slot:  # else it is forgotten when its slot comes, unless it holds messages at that time
             self._forget(receiver, conit)
         return cost
 

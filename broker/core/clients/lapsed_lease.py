@@ -38,7 +38,7 @@ class LapsedLease(Part):
         # the grace time that applied while the others considered this endpoint alive; the others use no shorter grace
         # time without this endpoint
         self._grace_s = members.grace_s
-        self._acted_at = desk.now  # until this time at least, the others considered this endpoint alive
+        self._acted_at = desk.now  # the others considered this endpoint alive at least until this time
 
     def tick(self) -> None:
         """If this endpoint has joined, note the time, since the others consider it alive."""

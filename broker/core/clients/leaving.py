@@ -79,7 +79,7 @@ class Leaving:
         self._batch = 0
         self._next_batch_at = -math.inf
         self.under_way = False
-        self._untold: list[Connection] = []  # to be disconnected, the last one first
+        self._untold: list[Connection] = []  # connections to disconnect; the last one of the list is next
         # connections that are no longer read: (connection, the latest time at which to disconnect it)
         self._told_soon: list[tuple[Connection, float]] = []
 

@@ -70,7 +70,7 @@ class Listening(Part):
         self._sending = sending
         self._memory = memory
         self._stale_locations = StaleLocations(desk, hub, self._me, self._are_absent)
-        self._listens: list[Listen] = []  # this turn's
+        self._listens: list[Listen] = []  # the listens of this turn
         self._clears: list[tuple[str, Location]] = []  # locations that ended in this turn
         self._parked: deque[Announcement] = deque()  # waiting until this endpoint has joined
         self._concurrent_listens = ConcurrentListens()

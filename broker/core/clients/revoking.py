@@ -326,7 +326,8 @@ class Revoking(Part):
 
     def _look(self) -> Iterator[bool]:
         """First stop all commands and messages of connections with revoked tokens, which is quick. Then close these
-        connections. If more tokens are revoked meanwhile, stop their connections before closing any others."""
+        connections. If more tokens are revoked meanwhile, stop the connections with these tokens before closing other
+        connections."""
         named: list[Connection] = []
         while self._seen != self._news or named:
             if self._seen != self._news:

@@ -37,9 +37,9 @@ from .throttle import Throttle
 #: The name by which metrics count commands that do not exist.
 UNKNOWN: Final = "unknown"
 
-#: Maximum number of commands to read from a connection although they must wait for earlier ones, and maximum bytes of
-#: one such command. By reading ahead, the endpoint learns that a client has closed its connection before it begins the
-#: commands that the client left behind.
+#: Maximum number of commands to read from a connection although they must wait for earlier commands, and maximum bytes
+#: of one of these commands. By reading ahead, the endpoint learns that a client has closed its connection before it
+#: begins the commands that the client left behind.
 READ_AHEAD: Final = 16
 READ_AHEAD_BYTES: Final = 16 << 10
 

@@ -74,8 +74,7 @@ class Joining(Part):
             transfers: Slot transfers that must end before that, too.
             observers: The observers of changes in the cluster.
             idle: Returns whether no work is in progress here.
-            alone_at_url: Whether no other endpoint can be at our URL. If so, an endpoint registered there under our
-                name is dead.
+            alone_at_url: Whether an endpoint that is registered at our URL, under our name, is certainly dead.
         """
         self._desk = desk
         self._me = members.me
@@ -103,7 +102,7 @@ class Joining(Part):
         self._preparing_round = 0
         self._prepare_until = desk.now
         self._preparing: dict[str, float] = {}  # peers asked to prepare -> when they answered (inf if not yet)
-        self._prepared_peers: set[str] = set()  # those that have prepared in this round
+        self._prepared_peers: set[str] = set()  # peers that have prepared in this round
         self._joined = False
         self._told: set[str] = set()  # peers that have been told that we leave
         self._announced = False  # whether all peers have been told

@@ -196,7 +196,7 @@ class Mesh(Part):
 
     def take(self) -> list[tuple[str, list[bytes]]]:
         """Return the frames for the peers at the end of the turn. With many peers, most turns have frames for only a
-        few."""
+        few peers."""
         again, self._again = self._again, {}
         ping, self._ping = self._ping, False
         due, self._calls.due = self._calls.due, {}

@@ -40,8 +40,8 @@ TURN_BYTES: Final = 64 << 10
 #: Maximum number of urgent changes in one chunk.
 AT_ONCE_MAX: Final = 200
 
-#: Maximum number of urgent changes of one replica that can wait. More can wait only if the link is slower than the
-#: publishers.
+#: Maximum number of urgent changes of one replica that can wait. If more wait, which happens only if the link is slower
+#: than the publishers, this endpoint gives the replica up.
 ROW_MAX: Final = 10_000
 
 #: Maximum number of chunks of changes that can remain unsent when a slot moves.

@@ -60,7 +60,7 @@ class OwnKeys:
     def __init__(self, holds: Callable[[int, float], bool]) -> None:
         self._holds = holds
         self._keys: dict[int, int] = {}  # keys of the table, by identity.
-        self._row: deque[int] = deque()  # identities, in the order of examination
+        self._row: deque[int] = deque()  # identities, in the order in which to examine them
 
     def __len__(self) -> int:
         return len(self._keys)

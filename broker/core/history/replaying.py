@@ -316,8 +316,8 @@ class Replaying(Part):
 
     def _caught_up(self, session: ReplaySession) -> None:
         if session.stays and not session.is_here:
-            # The client recovers on the connection where it listens now. Here it would get these messages without
-            # earlier ones.
+            # The client recovers on the connection where it listens now. On this connection it would get these messages
+            # without the earlier messages that it missed.
             self._desk.drops["behind_recovery"] += len(session.held)
             self._let_go(session)
             return

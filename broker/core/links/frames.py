@@ -66,7 +66,7 @@ class Done(Struct, array_like=True, tag="done"):
 class Ping(Struct, array_like=True, tag="ping"):
     """A heartbeat, from which the receiver sees that the sender is alive."""
 
-    sent: float  # by the sender's clock
+    sent: float  # when it was sent, by the sender's clock
     echo: float | None  # the ``sent`` of the latest ping that came from the receiver
     last: int
 

@@ -296,7 +296,7 @@ class Delivery(Part):
             self._desk.drops["moved_evicted"] += 1  # clients missing from the list can miss the broadcast
         moved = [(client, since) for client, since in self._moved_away.since(self._desk.now) if client not in bindings]
         clients: list[str] = []
-        if had is None or had.bound is None:  # else another home has had it sent here before
+        if had is None or had.bound is None:  # else another home's broadcast request has already sent it here
             clients = [client for client in bindings if had is None or client not in had.clients]
             self._recent[key] = self._recent[key]._replace(bound=bound)
         many = self.per_slice(message.payload)

@@ -1,8 +1,8 @@
 """Messages that a home was dispatching when it crashed. The endpoint that has the replica of the slot becomes the home,
 and dispatches them. ADR 23.
 
-Owns: these messages, until their outcome is known. Must never: give such a message a new identity. Each keeps its old
-one, so that no client gets the message twice.
+Owns: these messages, until their outcome is known. Must never: give such a message a new identity. Each message keeps
+its old identity, so that no client gets the message twice.
 
 Nobody waits for the outcome of such a message. Its origin can ask again (``Origin.lost``), and then shares the outcome
 like any repetition.

@@ -58,8 +58,8 @@ class Fanout(Part):
         self._retention = retention
         self._keeps_lists = keeps_lists
         self._many = sizes.delivery_slice
-        #: Messages that could not end at once. Every endpoint has now confirmed them or failed. The home empties this
-        #: tray.
+        #: Messages that could not end at once, and that every endpoint has now confirmed or failed to confirm. The home
+        #: empties this tray.
         self.dispatched: deque[tuple[Dispatch, ProtocolError | None]] = deque()
         #: Deliveries at this endpoint that took more than one turn. Their tickets have the dispatch, the number of
         #: clients, and the locations where these had been found.
@@ -103,7 +103,7 @@ class Fanout(Part):
             absent = []
         if absent is not None and not absent and not remote and not dispatch.open:
             return True
-        dispatch.open += 1  # one more, which is confirmed below when all requests have been sent
+        dispatch.open += 1  # an extra confirmation, given below when all requests have been sent
         if local:
             dispatch.open += 1
             if absent is not None:
@@ -117,14 +117,14 @@ class Fanout(Part):
     def send_both(self, dispatch: Dispatch, plain: Places, matched: Places, name: str) -> bool:
         """Send the message to the plain subscribers, and to those whose filters have matched. If there are many, the
         two groups get separate requests, because the list of plain subscribers stays the same while the list of
-        matching ones changes with each message. ``name`` is the name of the lists of matching subscribers. Return the
-        same as ``send``."""
+        matching subscribers changes with each message. ``name`` is the name of the lists of matching subscribers.
+        Return the same as ``send``."""
         self._location_groups.leave_out_the_gone(plain[1])  # their locations may be old
         many = self._many
         if all(len(clients) <= many for places in (plain, matched) for clients in places[1].values()):
             add(plain, matched)
             return self.send(dispatch, plain[0], plain[1])
-        dispatch.open += 1  # one more, which is confirmed below when both groups have been sent
+        dispatch.open += 1  # an extra confirmation, given below when both groups have been sent
         self.send(dispatch, plain[0], plain[1])
         self.send(dispatch, matched[0], matched[1], None, name)
         self._confirmed_by_one(dispatch)

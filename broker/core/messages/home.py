@@ -191,7 +191,7 @@ class Home(Part):
             self._move_on(dispatch)
 
     def _queue(self, dispatch: Dispatch) -> None:
-        """Queue a message behind the others of its topic."""
+        """Queue a message behind the other messages of its topic."""
         topic = dispatch.message.topic
         routes = self._routes
         route = routes.use(topic)

@@ -191,7 +191,8 @@ class InFlightDedup(Asker):
         if home is None:
             self.over.append(key)
             return
-        request = PublishRequest(carried(dispatch.message), hash_of_key(key), again=True)  # it may be the same message
+        # The former home may be dispatching this very message, and not only an equal one.
+        request = PublishRequest(carried(dispatch.message), hash_of_key(key), again=True)
         self._desk.ask(home, request, self, dispatch)
 
     def take_over(self) -> list[Dispatch]:
@@ -201,7 +202,7 @@ class InFlightDedup(Asker):
         over, self.over = self.over, []
         for key in over:
             for waiter in self._dedup.end_elsewhere(key, False, self._desk.now):
-                waiter.begun = -math.inf  # it may be the same message, which may be retained already
+                waiter.begun = -math.inf  # the former home may have retained this very message
                 again.append(waiter)
         return again
 

@@ -154,7 +154,7 @@ class Origin(Part):
         if publish.keep_s and (publish.message.travelled or publish.again):
             dispatch.begun = -math.inf  # another home may have begun to dispatch this message
         if publish.keep_s:
-            publish.message.travelled = True  # so destinations remember it: another home may dispatch it later
+            publish.message.travelled = True  # another home may dispatch it later, so destinations must remember it
         self._home.take(dispatch)
         if dispatch.outcome is not None:
             self._take_outcome(publish, dispatch)

@@ -36,7 +36,7 @@ NOBODY: Final[frozenset[str]] = frozenset()
 
 
 class SubscribersOfTopics(Part):
-    """Handles both commands at one endpoint."""
+    """Handles `subscribers` and `location` at one endpoint."""
 
     def __init__(
         self,

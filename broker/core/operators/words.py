@@ -16,7 +16,7 @@ from ingeborg.protocol.errors import ProtocolError
 from ..model import Subscription
 
 #: The largest number of commands that wait for earlier ones, at about 500 bytes each. The endpoint refuses further
-#: ones. These commands come from people, and from clients that enter a topic with presence.
+#: commands. These commands come from people, and from clients that enter a topic with presence.
 WAITING_MAX: Final = 1_000
 
 #: The largest number of bytes of filters in one reply. The first topic or client of a page is always included,
@@ -29,7 +29,7 @@ PAIRS_PER_READ: Final = 32
 
 
 def too_many() -> ProtocolError:
-    """Return the error for a command that is refused because too many others wait."""
+    """Return the error for a command that is refused because too many other commands wait."""
     return ProtocolError("store_unavailable", f"{WAITING_MAX} other questions wait for an answer; ask again later")
 
 

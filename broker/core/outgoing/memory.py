@@ -72,8 +72,8 @@ class Memory:
             return []
         chosen = []
         left = self.total
-        # A connection that holds less than an equal share of the bound can stay open, so the many small ones need no
-        # sorting.
+        # A connection that holds less than an equal share of the bound can stay open, so the many connections that hold
+        # little need no sorting.
         part = FULL * self.bytes_max / len(self._holders)
         great = [item for item in self._holders.items() if item[1] >= part]
         for connection, size in sorted(great, key=lambda item: -item[1]):

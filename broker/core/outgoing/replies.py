@@ -21,7 +21,7 @@ from .sending import Sending
 #: only half as many are under way.
 REPLIES_MAX: Final = 2_000
 
-#: Replies up to this size do not count as held bytes of a connection while they wait for earlier ones.
+#: Replies up to this size do not count as held bytes of a connection while they wait for earlier replies.
 SHORT_REPLY_BYTES: Final = 256
 
 
@@ -84,7 +84,7 @@ class Replies:
                 self._memory.wait(connection, -first.held)
             if first.data is not None:
                 self._sending.push(connection, connection.codec.frame(first.data), True)
-        # One reply can release many later ones, so compare the numbers of waiting replies before and after.
+        # One reply can release many later replies, so compare the numbers of waiting replies before and after.
         if connection.backlog and (not replies or len(replies) <= REPLIES_MAX // 2 < before):
             self.ready.append(connection)
 

@@ -199,7 +199,7 @@ class Swaps(Trees):
 
     def _sweep(self) -> None:
         """Forget the roots that may be forgotten, and payloads that nobody has announced. The root of such a payload
-        crashed before it sent the messages before."""
+        crashed before it had sent all earlier messages."""
         now = self._desk.now
         self.forgotten += forget(self.rows, now)
         if self._own is not None and self._own.name not in self.rows:

@@ -240,7 +240,7 @@ class Trees(Node):
             of = can[want.asked % len(can)]
             self._graft(of, [key])
             self.wanted.ask(want, of, now)
-        elif not wait_s:  # the neighbour that announced it is gone; others will announce it
+        elif not wait_s:  # the neighbour that announced it is gone; other neighbours will announce it
             del self.wanted.rows[key]
         elif now < want.first_at + wait_s and key not in self._dropped:
             want.due_at = want.first_at + wait_s
@@ -252,7 +252,7 @@ class Trees(Node):
 
     def _await(self, floor: Key) -> None:
         """Wait until other neighbours bring the messages up to the floor. This is also needed if the node holds the
-        last of these messages, because others may still be missing."""
+        last of these messages, because other messages may still be missing."""
         if floor not in self.wanted.rows:
             now = self._desk.now
             self.wanted.rows[floor] = Want(now, now + GAP_WAIT_S)

@@ -12,8 +12,8 @@ newcomer's neighbours. Shuffles exchange parts of passive views. This implementa
 * A node looks for neighbours while it has fewer than ``ACTIVE``, and accepts requests while it has fewer than
   ``ACTIVE_MAX``. Nearly every request finds room, so the accepting node seldom has to evict a neighbour.
 * A neighbour that goes down is replaced from the passive view. Only two kinds of node ask the registry: a node without
-  neighbours, and a node that has long had too few and knows no others. If nodes joined again at every loss, the
-  overlay would keep changing.
+  neighbours, and a node that has had too few neighbours for a long time and knows no other nodes. If nodes joined again
+  at every loss, the overlay would keep changing.
 * A neighbour that went down without a DISCONNECT may be cut off. The node redials this neighbour for ``LOST_S``.
   Otherwise the two sides of a cut would never find each other, because their views have filled up meanwhile.
 * The answer to a shuffle goes back along the path of the shuffle, over open links.

@@ -34,7 +34,7 @@ class Walks(Node):
         self.me = me
         self.active: dict[Peer, None] = {}
         self.passive = Passive(desk, me, passive_max)
-        self._shuffled: list[Peer] = []  # the names sent in the last shuffle
+        self._shuffled: list[Peer] = []  # the names that this node sent in its last shuffle
 
     def _welcome(self, newcomer: Peer) -> None:
         """Handle a newcomer whose walk has ended at this node."""

@@ -3,9 +3,9 @@
 Owns: the messages that this endpoint is dispatching as a home, and those that it keeps as a replica for other homes.
 Must never: dispatch a message, or decide whether a message is a duplicate.
 
-A home that crashes may have delivered a message to only some of its subscribers. The next home cannot know which ones,
-so it dispatches the message again under the same identity. Destinations drop the message if they already have it. A
-replica therefore keeps the whole message, and not only its key.
+A home that crashes may have delivered a message to only some of its subscribers. The next home cannot know which
+subscribers got it, so it dispatches the message again under the same identity. Destinations drop the message if they
+already have it. A replica therefore keeps the whole message, and not only its key.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MESSAGE_BYTES: Final = 60
 
 
 class ReplicatedMessages(SlotState):
-    """One endpoint's replicated messages. ``dedup`` is the endpoint's table of duplicates. It also has the keys that
-    the endpoint keeps as a replica.
+    """One endpoint's replicated messages. ``dedup`` is the endpoint's table of duplicates. The table also has the keys
+    that the endpoint keeps as a replica.
 
     A chunk is an array with four items: the keys, the seconds until each key expires (0 means that the key is unknown),
     the messages under way by the position of their key, and the names of other messages by the position of their key.

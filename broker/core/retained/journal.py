@@ -44,7 +44,7 @@ SLOTS_PER_READ: Final = 64
 #: The longest payload to write, in bytes. A record of the store can hold at most 3 MiB, including the topic and names.
 WRITTEN_BYTES_MAX: Final = (3 << 20) - (4 << 10)
 
-#: The largest number of entries in one write. The others go into the next write.
+#: The largest number of entries in one write. Further entries go into the next write.
 RETAINED_PER_WRITE: Final = 2_000
 
 #: The time until the next attempt after a failed store call, in seconds, if no message waits for the call.
@@ -57,8 +57,8 @@ FORGOTTEN_MAX: Final = 100_000
 
 class Unread(NamedTuple):
     """A key in a slot's replica. It says that the slot's home has not read all messages of the slot from the journal
-    yet. The unread ones have stamps up to ``stamp``. If ``stamp`` is 0, the home has read all. A replica gets one such
-    key before the messages that the home reads, and another one after them."""
+    yet. The unread messages have stamps up to ``stamp``. If ``stamp`` is 0, the home has read all messages. A replica
+    gets one such key before the messages that the home reads, and another such key after these messages."""
 
     slot: int
     stamp: int
@@ -102,7 +102,7 @@ class Journal(Part):
         self._whole: set[int] = set()
         self._writing = False
         self._reaching = False
-        self._again_at = 0.0  # after a failed write: until then, write only rows that messages wait for
+        self._again_at = 0.0  # after a failed write: until this time, write only rows that messages wait for
         self._asked_at = -AGAIN_S
         #: The slots that are being read, each with the number of its read. A home that gives up a slot and gets it
         #: again starts another read.

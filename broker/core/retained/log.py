@@ -65,7 +65,8 @@ class Log:
         self.written: set[int] = set()
 
     def has_room(self, topic: str, size: int) -> bool:
-        """Return whether the log could hold a message with a payload of ``size`` bytes if it dropped all others."""
+        """Return whether the log could hold a message with a payload of ``size`` bytes if it dropped all other
+        messages."""
         return size + ENTRY_BYTES + TOPIC_BYTES + len(topic) <= self.bytes_max
 
     # Writing
@@ -173,7 +174,7 @@ class Log:
             self._emptied(log)
 
     def _pass_over(self, log: TopicLog, entry: Entry) -> None:
-        """Forget this new entry at once, because it would not fit into the log even without all others."""
+        """Forget this new entry at once, because it would not fit into the log even if the log had no other entries."""
         if self._homes.is_mine(log.slot):
             self.forgotten["bytes"] += 1
         log.forgotten = max(log.forgotten, entry.stamp)

@@ -1,7 +1,7 @@
 """Chooses the retained messages to drop when the log has no more room. ADR 37.
 
-Owns: the order in which messages arrived, and the rank of the old ones. Must never: remove a message from the log. The
-log does this.
+Owns: the order in which messages arrived, and the rank of the old messages. Must never: remove a message from the log.
+The log does this.
 
 The *young* messages stay regardless of their rank. These are the latest messages, up to a tenth of all bytes. A client
 that loses its connection for a moment does not count as missing messages yet, and returns with a slightly older

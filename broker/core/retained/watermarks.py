@@ -4,10 +4,10 @@ Owns: the watermark of every endpoint, the position that follows from these, and
 missed a delivery. Must never: give out a position that covers a message before all connected clients that should get
 the message have been sent it.
 
-Once a second each endpoint sends its *watermark* (``clock``) to all others. The smallest of all is the *cluster's
-watermark*. All retained messages with stamps up to it have ended, so every endpoint has put these into the outboxes of
-all clients that should get them. A position consists of an *epoch* and such a stamp. The epoch identifies the life of
-the cluster to which the stamps belong.
+Once a second each endpoint sends its *watermark* (``clock``) to all others. The smallest of all these watermarks is the
+*cluster's watermark*. All retained messages with stamps up to it have ended, so every endpoint has put these into the
+outboxes of all clients that should get them. A position consists of an *epoch* and such a stamp. The epoch identifies
+the life of the cluster to which the stamps belong.
 
 With a journal, a cluster that starts again continues its earlier lives up to the greatest stamp in the journal. The
 journal must therefore record a stamp before any client gets a position with this stamp. If a client has a position

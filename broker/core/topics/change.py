@@ -73,7 +73,7 @@ class Change:
         self.term = term  # the same as ``Command.term``
         self.filter = filter
         self.replace = replace
-        self.more: OfChange | None = None  # the rest of its command
+        self.more: OfChange | None = None  # the rest of its command, to be carried out after the change
         self.connection = connection
         self.reply = reply
         self.id = number

@@ -50,8 +50,8 @@ PAUSE_S: Final = 1.0
 #: store cannot tell which slots have terms, this endpoint also skips an empty slot for this time.
 EMPTY_S: Final = 600.0
 
-#: The largest number of absent clients to track at a time, at about 300 bytes each. This endpoint tracks further ones
-#: when the earlier ones are no longer tracked.
+#: The largest number of absent clients to track at a time, at about 300 bytes each. This endpoint tracks further
+#: clients when it no longer tracks the earlier ones.
 AWAY_MAX: Final = 200_000
 
 #: The time for which the store remembers ended subscriptions, and locations of clients that do not listen, in seconds.
@@ -146,7 +146,7 @@ class Expiry(Part):
         self._written: set[int] = set()  # slots into which a term was written since this walk began
         self._whole = False  # whether the last walk was complete
         self._since: dict[str, Away] = {}  # the absent clients found in this walk
-        self._since_before: dict[str, Away] = {}  # those of the previous walk
+        self._since_before: dict[str, Away] = {}  # the absent clients found in the previous walk
         #: Topics whose subscribers must be read again as soon as no message of the topic waits.
         self._doubtful: dict[str, None] = {}
         self._tidying = False

@@ -150,7 +150,7 @@ class Filtering:
             text: The filter. In an addition ``None`` means the subscription without a filter, and in a removal all
                 subscriptions.
             added: Whether the store has added a subscription; otherwise it has removed one.
-            replace: Whether the subscription replaces the client's others.
+            replace: Whether the subscription replaces the client's other subscriptions.
 
         Returns:
             The amount of work done: the number of filters changed, plus the number of topics examined.

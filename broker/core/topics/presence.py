@@ -21,8 +21,8 @@ from ..model import Subscription
 #: The largest number of ids in one message. They take at most about 130 KB, while a payload may have a megabyte.
 IDS_PER_MESSAGE: Final = 1_000
 
-#: The largest number of joins and leaves of all topics that wait to be announced, at about 300 bytes each. Further ones
-#: are dropped.
+#: The largest number of joins and leaves of all topics that wait to be announced, at about 300 bytes each. Further
+#: joins and leaves are dropped.
 WAITING_MAX: Final = 10_000
 
 #: The number of topics in one store call for a client's subscriptions.

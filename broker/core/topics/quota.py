@@ -46,7 +46,7 @@ class Quota:
         self._limit = limit
         self._begin = begin
         self._refuse = refuse
-        # By client: the change that is being counted or written, and those that wait behind it.
+        # By client: the change that is being counted or written, and the changes that wait behind it.
         self._rows: dict[str, deque[tuple[Change, Any]]] = {}
 
     def ask(self, change: Change, topics: Any) -> None:

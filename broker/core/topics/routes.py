@@ -243,7 +243,7 @@ class Routes:
 
     def _chosen(self) -> bool:
         # A random choice. If it were every eighth topic, repeated cycles over the topics could always choose the same
-        # ones. Lehmer's generator: 16807 modulo 2^31 - 1 (Park and Miller, 1988).
+        # topics. Lehmer's generator: 16807 modulo 2^31 - 1 (Park and Miller, 1988).
         self._choice = self._choice * 16807 % 0x7FFFFFFF
         return self._choice % CHOSEN == 0
 

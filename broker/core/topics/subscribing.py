@@ -109,7 +109,7 @@ class Subscribing(Part):
             self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, sizes)
         self._topics = 0  # the number of topics of all large commands that are under way
         self._window = float(shape.topics_at_least)  # their limit, which adapts like the window of a TCP sender
-        self._waiting: deque[Change] = deque()  # large commands that wait for others, in order
+        self._waiting: deque[Change] = deque()  # large commands that wait for other large commands, in order
 
     def commands(self) -> dict[str, CommandSpec]:
         """See ``Part``. These are the two commands that change subscriptions."""
@@ -247,7 +247,7 @@ class Subscribing(Part):
 
     def _pace(self, change: Change, took_s: float) -> None:
         """Adapt the window to the time that a part of a large command took (``inf`` if it failed). Small commands do
-        not count, because their times say nothing about large ones."""
+        not count, because their times say nothing about large commands."""
         if change.job is None:
             return
         if took_s == math.inf:

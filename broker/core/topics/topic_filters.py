@@ -48,7 +48,7 @@ class TopicFilters:
     def __init__(self, loading: bool = True) -> None:
         self.index = Index()
         self.loading = loading
-        self._changes: deque[Change] = deque()  # those confirmed during the read
+        self._changes: deque[Change] = deque()  # changes confirmed during the read
         self.matched: Matched | None = None  # the recipients of the topic's first message
         self.counted = 0  # the bytes, as ``Routes`` has counted them
 

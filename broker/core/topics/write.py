@@ -90,7 +90,7 @@ class Write:
         self.deadline = deadline  # when the home gives up the write, if it could not begin it
         # The result goes to a part here, or to the peer that sent the write.
         self.writer: Writer | None = None
-        self.context: Any = None  # for the writer
+        self.context: Any = None  # an object that the writer gets back
         self.peer = ""
         self.number = 0  # the number of the peer's request
         self.tell_at = math.inf  # when to notify the peer that the write takes longer
@@ -101,9 +101,9 @@ class Write:
 class Writes:
     """The writes of one client at this home.
 
-    Writes that only add may overlap each other, and so may removals. All others wait, because the store does not keep
-    the order of calls. A write to a topic with presence runs alone, because the home first reads the subscriptions that
-    the write will change."""
+    Writes that only add may overlap each other, and so may removals. All other writes wait, because the store does not
+    keep the order of calls. A write to a topic with presence runs alone, because the home first reads the subscriptions
+    that the write will change."""
 
     __slots__ = ("begun_in_turns", "order", "under_way", "waiting")
 

@@ -30,7 +30,7 @@ from .routes import Routes
 from .terms import Terms
 from .write import Write, Writes
 
-#: The largest number of changes that wait behind another write of the same client. The home refuses further ones.
+#: The largest number of changes that wait behind another write of the same client. The home refuses further changes.
 WRITES_WAITING_MAX: Final = 1_000
 
 #: If a peer's change takes longer than this time, in seconds, the home notifies the peer, and repeats the notice at
@@ -184,7 +184,7 @@ class Writing(Part):
             self._desk.job(self._begin_in_turns(client, writes))
 
     def _begin_in_turns(self, client: str, writes: Writes) -> Iterator[bool]:
-        """Begin the waiting writes, up to the first one that must wait for others."""
+        """Begin the waiting writes, up to the first one that must wait for other writes."""
         topics = 0
         while writes.waiting and self._may_overlap(writes, writes.waiting[0]):
             write = writes.waiting.popleft()
