@@ -352,20 +352,23 @@ def _notes(run: Json, measured: Mapping[str, Any], figures: Mapping[str, Rows]) 
     conflated = sum(row["conflated"] for row in figures["outcomes"])
     if skipped > conflated:
         notes.append(
-            f"{skipped - conflated:,} messages that others replaced were delivered too, or were due to nobody."
+            f"{skipped - conflated:,} messages that others replaced were delivered as well, or were due to nobody."
         )
     if measured["excess"]:
         notes.append(f"{measured['excess']:,} deliveries went to more connections than the log expected.")
     rewritten = sum(row["rewritten"] for row in figures["outcomes"])
     if rewritten:
-        notes.append(f"{rewritten:,} new messages are in the log more than once: their losses are counted once.")
+        notes.append(
+            f"{rewritten:,} new messages are in the log more than once, but their losses are counted only once."
+        )
     unannounced = sum(row["unannounced"] for row in figures["deliveries"])
     if unannounced:
-        notes.append(f"{unannounced:,} deliveries belong to no message that the log has as sent.")
+        notes.append(f"{unannounced:,} deliveries belong to no message that the log records as sent.")
     if run["percentile_error"] is not None:
         notes.append(
-            "The run has too many deliveries for exact percentiles of phases. They come from a sketch, and their ranks "
-            f"are off by at most {run['percentile_error']:.4%} of the deliveries. Percentiles of seconds are exact."
+            "The run has too many deliveries for exact percentiles of its phases, so a sketch estimates them. Their "
+            f"ranks are off by at most {run['percentile_error']:.4%} of the deliveries. The percentiles of each second "
+            "are exact."
         )
     if not figures["machine"]:
         notes.append("There is no machine.csv: the use of processor and memory was not recorded.")

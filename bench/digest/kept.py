@@ -4,10 +4,10 @@ fourteenth of the folder's size.
 Owns the file's layout and version. It never computes a figure, and never sees CSV.
 
 Each row is a run. Its columns are `run`, the run's id; `document`, the document's part about the run, as JSON; and one
-column for each table, with the run's rows as a list of records without the run's id. Every table has rows for runs, so
-that one file can hold all tables without columns that are empty in most rows. The document can be read without the
-tables. Any program that reads Parquet can unfold a table. In DuckDB: `SELECT run, unnest(machine, recursive := true)
-FROM 'digest.parquet'`.
+column for each table, with the run's rows as a list of records without the run's id. Because every row of a table
+belongs to a run, one file can hold all tables without columns that are empty in most rows. The document can be read
+without the tables. Any program that reads Parquet can unfold a table. In DuckDB: `SELECT run, unnest(machine, recursive
+:= true) FROM 'digest.parquet'`.
 
 Whole numbers are 64-bit integers, other numbers are 64-bit floats that are not rounded, and a missing value is null.
 Every page of the file has a checksum. pyarrow is imported only when a file is read or written, so that other commands
@@ -43,8 +43,8 @@ _LEVEL = 11
 seconds."""
 
 _PAGE_BYTES = 1 << 26
-"""Large enough that each column of a set is one page, which is compressed as a whole. With pages of a megabyte, files
-were 10 % larger."""
+"""Size limit of a page. It is so large that each column of a result set is one page, which is compressed as a whole.
+With pages of a megabyte, files were 10 % larger."""
 
 _SPLIT = frozenset({"deliveries"})
 """Columns stored as one stream for each byte position: these counts are so noisy that neighbouring values have little

@@ -39,7 +39,7 @@ class Doing(NamedTuple):
 
 
 Script = Callable[[Sequence[str]], AbstractAsyncContextManager[Doing]]
-"""Takes the URLs of the endpoints. Subscribers connect to the last one."""
+"""Takes the URLs of the endpoints. Subscribers connect to the last URL."""
 
 #: Number of topics to which a script publishes in rotation.
 TOPICS = 50
@@ -154,7 +154,7 @@ async def duplicates(urls: Sequence[str]) -> AsyncIterator[Doing]:
         yield Doing(go)
 
 
-#: Number of new topics in ``misses``. It exceeds the number that the warm-up and the counted windows use.
+#: Number of new topics in ``misses``. It exceeds the number of topics that the warm-up and the counted windows use.
 FRESH_TOPICS = 2_000
 
 

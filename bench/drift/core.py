@@ -64,8 +64,8 @@ async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
 
 
 def doors(tree: Path) -> list[str]:
-    """Return the names of the functions that are the doors of a compiled tree. The names are complete, because
-    callgrind ignores one of two patterns with a common beginning.
+    """Return the names of the functions that are the doors of a compiled tree. These are full names and not patterns,
+    because callgrind ignores one of two patterns with a common beginning.
 
     Raises:
         BenchError: the tree has no such function.

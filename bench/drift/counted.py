@@ -42,7 +42,7 @@ def valgrind() -> list[str]:
     """Return the beginning of a command line that counts instructions, with the same memory addresses every time.
 
     Raises:
-        BenchError: valgrind is not installed. The text says how to install it, and what to do without it.
+        BenchError: valgrind is not installed. The error says how to install it, and what to do without it.
     """
     if shutil.which("valgrind") is None or shutil.which("vgdb") is None:
         raise BenchError(
@@ -100,7 +100,8 @@ class Counted:
         """Start the endpoint, and wait until it is ready.
 
         Raises:
-            ChildError: the endpoint was not ready within ``READY_S``, or has ended. The text has its last lines.
+            ChildError: the endpoint was not ready within ``READY_S``, or has ended. The error shows its last lines of
+                output.
             BenchError: valgrind is not installed, or the endpoint is not compiled.
         """
         self._folder.mkdir(parents=True)

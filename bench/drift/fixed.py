@@ -27,9 +27,10 @@ from typing import Any
 
 import uvloop
 
-#: Slow enough that ticks run when they are due, even on a busy machine.
+#: Real seconds in a second of the resting clock: enough for ticks to run when they are due, even on a busy machine.
 AT_REST = 4.0
-#: So slow that a tick, which is due every tenth of a second, hardly ever runs while messages are counted.
+#: Real seconds in a second of the clock while messages are counted: so many that a tick, which is due every tenth of a
+#: second, hardly ever runs then.
 AT_WORK = 1_000.0
 
 

@@ -16,8 +16,8 @@ from ingeborg.bench.budgets.light import TIMEOUT_S, cpu_s, dial
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
-#: Number of `listen` commands, each from a client of its own, and of `subscribe` commands from one client. All commands
-#: of a kind are sent at once.
+#: Number of `listen` commands, each from a different client, and number of `subscribe` commands, all from one client.
+#: All commands of a kind are sent at once.
 LISTENS, SUBSCRIBES = 10_000, 10_000
 
 FIGURES = {

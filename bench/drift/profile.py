@@ -26,9 +26,9 @@ _COMPILED, _ENTRY = "CPyDef_", "CPyPy_"
 
 
 class Profile(NamedTuple):
-    """``total``: all instructions. The others are by function. ``own``: the instructions of the function itself.
-    ``calls``: the number of calls. ``within``: the instructions of these calls, including everything that they
-    called."""
+    """``total``: all instructions. The other fields have a value for each function. ``own``: the instructions of the
+    function itself. ``calls``: the number of calls. ``within``: the instructions of these calls, including everything
+    that they called."""
 
     total: float
     own: Mapping[str, float]

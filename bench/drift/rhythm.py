@@ -74,6 +74,6 @@ def rhythm(idle: Sequence[Profile]) -> Rhythm:
     tt, ta, aa = (sum(t * t for t, _, _ in points), sum(t * a for t, a, _ in points), sum(a * a for _, a, _ in points))
     tx, ax = sum(t * x for t, _, x in points), sum(a * x for _, a, x in points)
     determinant = tt * aa - ta * ta
-    if determinant <= 0 or not answers:  # the numbers of ticks and answers are proportional
+    if determinant <= 0 or not answers:  # ticks and answers are proportional, so their costs are inseparable
         return Rhythm(sum(x for _, _, x in points) / ticks, 0.0, 0.0)
     return Rhythm((tx * aa - ax * ta) / determinant, (ax * tt - tx * ta) / determinant, answers / ticks)

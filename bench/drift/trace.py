@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-#: Number of topics to which the publisher publishes in rotation, and number of subscribers of the topic with many.
+#: Number of topics to which the publisher publishes in rotation, and number of subscribers of the topic that has many.
 TOPICS, MANY = 50, 20
 PAYLOAD_BYTES = 200
 

@@ -1,4 +1,4 @@
-"""The cost of accepting clients if several processes share a port: ``python -m ingeborg.bench.micro.accepting``.
+"""The cost of accepting clients when several processes share a port: ``python -m ingeborg.bench.micro.accepting``.
 
 Clients connect at a constant rate, do the opening handshake of WebSocket, and disconnect. They connect first to an
 endpoint with its own port, then to 1, 2 and 4 endpoints that share a port. The program measures the CPU time of all
@@ -30,7 +30,7 @@ from ingeborg.protocol.pages import fetch, samples
 
 #: The longest time that a client waits, in seconds.
 TIMEOUT_S = 10.0
-#: Seconds for which one of four endpoints is stopped. This is longer than the others take to notice.
+#: Seconds for which one of four endpoints is stopped. This is longer than the other endpoints take to notice.
 STOPPED_S = 3.0
 
 _REQUEST = (
@@ -138,10 +138,10 @@ async def stopped(rate: float) -> list[str]:
     held = [each for each in before if each.began + each.took_s >= at + 1.0]
     during = [each for each in connects if at <= each.began < at + STOPPED_S]
     return [
-        row("before one of four stops", before),
+        row("connects before one of four stops", before),
         row("  connects while it is stopped", during),
         row("  after it continues", [each for each in connects if each.began >= at + STOPPED_S]),
-        f"  connects before it stops that had to wait for it: {len(held)}",
+        f"  connects from before the stop that it delayed: {len(held)}",
     ]
 
 

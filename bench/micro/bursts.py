@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-#: Maximum number of deliveries of a new message in each class. The last class has all messages with more.
+#: Maximum number of deliveries of a new message in each class. The last class has all messages with more deliveries.
 UP_TO = (10, 30, 100, 300, 1_000, 3_000, 10_000, 10**9)
 
 News = tuple[str, str]

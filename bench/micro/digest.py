@@ -1,13 +1,14 @@
 """Time and memory of the digest of 1, 10 and 30 million events: `python -m ingeborg.bench.micro.digest`.
 
-With `--causal` it measures the causal check instead. With `--heard LATENCY_MS …` it measures the causal check of other
-logs, one for each LATENCY_MS. Each has a million messages of 10,000 publishers, and each publisher receives the
-messages of ten others 1 ms to LATENCY_MS later. With a longer latency, more messages overtake others.
+With `--causal` it measures the causal check instead. With `--heard LATENCY_MS …` it measures the causal check of
+further logs, one for each LATENCY_MS. Each of these logs has a million messages of 10,000 publishers, and each
+publisher receives the messages of ten others 1 ms to LATENCY_MS later. With a longer latency, more messages overtake
+others.
 
 Owns the synthetic log of a large traffic run (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), the log of
-the publishers, and the measurement of the whole command. Because a user waits for it too, the start of Java is
-included. This program is not a test, because a test that depends on the clock of a shared machine proves nothing. Logs
-and digests are in a temporary directory, which is deleted.
+the publishers, and the measurement of the whole command. The measurement includes the start of Java, because a user
+waits for it too. This program is not a test, because a test that depends on the clock of a shared machine proves
+nothing. Logs and digests are in a temporary directory, which is deleted.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ async def _longest_gap(work: Awaitable[object]) -> tuple[float, float]:
     programs.
     """
     gap_s = 0.0
-    gc.freeze()  # the garbage collector's scans of this program's own texts are not the store's cost
+    gc.freeze()  # so that the time to garbage-collect this program's own strings is not counted as the store's
 
     async def tick() -> None:
         nonlocal gap_s
@@ -136,11 +136,11 @@ async def _measure(directory: Path, loop_name: str) -> None:
         one for slot in await store.expiring_slots() or [] for one in (await store.expiring(slot, None, BULK_TOPICS))[0]
     ]
     _row(
-        f"read {len(expiring):,} with a term among these, from all slots",
+        f"read the {len(expiring):,} subscriptions with a term, from all slots",
         f"{(time.thread_time() - began) * 1e3:.0f} ms",
     )
     took_s, gap_s = await _longest_gap(store.end([([one], None, True) for one in expiring]))
-    _row("  end those with a term in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
+    _row("  end these subscriptions in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.subscribe([Subscribe("bulk", bulk, None, AWAY)]))
     _row(
         f"subscribe {BULK_TOPICS:,} topics with a term in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms"
@@ -217,7 +217,7 @@ async def _measure_filters(directory: Path) -> None:
     took_s, gap_s = await _longest_gap(read())
     _row(f"  read all filters in pages of {PAGE_FILTERS:,}", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.unsubscribe([(row.client, ["offers"], None) for row in offers]))
-    _row("  unsubscribe all in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
+    _row("  unsubscribe all clients in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     await store.close()
 
 

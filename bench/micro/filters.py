@@ -2,7 +2,7 @@
 
 Owns: the figures of the index, namely the times to find the matching filters without listing their clients and to add a
 filter, the bytes of a filter, and, for comparison, the time of a naive scan. Each kind of filters has its own process.
-It takes a few minutes in total. Must never: be collected as a test.
+The program takes a few minutes in total. Must never: be collected as a test.
 
 All filters are different, and each belongs to a different client. Times are CPU times of the thread.
 """
@@ -28,8 +28,8 @@ from ingeborg.protocol.filters import canonical_filter
 MATCHES = 2_000
 PLACES = 1_000
 SCANNED = 10_000
-#: Number of filters in a slice. The adds of every second slice are timed one by one, and those of the others are timed
-#: together, so a count should have an even number of slices.
+#: Number of filters in a slice. In every second slice, each add is timed separately. In the other slices, all adds are
+#: timed together. So a count of filters should have an even number of slices.
 SLICE = 500
 
 Draw = Callable[[random.Random, int], object]

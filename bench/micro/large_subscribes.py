@@ -3,11 +3,11 @@
     python -m ingeborg.bench.micro.large_subscribes [--subscriptions 2097152] [--under-way 60000 150000 250000]
                                                    [--directory DIR]
 
-Owns: the table of docs/adr/0008. For each number under way, it makes a new embedded store in a temporary directory,
-which it removes at the end. The directory is under DIR if given, because the figures depend on the disk. It writes to
-the store directly, without an endpoint, in calls of 1,000 topics. It prints the rate, the rate of the slowest half
-million consecutive subscriptions, and the longest call. It takes a minute on an idle machine, and some 500 MB of disk.
-Must never: be collected as a test.
+Owns: the table of docs/adr/0008. For each number of subscriptions under way, the program makes a new embedded store in
+a temporary directory, which it removes at the end. The directory is under DIR if given, because the figures depend on
+the disk. It writes to the store directly, without an endpoint, in calls of 1,000 topics. It prints the rate, the rate
+of the slowest half million consecutive subscriptions, and the longest call. It takes a minute on an idle machine, and
+about 500 MB of disk. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Measured(NamedTuple):
 
 
 async def measure(directory: Path, subscriptions: int, under_way: int) -> Measured:
-    """Measure one number under way. Both numbers are rounded down to complete calls."""
+    """Measure with this number of subscriptions under way. Both numbers are rounded down to complete calls."""
     store = EmbeddedStore(directory)
     await store.open()
     room = asyncio.Semaphore(under_way // TOPICS_PER_SLICE)

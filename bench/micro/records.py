@@ -175,14 +175,14 @@ async def _expiry(directory: Path) -> None:
     await store.open()
     await store.subscribe([Subscribe(f"visitor {number}", [f"room/{number}"], None, AWAY) for number in range(100_000)])
     _row(
-        "expiry reads 100,000 subscriptions with a term, no others in the store",
+        "expiry reads 100,000 subscriptions with a term, and the store has no others",
         f"{await _seconds(_walk(store)) * 1e3:.0f} ms",
     )
     songs = _songs(1 << 21)
     for number in range(5):
         await store.subscribe([Subscribe(f"client {number}", songs)])
     took_s = await _seconds(_walk(store))
-    _row(f"  with {5 * len(songs):,} others without a term in the store", f"{took_s * 1e3:.0f} ms")
+    _row(f"  with {5 * len(songs):,} subscriptions without a term in the store", f"{took_s * 1e3:.0f} ms")
     await store.close()
 
 
@@ -234,7 +234,7 @@ def main() -> None:
     parser.add_argument(
         "--large",
         action="store_true",
-        help="also measure 2^21 topics, 10^6 filters, and 10^5 subscriptions with a term among 10^7 without",
+        help="also measure 2^21 topics, 10^6 filters, and 10^5 subscriptions with a term among 10^7 without one",
     )
     parser.add_argument("--riak", default="", help="count requests to these nodes instead")
     options = parser.parse_args()

@@ -11,7 +11,7 @@ endpoint's first allocations do not count.
 The program compares the numbers of records in the store's databases, the numbers of topics in the routing caches, and
 the endpoints' own memory, before and after the visitors. It measures when everything has expired: after the grace time,
 a few walks of expiry, and the ten minutes for which the endpoints remember locations and ended subscriptions. With the
-defaults it takes some 35 minutes, in which the machine is nearly idle. Must never: be collected as a test.
+defaults it takes about 35 minutes, during which the machine is nearly idle. Must never: be collected as a test.
 """
 
 from __future__ import annotations

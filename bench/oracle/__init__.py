@@ -31,8 +31,8 @@ The promises, sentence by sentence, and the functions that check them:
 1.3    every command gets a reply: ``answers.check`` for publishes; recorders of all commands check the other replies
 2.2    no client gets a message that it does not want, or gets a message at its former place: ``rules.heard``
 3, 5   no unpublished or refused message arrives: ``rules.published``
-6      only clients that listen elsewhere are closed with 4001: ``rules.replaced``; every end of a connection has a
-       reason: ``rules.ends``
+6      a connection is closed with 4001 only if its client listens elsewhere: ``rules.replaced``; every end of a
+       connection has a reason: ``rules.ends``
 7      a repetition is dropped: ``copies.allowed``, and ``answers.check`` for the publishers' answers
 =====  ============================================================================================================
 
@@ -51,10 +51,11 @@ If recorders differ in what they know, the difference is in the facts, and the r
   arrived (``Place.read_at``), or, for a slow reader, from the due times of the messages sent to it
   (``Place.read_before``).
 - Whether the retry of a failed publish can deliver the message again, as section 7 permits (``Send.may_have_come``).
-  Histories set this. A soak, and the simulator without faults, do not, and are stricter than SPEC in this respect.
-- How long after a publish a fault can explain a second copy (``Message.explained_until``). In a soak, this ends with
-  the publish's last answer, because a slow client can take half an hour to read, and within half an hour there is
-  always a kill.
+  Histories set this field. A soak and the simulator without faults do not set it, so their judgement is stricter than
+  SPEC.
+- How long after a publish a fault can explain a second copy (``Message.explained_until``). In a soak, this time ends
+  with the answer to the message's last publish, because a slow client can take half an hour to read, and within half an
+  hour there is always a kill.
 
 Checks that only a recorder can do stay in the recorder: the order and origin of replies, the endpoints' own counters,
 the home of a slot, and memory.

@@ -31,11 +31,11 @@ class Outcome(Enum):
 
     NEW = "success, and it was no duplicate"
     DUPLICATE = "success, and it was a duplicate"
-    ACCEPTED = "success, or no error if only errors get a reply; it does not say whether it was a duplicate"
+    ACCEPTED = "success, or no error if only errors get a reply; the answer does not say if it was a duplicate"
     PARTIAL = "some endpoints got it, some did not"
     TOLD = "another error"
-    CUT_OFF = "nothing: its connection ended"
-    UNANSWERED = "nothing, though its connection stayed"
+    CUT_OFF = "no answer, because the publisher's connection ended"
+    UNANSWERED = "no answer, although the publisher's connection stayed open"
 
     @property
     def succeeded(self) -> bool:
@@ -49,8 +49,8 @@ class Send:
 
     - ``over_at``: the time at which the outcome was known.
     - ``row``, ``number``: the sequence to which the publish belongs, and its position in the sequence.
-    - ``done_at``: the time from which the publish has no further effect, whatever its outcome. ``None`` if this is
-      certain only for a success.
+    - ``done_at``: the time from which the publish has no further effect, whatever its outcome. If it is ``None``, only
+      a successful publish has no further effect after ``over_at``.
     - ``reached``: for PARTIAL, the endpoints that certainly got the message.
     - ``may_have_come``: the publish failed, but may have reached some clients, and its retry may reach them again
       (section 7).
@@ -122,7 +122,8 @@ class Place:
     - ``ended_at``: the time at which its connection ended. ``replaced``: whether it ended with 4001.
     - ``read_at``: the time at which the client received its last frame there.
     - ``slow``: whether the client sometimes does not read. ``read_before``: the client has read all messages that were
-      due before this time. A recorder sets it for a slow client if it knows no more than that.
+      due before this time. A recorder sets ``read_before`` for a slow client if it knows nothing else about what the
+      client has read.
     - ``settled_at``: messages published from this time on do not go to another place first. ``None`` means the time at
       which the ``listen`` was over.
     """
@@ -203,7 +204,7 @@ class Note(NamedTuple):
 class By(Enum):
     """The side that ended a connection."""
 
-    NOBODY = "nobody: it is open, or was open when the history ended"
+    NOBODY = "nobody: the connection is open, or was open when the history ended"
     CLIENT = "its client"
     OTHER = "its endpoint or a fault"
 
@@ -226,12 +227,12 @@ class Line:
 class Kind(Enum):
     """The reasons why weaker promises apply for a while."""
 
-    CRASH = "an endpoint crashed, or others may have considered it dead (sections 7, 8.3)"
-    CUT_OFF = "an endpoint shut down in order, but could not reach another one (8.3)"
+    CRASH = "an endpoint crashed, or other endpoints may have considered it dead (sections 7, 8.3)"
+    CUT_OFF = "an endpoint shut down cleanly, but could not reach another one (8.3)"
     CHANGE = "the set of endpoints changed (8.5)"
     MOVES = "endpoints come and go, so nobody knows whether a client's move went well (8.3)"
-    GONE = "others may have considered this life of an endpoint dead (8.3: it is not a surviving one)"
-    UNION = "two writers may have missed each other, or a crashed one wrote late, and the union stays (8.1)"
+    GONE = "other endpoints may have considered this life of an endpoint dead, so it is not a surviving one (8.3)"
+    UNION = "two writers may not have seen each other, or a crashed writer wrote late, and the union stays (8.1)"
     LOOKUP = "with `lookup` routing, duplicates are dropped only as a best effort (7)"
     KILL = "connections of this endpoint end because it was killed"
 

@@ -23,7 +23,7 @@ def steady(facts: Facts, client: Name, message: Message, begin: float, end: floa
         return None, Cause.NOT_LISTENING
     for place in reversed(good):
         if place.read_before is not None and place.until > begin:
-            # The client's later messages show that it was there, and has read.
+            # Later messages show that the client was there, and how far it has read.
             due_at = begin if message.due_at is None else message.due_at
             return place, None if due_at < place.read_before else Cause.SLOW
         # Places that were over before this one began are older. Among all other places, the newest is unknown.
@@ -38,7 +38,7 @@ def steady(facts: Facts, client: Name, message: Message, begin: float, end: floa
 
 def read_past(facts: Facts, place: Place, at: float) -> bool:
     """Return whether the client has read its messages up to that time. A later frame proves it, because frames arrive
-    in order. Without such a frame, the place must have lasted for ``Terms.read`` more."""
+    in order. Without such a frame, the connection must have stayed open for ``Terms.read`` longer."""
     return place.read_at > at or place.ended_at > at + facts.terms.read
 
 

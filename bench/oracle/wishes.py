@@ -33,8 +33,8 @@ def holds(facts: Facts, client: Name, topic: Name | None, begin: float, end: flo
 
 
 def wants(facts: Facts, client: Name, message: Message, begin: float, end: float) -> Wish:
-    """Return whether the client wanted a message during the whole period. It did if it had a subscription without a
-    filter, or one with a filter that the message meets (section 2.6).
+    """Return whether the client wanted a message during the whole period. A client wants a message if it is subscribed
+    without a filter, or with a filter that the message meets (section 2.6).
 
     If one such subscription replaces another, the client wanted the message all the time, although neither of the two
     lasted for the whole period.
@@ -55,7 +55,7 @@ def wants(facts: Facts, client: Name, message: Message, begin: float, end: float
 
 def _together(change: Change, names: Sequence[Name | Filtered]) -> Change | None:
     """Return the change's effect on all the names together, as if they were one subscription. A change that ends only
-    one of them may leave another, but it counts as an end."""
+    one of the subscriptions counts as an end, although another subscription may remain."""
     effects = {change.of(name) for name in names}
     if True in effects:
         return change

@@ -62,7 +62,7 @@ class Cells:
         return self.figure(nodes, protocol, senders, payload, interval, "mean_ms")
 
     def redundancy(self, nodes: int, protocol: str, senders: int, payload: int) -> float | None:
-        """Return the RMR, as the mean over the intervals like in figure 4.3."""
+        """Return the RMR, as the mean over the intervals, as in figure 4.3."""
         return self.over_intervals(nodes, protocol, senders, payload, "redundancy")
 
     def over_intervals(self, nodes: int, protocol: str, senders: int, payload: int, name: str) -> float | None:

@@ -91,7 +91,7 @@ def _reliable(cells: Cells, nodes: int) -> Claim:
     return Claim(
         "All experiments exhibit a reliability of 100 % (4.3).",
         HOLDS if least == 1.0 else FAILS,
-        f"{whole} of {len(rows)} cells; {share(least)} of the nodes got the worst message",
+        f"{whole} of {len(rows)} cells; the worst-delivered message reached {share(least)} of the nodes",
         "No node and no link fails in these worlds, and a node that has an announcement requests the message until it "
         "arrives.",
     )
@@ -140,7 +140,8 @@ def _redundant(cells: Cells, nodes: int) -> Claim:
     values = _values(cells, nodes, "prc", 1, "redundancy")
     expected = degree(nodes) - 1
     return Claim(
-        "PRC-broadcast has a nearly constant RMR: the number of neighbours minus one, which is 4 for 5 (4.3.2).",
+        "PRC-broadcast has a nearly constant RMR: the number of neighbours minus one, which is 4 for 5 neighbours "
+        "(4.3.2).",
         HOLDS if all(abs(value - expected) <= NOISE * expected for value in values) else FAILS,
         f"{_listed(values)} with {degree(nodes)} neighbours",
         "A node sends a message over each of its d links, also back to the sender (Algorithm 1). That makes n d copies "
@@ -174,7 +175,7 @@ def _below_one(cells: Cells, nodes: int) -> Claim:
 
 def _at_rest(value: float, sign: str = "× ") -> str:
     """Return the text of the same figure for senders that have sent before."""
-    return f"; {AT_REST} that have sent before: {sign}{value:.2f}"
+    return f"; with {AT_REST} senders that have sent before: {sign}{value:.2f}"
 
 
 def _ratios(cells: Cells, nodes: int, one: tuple[str, int], other: tuple[str, int]) -> list[float]:
@@ -203,7 +204,7 @@ def _above(ratio: float) -> str:
 def _optimal(cells: Cells, nodes: int) -> Claim:
     ratios = [ratio for protocol in TREES for ratio in _ratios(cells, nodes, (protocol, 1), ("prc", 1))]
     return Claim(
-        "With a single sender both have an optimal latency like that of PRC-broadcast (4.3.1).",
+        "With a single sender, Plumtree and CPTCast have an optimal latency like that of PRC-broadcast (4.3.1).",
         HOLDS if max(ratios) <= 1 + NOISE else FAILS,
         f"Plumtree and CPTCast compared with PRC-broadcast, by payload: × {_listed(ratios, '.2f')}",
         "The tree consists of the paths that were fastest for the first message. Unlike the messages of a flood, later "
@@ -245,7 +246,7 @@ def _worst(cells: Cells, nodes: int) -> Claim:
     return Claim(
         "With several senders CPTCast has by far the highest latency, at every payload (4.3.1).",
         _above(min(ratios)),
-        f"compared with Plumtree with several, by payload × {_listed(ratios, '.2f')}"
+        f"compared with Plumtree with several senders, by payload: × {_listed(ratios, '.2f')}"
         + _at_rest(max(_ratios(cells, nodes, ("cptcast", AT_REST), ("plumtree", AT_REST)), default=0.0)),
         "Messages behind an announcement are not announced. So a node of CPTCast learns of fewer missing messages and "
         f"requests fewer, and its tree changes less. {_asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0])}"
@@ -261,7 +262,7 @@ def _with_timers(cells: Cells, nodes: int) -> str:
             means[row["protocol"]][row["payload_bytes"], row["timeout1_ms"]] = row["phases"]["run"]["mean_ms"]
     plumtree, cptcast = (means[protocol] for protocol in TREES)
     ratios = [cptcast[key] / plumtree[key] for key in sorted(plumtree.keys() & cptcast.keys())]
-    return f" With other timers × {min(ratios):.2f} to {max(ratios):.2f}." if ratios else ""
+    return f" With other timers: × {min(ratios):.2f} to {max(ratios):.2f}." if ratios else ""
 
 
 def _higher(cells: Cells, nodes: int) -> Claim:
@@ -274,8 +275,8 @@ def _higher(cells: Cells, nodes: int) -> Claim:
         + _at_rest(max(_ratios(cells, nodes, ("plumtree", AT_REST), ("plumtree", 1)), default=0.0)),
         "The tree of one root is a detour for messages of another root: last hop "
         f"{' against '.join(f'{hop:.1f}' for hop in hops if hop is not None)} for one sender. A tree that no "
-        "message has used yet changes for a while. If TIMEOUT1 is shorter than the tree's latency, it never stops "
-        "changing.",
+        "message has used yet changes for a while. If TIMEOUT1 is shorter than the tree's latency, the "
+        "tree never stops changing.",
     )
 
 
@@ -293,7 +294,8 @@ def _flat(cells: Cells, nodes: int) -> Claim:
         HOLDS if all(several[protocol] < single[protocol] * (1 + NOISE) for protocol in several) else FAILS,
         "1 MB, slowest interval compared with the fastest: "
         + "; ".join(
-            f"{name} × {several[name]:.2f} with all as senders, × {single[name]:.2f} with one" for name in several
+            f"{name} × {several[name]:.2f} with all nodes as senders, × {single[name]:.2f} with one sender"
+            for name in several
         ),
         "At the longest interval, a change of the tree is finished before the next message arrives. At the shortest "
         "interval, many messages are "
@@ -305,7 +307,8 @@ def _flat(cells: Cells, nodes: int) -> Claim:
 
 
 def goals(cells: Cells, nodes: int) -> list[Goal]:
-    """Return all goals, each with a figure for every number of senders. It is a dash if there is no cell."""
+    """Return all goals, each with a figure for every number of senders. A figure is a dash if its cell does not
+    exist."""
     flood = cells.smallest(nodes, "flood", 1)
     groves = [cells.smallest(nodes, "grove", senders) for senders in GOAL_SENDERS]
     if flood is None or not any(groves):

@@ -26,7 +26,7 @@ CELLS, SUMMARY, PAGE = "overlay.json.xz", "summary.md", "report.html"
 
 AT_ONCE: Final = 15_000_000
 """Maximum number of deliveries in the logs that exist at the same time, which belong to one or more cells. Each
-delivery takes some 70 bytes, and the digest of this number of deliveries fits into Spark's memory."""
+delivery takes about 70 bytes, and the digest of this number of deliveries fits into Spark's memory."""
 
 SAY_S: Final = 10.0
 
@@ -58,7 +58,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="NAME", help="run only these protocols"
     )
     units.add_processes(command, "cells")
-    command.add_argument("--keep-logs", action="store_true", help="keep the digested logs, some 70 MB for each cell")
+    command.add_argument("--keep-logs", action="store_true", help="keep the digested logs, about 70 MB for each cell")
     command.add_argument("--again", action="store_true", help=f"only make the page again, from the {CELLS} in DIR")
     command.set_defaults(command=_overlay)
 
@@ -167,7 +167,7 @@ class _Progress:
         spent = self._simulating_s + of_batch_s
         left = spent / self._done * (self._cells - self._done)
         text = f"  {self._done} of {self._cells} cells simulated in {spent:.0f} s"
-        print(f"{text}, about {_minutes(left)} left, without digesting" if left else text, flush=True)
+        print(f"{text}, about {_minutes(left)} left to simulate the others" if left else text, flush=True)
 
     def simulated(self, seconds: float) -> None:
         self._simulating_s += seconds

@@ -55,7 +55,7 @@ def reached(drawn: list[list[int]]) -> int:
 def _pair(nodes: int, neighbours: int, random: Random) -> list[list[int]]:
     of: list[dict[int, None]] = [{} for _ in range(nodes)]
     ends = [node for node in range(nodes) for _ in range(neighbours)]
-    # Ends without a partner in a round go into the next round. Those left after all rounds get any node with room.
+    # Ends without a partner in a round go into the next round. Ends left after all rounds go to any node with room.
     for _ in range(neighbours + 2):
         random.shuffle(ends)
         left = []

@@ -29,8 +29,8 @@ BROADCASTS: Final = 100
 
 NODES: Final = 10_000
 NODES_MIN, NODES_MAX = 12, 20_000
-"""Limits of the number of nodes. Fewer nodes have no real overlay. More nodes take too long, because a world runs in
-one process."""
+"""Limits of the number of nodes. With fewer nodes there is no real overlay. With more nodes a run takes too long,
+because a world runs in one process."""
 
 DOCUMENT: Final = ("plumtree", "cptcast", "prc")
 OURS: Final = ("grove", "flood", "gossip", "star")
@@ -40,7 +40,7 @@ CRASHED: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of the nodes that crash at the same time."""
 
 CHURN: Final = (0.001, 0.003, 0.01)
-"""Nodes that crash in each second, as shares of all nodes. The same number of nodes join."""
+"""Nodes that crash per second, as shares of all nodes. The same number of nodes join."""
 
 TIMEOUT1_MS: Final = 250
 """The time for which Plumtree and CPTCast wait for an announced message before they request it. The document gives no
@@ -56,14 +56,14 @@ FAULTY: Final = ("grove", "plumtree", "prc", "flood")
 """Protocols that run under faults. ``cptcast`` is added only in small worlds."""
 
 CPTCAST_FAULTY_MAX: Final = 1_000
-"""Maximum number of nodes of these worlds. To make a link safe, two floods must reach all nodes, so the cost of faults
-grows with the square of the number of nodes."""
+"""Maximum number of nodes of a world in which ``cptcast`` runs under faults. To make a link safe, two floods must reach
+all nodes, so the cost of faults grows with the square of the number of nodes."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """``share``: the share of nodes that crash, or that crash and join in each second. ``broadcasts``: number of
-    counted messages."""
+    """``share``: the share of nodes that crash at once or, under churn, the share that crash and join per second.
+    ``broadcasts``: number of counted messages."""
 
     experiment: str
     protocol: str
@@ -95,7 +95,7 @@ class Cell:
 
     @property
     def first(self) -> int:
-        """Return the number of messages before the counted ones: one of each sender, or none if all nodes send."""
+        """Return the number of messages before the counted ones: one from each sender, or none if all nodes send."""
         return 0 if self.senders == ALL else self.senders
 
     @property
@@ -141,7 +141,7 @@ def crash(nodes: int, seed: int) -> list[Cell]:
 
 
 def churn(nodes: int, seed: int) -> list[Cell]:
-    """Return cells in which nodes crash, and others join, all the time."""
+    """Return cells in which nodes crash and new nodes join all the time."""
     return [
         Cell("churn", protocol, nodes, _senders(nodes), KB, 50, 400, share, seed)
         for protocol in _faulty(nodes)
@@ -150,8 +150,8 @@ def churn(nodes: int, seed: int) -> list[Cell]:
 
 
 def timers(nodes: int, seed: int) -> list[Cell]:
-    """Return cells of both protocols with this timer, for several values of it. Messages are either small and frequent,
-    or large and rare. The senders either have sent before, or are all nodes."""
+    """Return cells of Plumtree and CPTCast with several values of TIMEOUT1. Messages are either small and frequent, or
+    large and rare. Either all nodes send, or each of the senders has sent before."""
     return list(
         dict.fromkeys(
             Cell("timers", protocol, nodes, min(senders, nodes), *load, seed=seed, timeout1_ms=timeout1_ms)
@@ -172,8 +172,8 @@ EXPERIMENTS: Final[dict[str, Callable[[int, int], list[Cell]]]] = {
 
 
 def _senders(nodes: int) -> int:
-    """Return the number of senders under faults. It leaves other nodes to crash, because senders do not crash under
-    churn."""
+    """Return the number of senders under faults. At least half of the nodes do not send, because under churn only these
+    nodes crash."""
     return min(20, nodes // 2)
 
 
@@ -182,8 +182,8 @@ def _faulty(nodes: int) -> Sequence[str]:
 
 
 def plan(experiment: str, nodes: int, seed: int, protocols: Sequence[str]) -> list[Cell]:
-    """Return the cells of an experiment for these protocols. Long cells come first, so that all processes end
-    together."""
+    """Return the cells of an experiment for these protocols. Long cells come first, so that all processes end at about
+    the same time."""
     cells = [cell for cell in EXPERIMENTS[experiment](nodes, seed) if cell.protocol in protocols]
     return sorted(cells, key=lambda cell: (-_weight(cell), cell.name))
 

@@ -23,8 +23,8 @@ from ingeborg.bench.overlay.wheel import SLOT_S
 Row = dict[str, Any]
 
 DIGITS = 6
-"""Digits after the decimal point of a figure in a row. This is a nanosecond for times in ms, and a millionth for
-shares."""
+"""Digits after the decimal point of a figure in a row. The last digit stands for a nanosecond in a time in ms, and for
+a millionth in a share."""
 
 
 @dataclass(frozen=True)

@@ -288,9 +288,9 @@ def _crashes(cells: Cells, nodes: int) -> list[Html]:
     body = [_faulted(row) for row in sorted(rows, key=lambda row: (row["protocol"], row["share"]))]
     drawn = Drawn(
         Plot(
-            title="Share of surviving nodes that lack the worst message",
-            description="The share of surviving nodes that lack the worst of the messages due to them, by the share of "
-            "nodes that crashed.",
+            title="Share of surviving nodes that lack the worst-delivered message",
+            description="The share of surviving nodes that lack the message that reached the fewest of them, by the "
+            "share of nodes that crashed.",
             series=series,
             x=linear(0.8, lambda value: f"{value:.0%}", 0.0),
             y=linear(1.0, lambda value: f"{value:.0%}"),
@@ -319,10 +319,11 @@ _FAULT_COLUMNS: Final = (
     "RMR",
 )
 _FAULT_WORDS: Final = explain(
-    "Before, during the fault, after: reliability of the messages sent before the fault, in its 5 s (for a crash, the "
-    "5 s after it), and later, among nodes that are up at the end. Settled after: the time from the crash, or from the "
-    "end of the cut, to the last delivery of a message sent before that. Registry: reads of the registry by nodes that "
-    "knew no other node. Goal of grove: no message lost or out of order, no node isolated, settled within "
+    "Before, during the fault, after: reliability of the messages sent in each period, among nodes that are up at the "
+    "end. The period of the fault is the 5 s of the cut, or the 5 s after the crash. Settled after: the time from the "
+    "crash, or from the end of the cut, to the last delivery of a message sent before that moment. Registry: reads of "
+    "the registry by nodes that knew no other node. Goal of grove: no message lost or out of order, no node isolated, "
+    "settled within "
     f"{claims.SETTLED_S_MAX:g} s."
 )
 

@@ -3,7 +3,7 @@
 Owns: the deliveries of a run, and the causal oracle. Must never: depend on a protocol, or read a node's state.
 
 **The oracle** uses no clocks. It numbers messages in the order of their broadcasts, and represents a set of messages as
-an integer with a bit for each message, so that a union or difference is one operation on some hundred bytes. The past
+an integer with a bit for each message, so that a union or difference is one operation on a few hundred bytes. The past
 of a message consists of all messages that its root had got, and of their pasts. When a node gets a message, each
 message in its past that the node lacks becomes *missing* at that node. If a missing message still arrives, that is a
 violation, as in `bench check causal`. (A message that never arrives is lost, and violates no order.)
@@ -53,8 +53,8 @@ class Violation:
 class Record:
     """``slots``, ``nodes``, ``indices``, ``hops``: one entry for each delivery, in order. A root's own delivery is its
     broadcast. ``doubles``: number of repeated deliveries. ``unknown``: number of deliveries of messages that no root
-    has broadcast. ``violations``: number of violations, the first of which are in ``named``. ``phase``: the phase of
-    the next broadcasts."""
+    has broadcast. ``violations``: number of violations. ``named`` has the first few. ``phase``: the phase of the next
+    broadcasts."""
 
     phase: str = "run"
     messages: list[Message] = field(default_factory=list)

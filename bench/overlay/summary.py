@@ -31,8 +31,8 @@ def share(value: float) -> str:
 
 
 def markdown(rows: Sequence[Json]) -> str:
-    """Return the tables of all cells, by experiment. A cell has a row for each phase with messages, and its name is in
-    the first of them. If a cell has several seeds, only the first is included."""
+    """Return the tables of all cells, by experiment. A cell has a row for each phase with messages, and its name is
+    only in the first row. If a cell has several seeds, only the first is included."""
     lines = ["# Broadcast among simulated nodes"]
     first: dict[str, Json] = {}
     for row in sorted(rows, key=lambda row: int(row["seed"])):

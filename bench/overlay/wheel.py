@@ -4,7 +4,7 @@ Owns: the order of events. Must never: depend on the purpose of an event.
 
 Events of one slot run in the order in which they were inserted, so the same seed gives the same run. A slot is a list
 in a dict with the slots' numbers as keys. So inserting an event costs one append, however many events are due (a heap
-would compare the event with about twenty others), and a timer can be any time ahead.
+would compare the event with about twenty others), and a timer can be arbitrarily far ahead.
 """
 
 from __future__ import annotations

@@ -36,14 +36,14 @@ DETECT_S: Final = 1.0
 immediately, so this is the worse case."""
 
 UNREACHABLE_S: Final = 1.0
-"""Seconds after which a dial across a cut fails. (If only the process has crashed, its host refuses within a round
-trip.)"""
+"""Seconds after which a dial across a cut fails. (If only the process has crashed, its host refuses the dial within a
+round trip.)"""
 
 CONTACTS: Final = 3
 """Number of nodes in an answer of the registry. It is more than one, because a node can crash before it is dialled."""
 
 EVENTS_MAX: Final = 2_000_000_000
-"""Maximum number of events in a run. The longest cell of the plan has some 60 million, so a protocol that reaches this
+"""Maximum number of events in a run. The longest cell of the plan has about 60 million, so a protocol that reaches this
 limit never ends."""
 
 Make = Callable[[Desk, int], Node]
@@ -142,10 +142,10 @@ class Place(Desk):
 class World:
     """A world that begins with nodes 0 to ``nodes`` - 1, without links. ``record``: receives every delivery.
 
-    ``messages``, ``payload_bytes``, ``control_bytes``: the totals sent so far. ``under_way``: number of messages with a
-    payload that have not arrived yet. ``lost``: number of messages that arrived at a closed end. ``registry_reads``:
-    number of calls of ``Desk.contacts``. ``tap``: a function that is called for every sent message, with its bytes
-    other than a payload.
+    ``messages``, ``payload_bytes``, ``control_bytes``: the numbers of messages and bytes sent so far. ``under_way``:
+    number of messages with a payload that have not arrived yet. ``lost``: number of messages that arrived at a closed
+    end. ``registry_reads``: number of calls of ``Desk.contacts``. ``tap``: a function that is called for every sent
+    message, with its bytes other than a payload.
     """
 
     def __init__(self, nodes: int, make: Make, seed: int, record: Record | None = None) -> None:
@@ -241,7 +241,7 @@ class World:
         return me
 
     def node(self, number: int) -> Node:
-        """Return the node with this number for a call from outside. The node's time is set."""
+        """Set the time of the node with this number, and return the node, so that the simulator can call it."""
         place = self.places[number]
         place.now = self.now_s
         return place.node
@@ -362,7 +362,7 @@ class World:
             for peer in [peer for peer in place.ends if self._severed(place.me, cast(int, peer))]:
                 end = place.ends[peer]
                 end.open = end.back.open = False
-                # Both directions, because the answer to a dial can still be under way to the other end.
+                # Report both directions, because the answer to a dial can still be under way to the other end.
                 self.wheel.call(DETECT_S, self._found_down, end)
                 self.wheel.call(DETECT_S, self._found_down, end.back)
 

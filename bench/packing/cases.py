@@ -52,7 +52,7 @@ def relabelled(instance: Instance) -> Work:
 
 ALGORITHMS: Final[Mapping[str, Algorithm]] = {**DOCUMENT, "BFD relabelled": relabelled, "mend": mend}
 
-#: Algorithms that pack items in their order of arrival (section II-B), which the document does not specify. With a
+#: Algorithms that pack items in their order of arrival (section II-B). The document does not specify this order. With a
 #: random order, the algorithms rank as in the document's figures. If the order is always the same, and new bins are
 #: chosen as in section VI-A, fewer items move.
 ONLINE: Final = ("NF", "FF", "BF", "WF")
@@ -76,10 +76,10 @@ class Case:
     exponent: float = 0.0
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
     shuffled: bool = True
-    """Whether the ``ONLINE`` algorithms get the items in random order. Otherwise they get them in the order of their
+    """Whether the ``ONLINE`` algorithms get the items in random order. Otherwise the items come in the order of their
     numbers."""
     optimum: bool = False
-    """Whether to search for the optimum, the fewest sufficient bins."""
+    """Whether to search for the optimum, which is the smallest number of bins that suffices."""
     timed: bool = False
     """Whether to time each decision, in the slices in which a broker would make it."""
 

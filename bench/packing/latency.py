@@ -100,8 +100,7 @@ def latencies(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[
 
 
 def _above_zero(begin: float, end: float, weight: float) -> Iterable[Piece]:
-    """Yield the part of the line whose latencies are above 0 as it is, and the rest with latency 0 (equations 22 and
-    27)."""
+    """Yield the part of the line above 0 unchanged, and the rest with latency 0 (equations 22 and 27)."""
     low, high = min(begin, end), max(begin, end)
     if low >= 0.0:
         yield Piece(low, high, weight)

@@ -94,7 +94,7 @@ def curve(phase: Json) -> list[Point]:
 
 def over_time(run: Json, seconds: Sequence[Json], machine: Sequence[Json], points_max: int = POINTS_MAX) -> list[Drawn]:
     """Return rates, latency, processor, memory and network, as far as the log has them (thesis figures 6.2 and 6.3).
-    All share one time axis, so that they can be read above each other."""
+    All plots share one time axis, so that a page can show them above each other."""
     time = _Time(run, [*seconds, *machine], points_max)
     drawn = (
         _rates(run, seconds, time),

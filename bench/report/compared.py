@@ -37,7 +37,9 @@ def traffic(table: TrafficTable, identity: str, colours: Mapping[str, int]) -> H
     limit = statements.latency_limit(table.baseline.runs[0])
     load = {name: value for name, value in table.load.items() if name != "p99_ms"}
     curves = comparison_charts.percentile_curves(table, colours)
-    caption = "The axis gives each further nine of the percentile the same width. Latency has a log scale."
+    caption = (
+        "On the axis, each further nine of the percentile (90 %, 99 % …) has the same width. Latency has a log scale."
+    )
     return lines(
         [
             Html(f'<section id="{identity}" aria-label="Traffic"><h2>Traffic</h2>'),

@@ -142,7 +142,9 @@ def _latency(run: Json, identity: str) -> Html:
     rows.append(["deliveries", *(figures.count(phase["delivered"]) for _, phase in columns)])
     header = ["Percentile", *(name for name, _ in columns)]
     text = _SKETCHED if run.get("percentile_error") else _EXACT
-    caption = "The axis gives each further nine of the percentile the same width. Latency has a log scale."
+    caption = (
+        "On the axis, each further nine of the percentile (90 %, 99 % …) has the same width. Latency has a log scale."
+    )
     return lines(
         [
             panel("Latency", explain(_FROM_TO + text), table(header, rows, "Latency percentiles by phase")),
@@ -230,7 +232,7 @@ def _phases(run: Json) -> Html:
     known = [(name, key) for name, key in _PHASE_COUNTS if all(key in phase for phase in phases)]
     counted = [(name, key) for name, key in known if any(phase[key] for phase in phases)]
     nothing = ", ".join(name for name, key in known if (name, key) not in counted)
-    # The phases of a search have rates and verdicts. Those of most other runs have neither.
+    # The phases of a search have rates and verdicts. The phases of most other runs have neither.
     offered = ["Offered"] if any(phase["offered_per_s"] is not None for phase in phases) else []
     said_why = ["Said"] if any(phase["detail"] for phase in phases) else []
     header = ["Phase", "From", "Lasted", *offered, *(name for name, _ in counted), "At its limit", *said_why]

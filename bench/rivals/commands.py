@@ -22,7 +22,7 @@ exit codes:
   0  success: all servers are up (up, status), or down (down)
   1  up, down: a server failed, and standard error says why. status: a named server is not up, or any server has died
   2  wrong usage
-  3  up: a server is not installed, and standard error names the command that installs it. The others are up
+  3  up: a server is not installed, and standard error names the command that installs it. The other servers are up
 """
 
 

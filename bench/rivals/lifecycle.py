@@ -47,7 +47,8 @@ class Server:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of all processes that the server has at this moment, its own first. Its cost is the sum of theirs."""
+        """The ids of all processes that the server has at this moment, its own first. The server's cost is the sum over
+        these processes."""
         return [process.pid for process in processes.tree(self.processes)]
 
     def alive(self) -> bool:

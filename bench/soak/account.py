@@ -50,7 +50,7 @@ from .record import DUPLICATE, LOST, NEW, UNANSWERED, Attempt, Delivery, Kill, L
 #: Limit of the time from the answer to a publish until a client that reads has the message, in microseconds. It is
 #: generous even for a busy machine.
 UNREAD_US = 5_000_000
-#: By how much the messages of a slow client may deviate from the order of their due times. A publish waits this long
+#: How far out of order, by due time, a slow client's messages may arrive, in microseconds. A publish waits this long
 #: for a home that has died.
 DISORDER_US = 10_000_000
 #: Tolerance when a crash is compared with the time of a publish or of its answer. It allows for publishes that were
@@ -144,7 +144,7 @@ class Accountant:
             made.publishes[attempt.outcome] += 1
         sends = [_send(attempt) for attempt in message.attempts]
         repeated = sum(send.outcome is Outcome.DUPLICATE for send in sends)
-        made.repeated_dropped += repeated if repeated < len(sends) else 0  # if all are, there is no original
+        made.repeated_dropped += repeated if repeated < len(sends) else 0  # if all are duplicates, there is no original
         copies: dict[Name, list[Copy]] = {}
         for client, life, at_us in (*message.deliveries, *late):
             name = self._names.get(client, client)

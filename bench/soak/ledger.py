@@ -43,7 +43,7 @@ class Ledger:
         self.outstanding = 0  # publishes that have no answer yet
         self.window_sent = 0
         self.window_latencies_us: list[int] = []
-        self._in_window = False  # only in steps: a window over the soak would hold every delivery
+        self._in_window = False  # only in steps, because a window over the soak would hold every delivery
         self.sent = 0
         self.delivered = 0
 

@@ -276,9 +276,9 @@ def _rate(made: Json) -> Html:
     return panel(
         "The greatest rate",
         explain(
-            f"A rate is sustained if the generator sends as offered, p99 is within {limit:g} ms, and at most half a "
-            "second's publishes are unanswered at the end. During the search there are slow and moving clients, but "
-            "no kills."
+            f"A rate is sustained if the generator sends at the offered rate, p99 is within {limit:g} ms, and at most "
+            "half a second's publishes are unanswered at the end. During the search there are slow and moving clients, "
+            "but no kills."
         ),
         table(["Offered", "Sent", "p99", "Unanswered", "Result"], rows, "Steps of the search"),
     )

@@ -28,8 +28,8 @@ class Step(NamedTuple):
 
 
 def sustained(rate: float, sent_per_s: float, p99_ms: float, unanswered: int, limit_ms: float) -> bool:
-    """Return whether a rate is sustained. The generator must have sent as offered, and p99 must be within its limit. No
-    queue may grow, so at most half a second's publishes may be unanswered."""
+    """Return whether a rate is sustained. The generator must have sent at the offered rate, and p99 must be within its
+    limit. No queue may grow, so at most half a second's publishes may be unanswered."""
     return sent_per_s >= 0.97 * rate and p99_ms <= limit_ms and unanswered <= 0.5 * rate
 
 

@@ -304,8 +304,8 @@ class Soak:
             move.add_done_callback(moves.discard)
 
     async def _kill(self, endpoints: list[EndpointProcess], seconds: float) -> None:
-        """Kill one endpoint at a time, at intervals, but never the first: one life must last long enough to judge its
-        memory."""
+        """Kill one endpoint at a time, at intervals, but never the first endpoint, because one life must last long
+        enough to judge its memory."""
         began_us = self.now_us()
         every_us = int(self.settings.kill_every_s * 1e6)
         for turn in itertools.count(1):

@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check causal order in the logs of runs (under spark-submit).")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many runs at any depth")
     parser.add_argument(
-        "--shown", type=text.shown, default=text.SHOWN, metavar="N", help="violations to show of each run"
+        "--shown", type=text.shown, default=text.SHOWN, metavar="N", help="number of violations to show for each run"
     )
     options = parser.parse_args(arguments)
     session = SparkSession.builder.appName("bench check causal").getOrCreate()

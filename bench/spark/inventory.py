@@ -87,7 +87,7 @@ class RunLog:
     torn: list[str] = field(default_factory=list)
     """Files whose last line was skipped."""
     empty: list[str] = field(default_factory=list)
-    """Files that do not even have a whole header."""
+    """Files that lack even a complete header."""
 
     @property
     def run(self) -> str:
@@ -114,7 +114,7 @@ class RunLog:
 
     @property
     def whole(self) -> bool:
-        """Return whether the run finished, so that nothing may be missing in its log."""
+        """Return whether the run finished, so that nothing may be missing from its log."""
         return bool(self.facts["complete"]) and not self.facts.get("failed")
 
 

@@ -5,8 +5,8 @@ names the rejected file and line. The module counts what it leaves out, which is
 empty part. Must never: repair a row, or compute a figure.
 
 The rule for torn lines: A killed writer leaves a last line without a line end. If a killed writer can have left the
-file so (`RunLog.may_be_torn`), the reader skips exactly this line, even if it parses (`…,12` may have been `…,1234`).
-Any other bad or torn line is an error.
+file in this state (`RunLog.may_be_torn`), the reader skips exactly this line, even if it parses (`…,12` may be the
+beginning of `…,1234`). Any other bad or torn line is an error.
 
 Each table is read and parsed once. Its typed columns are cached, in memory or on disk, together with the data that the
 check of its files needs. The raw text is dropped.

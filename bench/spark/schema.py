@@ -20,8 +20,8 @@ PHASE_KINDS = ("connect", "subscribe", "unsubscribe", "search", "run", "sustaine
 ROLES = ("generator", "server", "layer", "host")
 
 SKIPPED = "^[1-9][0-9]{0,9}$"
-"""The `detail` of a delivery that replaces others, which is their number as text. Otherwise the field is empty, as in
-all logs that are older than bounds."""
+"""The `detail` of a delivery that replaces other messages: the number of replaced messages, as text. Otherwise the
+field is empty, as in all logs that are older than bounds."""
 
 NS_PER_S = 1_000_000_000
 
@@ -175,6 +175,6 @@ EXACT_DELIVERIES_MAX = 10_000_000
 """If a run has at most this number of deliveries, the percentiles of its phases are exact (SCHEMA.md)."""
 
 SKETCH_ACCURACY = 1_000_000
-"""For larger runs, a Greenwald-Khanna sketch of this accuracy gives the percentiles. The rank of each deviates from the
-exact rank by at most a millionth of the number of deliveries, so that p99.999 is still meaningful. A coarser sketch
-would take the same time. A finer sketch of about ten million values would be as large as the values."""
+"""For larger runs, a Greenwald-Khanna sketch of this accuracy gives the percentiles. The rank of each percentile
+deviates from the exact rank by at most a millionth of the number of deliveries, so that p99.999 is still meaningful. A
+coarser sketch would take the same time. A finer sketch of about ten million values would be as large as the values."""

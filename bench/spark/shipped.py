@@ -31,7 +31,7 @@ from ingeborg.bench.causality.trails import Trail
 Batches = Iterator[pa.RecordBatch]
 
 ENTRIES_MAX = 1_000_000
-"""Limit of the clock entries in one batch. They take 16 MB there, and 100 MB as Python objects before."""
+"""Limit of the clock entries in one batch. In the batch they take 16 MB, and as Python objects before that, 100 MB."""
 
 RECEIVED = -1
 """The value of `originals` in a row that is not a report."""
@@ -49,7 +49,7 @@ with the counts and the processor time of the run's pass. The additional column 
 
 COMING = ("run", "connection", "at_ns", "topic", "seq", "began_ns", "ended_ns", "axis", "number", "late")
 """Columns of first copies, by run and connection, in the order in which they came. `late` says that a message that was
-sent later came earlier. The additional column `clock` is that of the message."""
+sent later arrived earlier. The additional column `clock` has the clock of the message."""
 
 TOO_LATE = (
     *("run", "connection", "at_ns", "topic", "seq", "began_ns"),

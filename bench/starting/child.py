@@ -163,7 +163,7 @@ class Child:
         self.name = name
         self.log = log
         self._output = log if output is None else output
-        self._read = self._output.stat().st_size if self._output.exists() else 0  # bytes read, with past lives
+        self._read = self._output.stat().st_size if self._output.exists() else 0  # bytes read, including past lives
         try:
             self._popen = spawn(command, log, output=output, environment=environment, directory=directory, stdin=stdin)
         except OSError as error:

@@ -58,8 +58,8 @@ def traffic(table: TrafficTable) -> Table:
 
 
 def topics(table: TopicsTable) -> Table:
-    """Return the table of how many topics each system reached. Its other figures are at the greatest number of topics
-    that both this system and ours finished."""
+    """Return the table of how many topics each system reached. The other columns are measured at the greatest number of
+    topics that both this system and ours finished."""
     header = (
         "",
         "Came to",

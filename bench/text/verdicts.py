@@ -16,8 +16,8 @@ from ingeborg.bench.text import figures
 from ingeborg.bench.text.tables import Cell, Table
 
 MISSED_MAX = 5
-"""Maximum number of missed goals to list for one system. The table gives the number of the others, and the sections of
-the runs list them."""
+"""Maximum number of missed goals to list for one system. The table gives the number of further missed goals, and the
+sections of the runs list them."""
 
 
 def verdicts(runs: Sequence[Json]) -> Table:

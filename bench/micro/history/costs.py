@@ -94,7 +94,7 @@ class Pair(NamedTuple):
     writers_us: float
 
     def __str__(self) -> str:
-        return f"{self.more_us:+.1f} us, from {self.plain_us:.1f} us; the store's writers {self.writers_us:+.1f} us"
+        return f"{self.more_us:+.1f} us, added to {self.plain_us:.1f} us; the store's writers {self.writers_us:+.1f} us"
 
 
 async def _by_turns(plain: Publishing, other: Publishing, keeps: bool, pairs: int, seconds: float) -> Pair:

@@ -68,12 +68,12 @@ async def retained_bytes(share: float) -> list[Check]:
                 found = pool.apply(grown, (count, per_topic))
             entry = found.rss - PAYLOAD_BYTES
             if per_topic == 1:
-                text = f"{entry - with_100:.0f} for the topic, including its name of {topic_bytes}"
-                said = f"{TOPIC_BYTES} and the name"
+                text = f"{entry - with_100:.0f} for the topic, including its name of {topic_bytes} bytes"
+                said = f"{TOPIC_BYTES} plus the name"
             else:
                 with_100 = entry
                 text, said = f"{entry:.0f} for the message, including 1/100 of its topic", f"{ENTRY_BYTES}"
-            figure = f"bytes of {count:,} messages, {per_topic} per topic, without {PAYLOAD_BYTES} of payload"
+            figure = f"bytes of {count:,} messages, {per_topic} per topic, without the {PAYLOAD_BYTES} bytes of payload"
             text = f"{text}; with payload {found.rss:.0f} measured, {found.said:.0f} reported"
             rows.append(
                 Check(

@@ -69,7 +69,8 @@ async def _recovered(client: Recoverer, url: str, process: psutil.Process, wante
     found = recovery.messages()
     if found != wanted:
         raise BenchError(
-            f"{len(found & wanted):,} of {len(wanted):,} missed messages arrived, and {len(found - wanted):,} others"
+            f"{len(found & wanted):,} of {len(wanted):,} missed messages arrived, and {len(found - wanted):,} other "
+            "messages"
         )
     return Took(recovery.took_s, used_s)
 

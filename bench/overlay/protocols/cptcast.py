@@ -137,7 +137,7 @@ class CptCast(Linking):
             self._check_waiting(sender, mid, waiting)
 
     def _check_waiting(self, sender: Peer, mid: Mid, waiting: Waiting) -> None:
-        """Remove from the waiting messages one that the neighbour has (Algorithm 13, lines 10-25)."""
+        """Remove the message, which the neighbour has, from the waiting messages (Algorithm 13, lines 10-25)."""
         first = next(iter(waiting))
         if not self.blocks:
             waiting.pop(mid, None)
@@ -202,7 +202,7 @@ class CptCast(Linking):
     # Forwarding
 
     def receive_message(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
-        """Handle a message of this node, or one from a B_beta (Algorithm 1, lines 11-21)."""
+        """Handle this node's own message, or a message that a B_beta brought (Algorithm 1, lines 11-21)."""
         left = self.expected.get(mid)
         if left is None:
             self._first(mid, hops, payload_bytes, sender, True)
@@ -318,7 +318,7 @@ class CptCast(Linking):
         self.eager[peer] = {}
 
     def send_in_order(self, peer: Peer, wire: Wire, size: int) -> None:
-        """Send a control message in order (Algorithm 14, lines 28-30)."""
+        """Send a control message after the messages that wait on its link (Algorithm 14, lines 28-30)."""
         waiting = self._waiting(peer)
         if waiting and self.blocks:
             waiting[wire] = (wire, size, 0)

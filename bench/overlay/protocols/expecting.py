@@ -5,9 +5,9 @@ Owns: ``inView`` and ``expectedMsgs``. Must never: remember a message after its 
 message.
 
 For each incoming neighbour, the document keeps the set of messages expected from it. This module keeps the reverse: for
-each message, the neighbours that are expected to send it, as the bits of a number. At every copy, line 14 checks
-whether any neighbour is expected to send the message. Here that takes one look-up, and a message that nobody is
-expected to send takes no memory.
+each message, the neighbours that are expected to send it, as the bits of a number. For every copy, line 14 of the
+algorithm checks whether any neighbour is expected to send the message. Here that takes one look-up, and a message that
+nobody is expected to send takes no memory.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .wires import Mid
 
 
 class Expecting(Node):
-    """A node that delivers a message at its first copy, and then expects one copy from every other neighbour in
-    ``inView``.
+    """A node that delivers a message when its first copy arrives, and then expects one more copy from every other
+    neighbour in ``inView``.
 
     Its state is bounded by the number of messages under way, because every link that is up brings every message once.
     """
@@ -36,7 +36,7 @@ class Expecting(Node):
 
     @property
     def in_view(self) -> list[Peer]:
-        """Return the neighbours whose messages count as arriving in order, each once."""
+        """Return ``inView``: the neighbours whose messages count as arriving in order. Each is listed once."""
         return list(self.bits)
 
     def expected_from(self, peer: Peer) -> set[Mid]:

@@ -1,7 +1,7 @@
 """Push gossip: a node sends a message that is new to it to some random neighbours (section 2.3.2).
 
-Owns: the ids of messages that the node has seen. Must never: promise an order, or delivery to all nodes, whose
-probability grows with the fan-out.
+Owns: the ids of messages that the node has seen. Must never: promise an order, or delivery to all nodes. (The
+probability of delivery to all nodes grows with the fan-out.)
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 from .wires import GOSSIP, GOSSIP_BYTES, Mid
 
 SEEN_MAX: Final = 10_000
-"""Maximum number of message ids that a node remembers. It suffices, because a copy is under way for some seconds at
-most, and the experiments have at most some hundred broadcasts per second."""
+"""Maximum number of message ids that a node remembers. It suffices, because a copy is under way for a few seconds at
+most, and the experiments have at most about a hundred broadcasts per second."""
 
 
 @dataclass(frozen=True)

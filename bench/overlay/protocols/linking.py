@@ -9,12 +9,12 @@ stands for two links of the document, and each end makes its outgoing link safe.
 links that are safe, and only B_beta takes the new link.
 
 **Joining.** In the document, NEIGHBOUR_UP says whether the link is the first link of a joining node (Algorithm 2, line
-14), because such a link is safe from the start. The desk does not say that, but the new node knows it. So both ends
-begin a link with a HELLO that says whether the sender is new, and a node handles NEIGHBOUR_UP when the other end's
-HELLO has arrived. From that moment, both ends also agree on which link it is. Otherwise, one end could begin an
-exchange before the other end has noticed the end of an earlier link, and the exchange could finish on a link that the
-other end is about to forget. A HELLO can arrive before ``Node.up``, if the membership reports a new link to one end
-earlier than to the other.
+14), because such a link is safe from the start. The desk does not say whether a link is the first one, but the new node
+knows. So both ends begin a link with a HELLO that says whether the sender is new, and a node handles NEIGHBOUR_UP when
+the other end's HELLO has arrived. From that moment, both ends also agree on which link they mean. Otherwise, one end
+could begin an exchange before the other end has noticed the end of an earlier link, and the exchange could finish on a
+link that the other end is about to forget. A HELLO can arrive before ``Node.up``, if the membership reports a new link
+to one end earlier than to the other.
 
 **New.** A node is new if it has no link and has delivered no message. If a node has delivered a message and then loses
 its last safe link, it stays alone, because its DISCOVERY reaches nobody. (It cannot count as new again, because its
@@ -22,7 +22,7 @@ neighbours can still send it messages that it has delivered.) In the same way, t
 safe link between them stay separate.
 
 **A built overlay** begins with links that are safe in both directions, and does no exchange for them. To make the links
-of 10,000 nodes safe one after the other, each link would take two floods, which is some 10^9 messages in total.
+of 10,000 nodes safe one after the other, each link would take two floods, which is about 10^9 messages in total.
 
 A path lists the nodes that a control message still has to reach, including the last one. Like every message, a path is
 an immutable value, so removing the next node from it does not change a stored path.
@@ -56,7 +56,7 @@ from .wires import (
 
 TRAVERSALS_MAX: Final = 4_096
 """Maximum number of floods that a node remembers (``Repairs.forgets``). A flood is over within a second or two, and
-every flood reaches every node. So there is room for some thousand links that begin or retry in that time."""
+every flood reaches every node. So there is room for about a thousand links that begin or retry in that time."""
 
 DISCOVERY_TIMER: Final = "discovery"
 """The first field of this module's timers."""

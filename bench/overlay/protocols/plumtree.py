@@ -34,7 +34,8 @@ from .wires import (
 
 RECEIVED_MAX: Final = 10_000
 """Maximum number of messages that a node remembers, and can send on request. It suffices, because a request arrives
-within some time-outs after the announcement, and the experiments have at most some hundred broadcasts per second."""
+within a few time-outs after the announcement, and the experiments have at most about a hundred broadcasts per
+second."""
 
 _PRUNE: Final = (PRUNE,)
 
@@ -44,7 +45,7 @@ class PlumtreeOptions:
     """Time-outs in seconds. The document gives no values.
 
     ``timeout1``: the time for an announced message to arrive without a request. The payload's path over the tree is
-    longer than that of the announcement by some crossings of the network, 12.5 ms each. With a shorter time-out, the
+    longer than that of the announcement by a few crossings of the network, 12.5 ms each. With a shorter time-out, the
     node grafts links that the next message prunes again.
 
     ``timeout2``: the time for a requested message to arrive. It is shorter, because it only has to cover one round

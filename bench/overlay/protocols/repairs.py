@@ -33,9 +33,9 @@ class Repairs:
     """Algorithm 4, lines 9-17. For PRC and CPTCast.
 
     N1 repeats a link's DISCOVERY if the exchange takes too long, and the first DISCOVERY can arrive after the second.
-    As printed, N2 answers both, and forgets the exchange that the second has begun. If that exchange has reached rho,
-    N1 considers the link safe, and N2 ignores its B_beta (Algorithm 10, line 2). Then the messages in the buffer are
-    lost, other messages are delivered twice, and nothing repairs this later.
+    As printed, N2 answers both, and when it answers the first, it forgets the exchange that the second has begun. If
+    that exchange has reached rho, N1 considers the link safe, and N2 ignores its B_beta (Algorithm 10, line 2). Then
+    the messages in the buffer are lost, other messages are delivered twice, and nothing repairs this later.
 
     The repair: N2 answers a DISCOVERY only if it is later than the last one that it answered.
     """

@@ -31,7 +31,7 @@ from typing import Final
 from ingeborg.broker.core.overlay.node import Peer, Wire
 
 Mid = tuple[Peer, int]
-"""The id of a message: its root, and that node's count."""
+"""The id of a message: its root, and the root's count."""
 
 GOSSIP: Final = 1
 IHAVE: Final = 2
@@ -62,8 +62,8 @@ LENGTH_BYTES: Final = 2
 """Bytes for the length of a path, which is a number of nodes."""
 
 SIZE_BYTES: Final = 4
-"""Bytes for the length of a payload if a message has several. (A single payload ends with its frame. Frames cost all
-protocols the same, and are left out.)"""
+"""Bytes for the length of each payload if a message has several payloads. (A single payload extends to the end of its
+frame, so it needs no length. Frames cost all protocols the same, and are left out.)"""
 
 GOSSIP_BYTES: Final = KIND_BYTES + MID_BYTES
 IHAVE_BYTES: Final = KIND_BYTES + MID_BYTES
