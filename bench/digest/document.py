@@ -69,7 +69,7 @@ deviation nor quartiles mean anything."""
 
 PHASE_TABLES = ("sending", "deliveries", "outcomes", "errors", "latency", "lag", "processes")
 TABLES = (*PHASE_TABLES, "phases", "latency_measured", "seconds", "machine", "counters", "causal")
-"""The tables that `document` takes. Those of `PHASE_TABLES` have one or more rows for each phase."""
+"""The tables that `document` takes. The tables of `PHASE_TABLES` have one or more rows for each phase."""
 
 _LATENCY_GOAL = re.compile(r"(p\d+(?:[._]\d+)?|max|mean)_ms")
 
@@ -80,8 +80,8 @@ def document(runs: Sequence[Json], figures: Mapping[str, Rows]) -> Json:
     ranks, as a share of the deliveries.
 
     `figures` are tables whose rows have a `run` column: phases, sending, deliveries, outcomes, errors, latency, lag,
-    seconds, machine, processes and counters. There are two more: latency_measured covers all measured phases together,
-    for runs with several; causal has the verdicts of runs with the goal `causal_violations`.
+    seconds, machine, processes and counters. There are two more tables: latency_measured covers all measured phases
+    together, for runs with several measured phases; causal has the verdicts of runs with the goal `causal_violations`.
 
     Raises BenchError if events name a phase that a complete run does not list.
     """

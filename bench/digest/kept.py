@@ -96,8 +96,8 @@ def write(path: Path, document: Json, tables: Mapping[str, Sequence[Mapping[str,
                     for name in TABLES
                     for column in TABLES[name][1:]
                 },
-                # Statistics of minimum and maximum values help to find a row among millions. This file has a few
-                # hundred rows, and readers read all of them.
+                # No minimum and maximum values, because they only help to find a row among millions. This file has a
+                # few hundred rows, and readers read every row.
                 write_statistics=False,
                 write_page_checksum=True,
                 store_schema=False,

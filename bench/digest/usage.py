@@ -16,8 +16,8 @@ Json = dict[str, Any]
 
 CORES_SATURATED = 0.9
 """A process that used at least this many cores on average counts as a limit. The generator and the deduplication layer
-run on Python, so each of their processes can use at most one core. A process that is busy for nine tenths of a phase
-was behind in some seconds."""
+run on Python, so each of their processes can use at most one core. A process that was busy for nine tenths of a phase
+had too much to do in some of its seconds."""
 
 MACHINE_SATURATED = 0.85
 """The machine counts as a limit if at least this share of all its cores was used. If more processes than cores are

@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The folder in the repository that keeps builds, each under a hash of its sources.
 KEPT = Path("build", "drift")
 
-#: The commit that all later work together is compared with (docs/compiled.md has the budget). A change that fixes a
-#: broken promise may cost more. It then states its cost, and becomes the new base.
+#: The commit with which the sum of all later changes is compared (docs/compiled.md has the budget). A change that fixes
+#: a broken promise may exceed the budget. Its commit then states the cost, and becomes the new base.
 BASE = "8c933f2a2850406fee45d09b76a79f8f1d3358e0"
 #: The commit with the first compiled core, for reports. Its results: bench/results/2026-11-23-2-cores-compiled.
 FIRST = "d6dff7fee0de41c231a7d49aa183610a89ee705a"

@@ -44,7 +44,8 @@ def read(lines: Iterable[str]) -> Profile:
     """Return the profile in a callgrind file.
 
     Args:
-        lines: the lines of the file. It must count one event (instructions), and its positions must be line numbers.
+        lines: the lines of the file. The file must count one event (instructions), and its positions must be line
+            numbers.
 
     Returns:
         The profile. It counts the levels of a recursion, and the parts of a split function, as one function.

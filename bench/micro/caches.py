@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{name:<22} {found[name]:7,.0f} bytes", flush=True)
     for fanout in FANOUTS[1:]:
         each = (found[_route(fanout)] - found[_route(0)]) / fanout
-        print(f"id in route of {fanout:>2} {each:12,.0f} bytes")
+        print(f"one of {fanout:>2} ids in a route {each:12,.0f} bytes")
     gc.collect()
     gc.freeze()
     mean, longest = _new_payload_us(options.entries)

@@ -34,8 +34,8 @@ async def _longest_gap(work: Awaitable[object]) -> tuple[float, float]:
     """Return the duration of the work, and the largest CPU time between two runs of a coroutine that is due every 1 ms,
     both in seconds.
 
-    The CPU time of this thread is the time for which this program occupied the loop. Elapsed time would include other
-    programs.
+    The CPU time of this thread is the time for which this program occupied the loop. Elapsed time would include the
+    time of other programs.
     """
     gap_s = 0.0
     gc.freeze()  # so that the time to garbage-collect this program's own strings is not counted as the store's
@@ -99,7 +99,9 @@ async def _measure(directory: Path, loop_name: str) -> None:
     took_s, gap_s = await _longest_gap(store.subscribers(bulk))
     _row(f"subscribers of {BULK_TOPICS:,} topics in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
     took_s, gap_s = await _longest_gap(store.topics("bulk", None, BULK_TOPICS))
-    _row(f"topics of a client with {BULK_TOPICS:,}, one page", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
+    _row(
+        f"topics of a client with {BULK_TOPICS:,} topics, one page", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms"
+    )
     took_s, gap_s = await _longest_gap(store.unsubscribe([("bulk", bulk, None)]))
     _row(f"unsubscribe {BULK_TOPICS:,} topics in one call", f"{took_s:.2f} s, longest gap {gap_s * 1e3:.1f} ms")
 

@@ -1,4 +1,4 @@
-"""Measure the cost of each peer in an endpoint's event loop, which arises even without messages.
+"""Measure the cost that each peer adds to an endpoint's event loop, even without messages.
 
     python -m ingeborg.bench.micro.peers [--peers 1,3,9,99,999]
 

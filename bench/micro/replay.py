@@ -5,8 +5,8 @@
 There is no socket, no clock and no randomness, so two runs of one build execute the same instructions. `bench drift`
 runs this file under callgrind. It runs each tree's own copy, because only that copy knows the interface of the tree's
 router. For a tree without a copy, it runs the working tree's file. All trees get the same trace
-(``bench.drift.trace``). Between two segments, this file calls ``os.getpriority``. No other code does, so that callgrind
-begins a new output file at these calls.
+(``bench.drift.trace``). Between two segments, this file calls ``os.getpriority``. No other code calls it, so callgrind
+begins a new output file exactly at these calls.
 
 Exit code 3 means that this file does not fit the router's interface, or that the router requested an unknown operation
 of the store.

@@ -269,11 +269,11 @@ class Terms(NamedTuple):
 class Facts:
     """All facts except the messages, of which there can be too many to hold in memory.
 
-    ``places``: the places of each client that was meant to listen, in the order begun. ``changes``: all changes, in the
-    order sent. ``always``: the time from which a client has listened at some place without a break, apart from its own
-    moves. Only clients for which the recorder knows this time are included. ``refused``: payloads whose publishes were
-    all refused without any effect. ``skipped``: the number of messages, by client and topic, that other messages
-    replaced, as the client's notifications say in `skipped` (section 2.8).
+    ``places``: the places of each client that was meant to listen, in the order in which they began. ``changes``: all
+    changes, in the order sent. ``always``: the time from which a client has listened at some place without a break,
+    apart from its own moves. Only clients for which the recorder knows this time are included. ``refused``: payloads
+    whose publishes were all refused without any effect. ``skipped``: the number of messages, by client and topic, that
+    other messages replaced, as the client's notifications say in `skipped` (section 2.8).
     """
 
     places: Mapping[Name, Sequence[Place]]

@@ -77,7 +77,7 @@ def _one(facts: Facts, message: Message, send: Send, client: Name) -> _Due | Exc
         return Excuse(Cause.CUT_OFF, send)
     begin, end = send.at, send.settled_at
     if message.dedup and len(message.sends) > 1 and send.outcome is not Outcome.NEW:
-        # It may be a repetition, which shares the outcome and the recipients of the first publish.
+        # This publish may be a repetition, which shares the outcome and the recipients of the first publish.
         before = [other for other in message.sends if other is not send and other.at < send.over_at]
         if any(other.settled_at == FOREVER for other in before):
             return Excuse(Cause.DUPLICATE, send)

@@ -2,10 +2,10 @@
 
 Owns: the choice of cells that judge each sentence, and the goals as numbers. Must never: make markup, or do I/O.
 
-The document prints no numbers with its charts, so only its sentences can be compared with our figures. Its
-"multi-sender" mode is "any process". We compare it with cells in which all nodes send, and no earlier message has made
-a tree. Other cells have 100 senders, and each has sent one message before. That difference matters, because another
-sender does not change a tree that has settled.
+The document prints no numbers with its charts, so only its sentences can be compared with our figures. In its
+"multi-sender" mode, "any process" may send. We compare it with cells in which all nodes send, and no earlier message
+has made a tree. Other cells have 100 senders, and each has sent one message before. That difference matters, because
+another sender does not change a tree that has settled.
 """
 
 from __future__ import annotations

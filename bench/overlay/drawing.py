@@ -45,8 +45,8 @@ class Drawing:
 
 
 def drawing(seed: int, nodes: int = NODES) -> dict[str, Any]:
-    """Grow an overlay by joins, and return the paths of a root's second message with grove. The first message makes the
-    tree."""
+    """Grow an overlay by joins, let a root broadcast two messages with grove, and return the paths of the second
+    message. The first message makes the tree."""
     world = grown(Cell("churn", "grove", nodes, seed=seed), JOIN_S)
     world.run(nodes * JOIN_S + SETTLE_S)
     parents = list(range(nodes))

@@ -31,8 +31,8 @@ FIRST_S: Final = 0.25
 
 STEP_S: Final = 0.1
 QUIET_S: Final = 5.0
-"""A run ends after this time without a payload under way. The longest wait of a protocol before it requests a missing
-message is shorter: grove waits 4 s for a gap in a link."""
+"""A run ends when no payload has been under way for this time. The longest wait of a protocol before it requests a
+missing message is shorter: grove waits 4 s for a gap in a link."""
 
 DRAIN_S_MAX: Final = 60.0
 """The longest wait at the end of a run. A node that still lacks a message then counts as not having received it."""

@@ -2,7 +2,8 @@
 
 Owns: the counts while counting is switched on. Must never: change a message.
 
-It is called for every sent message, so it reads each message only once, and keeps only three numbers for each kind.
+The counter is called for every sent message, so it reads each message only once, and keeps only three numbers for each
+kind.
 """
 
 from __future__ import annotations

@@ -137,7 +137,8 @@ def distribution(pieces: Sequence[Piece]) -> Latencies:
 
 
 def _above(pieces: Sequence[Piece], weights: Sequence[float]) -> list[float]:
-    """Return, for each weight, the latency that exactly this number of bytes exceed, or 0 if fewer bytes are late."""
+    """Return, for each number of bytes in ``weights``, the latency that exactly so much data exceeds, or 0 if less data
+    is late."""
     changes: list[tuple[float, float, float]] = []  # negated latency; change of density; bytes exactly there
     for low, high, weight in pieces:
         if high > low:

@@ -106,7 +106,8 @@ def over_time(run: Json, seconds: Sequence[Json], machine: Sequence[Json], point
 
 
 def stack(drawn: Sequence[Drawn], identity: str) -> list[str]:
-    """Return a small version of each plot, drawn as by `both`. Only the last plot has the labels of the shared axis."""
+    """Return a small version of each plot, for a wide and for a narrow page as in `both`. Only the last plot has the
+    labels of the shared axis."""
     frames = [(index == 0, index == len(drawn) - 1) for index in range(len(drawn))]
     return [
         svg(one.plot, stacked(WIDE, *ends), stacked(NARROW, *ends), f"{identity}-{index}")

@@ -200,8 +200,8 @@ def doubling_axis(low: float, high: float) -> Callable[[int], Scale]:
 
 
 def percentile_axis(points: float) -> Callable[[int], Scale]:
-    """Return an axis on which a share p of the values is at -log10(1 - p), so every further nine has the same width. It
-    ends at 99.999 %, or earlier if there are too few values (`points`)."""
+    """Return an axis on which a share p of the values is at -log10(1 - p), so every further nine (90 %, 99 %, 99.9 % …)
+    has the same width. It ends at 99.999 %, or earlier if there are too few values (`points`)."""
     high = min(5.0, max(1.0, math.log10(max(points, 10))))
 
     def scale(_: int) -> Scale:

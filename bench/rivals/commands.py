@@ -42,7 +42,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     names = [*RIVALS, *ALIASES]
     up = _action(actions, "up", _up, "start servers and wait until they answer")
     up.add_argument("names", nargs="+", choices=names, metavar="NAME", help=f"one or more of {', '.join(names)}")
-    up.add_argument("--port", type=_port, metavar="PORT", help="for clients, with a single NAME (default: a free port)")
+    up.add_argument(
+        "--port", type=_port, metavar="PORT", help="port for clients; needs a single NAME (default: a free port)"
+    )
     up.add_argument("--keep", action="store_true", help="keep the data of the last run (default: start empty)")
     up.add_argument(
         "--cache",

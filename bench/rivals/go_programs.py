@@ -6,7 +6,7 @@ Owns: the list of programs, the cache of built programs, and how Go fills the ca
 - **Centrifuge** is a library, not a program. The folder `centrifuge/` has a small main program around it.
 - **NATS** is the main package of its makers, built from the module that `nats/go.mod` pins. It reads the same
   `nats.conf` as a server that the system installs. None of its code is ours, so the folder `nats/` has no Go file. The
-  `tool` line in its go.mod makes Go keep the main package of another module among the requirements.
+  `tool` line in that folder's go.mod makes Go keep NATS's module among the requirements.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     python -m ingeborg.bench.soak --again FOLDER
 
 The exit code is 0 if every message is accounted for and memory has not grown, 1 if the soak found a fault, and 2 if it
-could not run. The folder gets the record, `summary.json` and the page `report.html`. `--again` makes the last two again
-from a record.
+could not run. The folder gets the record, `summary.json` and the page `report.html`. `--again` makes `summary.json` and
+the page again from a record.
 """
 
 from __future__ import annotations

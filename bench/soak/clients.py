@@ -99,7 +99,7 @@ class Subscriber(Connection):
         self._stopped = False
 
     async def run(self) -> None:
-        """Listen, again after each lost connection, until stopped."""
+        """Listen, and listen again after each lost connection, until stopped."""
         failures = 0
         while not self._stopped:
             life = Life(self.number, len(self.lives), self._endpoint)

@@ -1,5 +1,5 @@
-"""The endpoints of a soak. They are real processes on one embedded store, which the soak kills, starts again, and
-observes.
+"""The endpoints of a soak. They are real processes that share one embedded store. The soak kills them, starts them
+again, and observes them.
 
 Owns: the readings of memory, CPU time and counters while the endpoints run, and the end of every endpoint. Must never:
 start a process directly.

@@ -19,7 +19,7 @@ ANSWER_US = 45_000_000
 
 
 class _Open:
-    """A message under way. It needs answers to ``wanted`` attempts; ``answers`` has those that have arrived."""
+    """A message under way. It needs answers to ``wanted`` attempts; ``answers`` has the answers that have arrived."""
 
     __slots__ = ("answered_us", "answers", "message", "sent", "wanted")
 

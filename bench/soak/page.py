@@ -195,7 +195,7 @@ def _over_time(made: Json) -> list[Html]:
         plot(
             drawn("Memory of each process", memory, linear(most, size_tick), f"At most {figures.size(most)}."),
             "memory",
-            "Anonymous memory. A gap in a line is a kill. Endpoint 0 is never killed, so that one process runs "
+            "Anonymous memory. A gap in a line shows a kill. Endpoint 0 is never killed, so that one process runs "
             "throughout. The generator holds the messages that it has not written yet.",
         ),
     ]

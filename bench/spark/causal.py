@@ -4,9 +4,9 @@ Run it with `bench check causal`, or unchanged with `spark-submit` on a cluster,
 
     spark-submit --master … bench/spark/causal.py s3a://bucket/runs
 
-The executors need Python with pyarrow, but not this package. The driver needs this package. I/O is in `main`, `check`
-and the functions that they call by name. `happened` decides which event happened before which. docs/causal.md explains
-the check.
+The executors need Python with pyarrow, but not this package. The driver needs this package. All I/O happens in `main`,
+`check` and the functions that these call by name. `happened` decides which event happened before which. docs/causal.md
+explains the check.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The order of events in a log, as far as the rows show it. This module makes the frames of the causal check.
 
-Owns the decision which rows order messages and which cannot (docs/causal.md explains the words). All functions are pure
-(DataFrame -> DataFrame). `shipped` has the Python code that the executors run. A row belongs to the run in its `run`
-column.
+Owns the decision which rows can establish an order of messages (docs/causal.md explains the words). All functions are
+pure (DataFrame -> DataFrame). `shipped` has the Python code that the executors run. A row belongs to the run in its
+`run` column.
 
 For two rows of the same connection, "before" goes by `at_ns`, and for equal times by the order of the lines (as for
 `reordered`), because the same process wrote both rows. Rows of different connections have an order only through a

@@ -55,7 +55,7 @@ _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
     ("files", (dict,), "an object", True),
 )
 
-COPY = "copy the run again, complete and with nothing else"
+COPY = "copy the run again, with all of its files and no others"
 """The advice for a log that is not as its run left it."""
 
 _PART_LIKE = re.compile(r"events-.*")

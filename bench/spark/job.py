@@ -5,7 +5,7 @@ Run it with `bench digest`, or unchanged with `spark-submit` on a cluster, over 
     spark-submit --master … bench/spark/job.py s3a://bucket/runs --out digest/
 
 The executors do not need this package; the driver does. The driver writes the digest, which is small, to a local
-directory. I/O is in `main`, `digest` and the functions that they call by name (`inventory.find`, `logs.read`,
+directory. All I/O happens in `main`, `digest` and the functions that these call by name (`inventory.find`, `logs.read`,
 `digestdir`). The figures come from the pure functions in transforms and quantiles.
 """
 

@@ -28,7 +28,7 @@ def percentiles(rows: DataFrame, keys: Sequence[str], points_ppm: Iterable[int],
 
     The percentile p of n values is the value of rank ceil(n p). There are two passes over the rows, and no sort. The
     first pass counts the rows by fine bucket, which gives the bucket of each wanted rank. The second pass ranks only
-    the values in these buckets, by distinct value, so that any number of equal values costs one row.
+    the values in these buckets, by distinct value, so that equal values cost only one row.
     """
     fine = rows.select(*keys, value, bucket_of(value, FINE).alias("bucket"))
     wanted = _wanted(fine.groupBy(*keys, "bucket").agg(F.count("*").alias("n")), keys, points_ppm)

@@ -159,8 +159,8 @@ if memory is full. An event takes 30 bytes. Compressing each column separately w
 time of parsing."""
 
 CURVE_PPM = tuple(sorted({round(1_000_000 * (1 - 10 ** (-step / 10))) for step in range(51)}))
-"""The points of the percentile curve, evenly spaced in log(1 - p). There are ten for each further nine, up to 99.999
-%."""
+"""The points of the percentile curve, evenly spaced in log(1 - p). Each further nine (90 %, 99 % …) has ten points, up
+to 99.999 %."""
 
 BUCKETS_PER_DECADE = 20
 """Resolution of the histograms. A bucket is 12 % wide, which bounds the error of every figure that is read from a

@@ -78,7 +78,7 @@ def run(rows: DataFrame, handler: type, columns: str) -> DataFrame:
 
 class Pass:
     """Turns ROWS into CLOCKED and `clock`, for messages that arrived too late somewhere, or that depend on a message
-    that may still do so."""
+    that may still arrive too late."""
 
     def __init__(self) -> None:
         self._run, self._clocks, self._spent_ns = NONE, Clocks(), 0

@@ -56,7 +56,7 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
     - `overtaken`: as `reordered`, but another connection was also meant to publish one of the two messages, or the log
       names no publisher.
 
-    "Earlier" is by `at_ns`, and for equal times by the order of lines in the log.
+    "Earlier" means a smaller `at_ns` or, for equal times, an earlier line in the log.
     """
     received = (
         events.where(F.col("kind") == "received")

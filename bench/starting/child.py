@@ -65,8 +65,8 @@ def spawn(
     program or the directory does not exist.
 
     The program's standard error is appended to ``log``, and its standard output to ``output``, or to ``log`` if there
-    is no ``output``. By default it gets the ``environment`` of this process. Without ``outlives_us``, the program is
-    killed when the calling thread ends first.
+    is no ``output``. Without ``environment``, the program gets the environment of this process. Without
+    ``outlives_us``, the program is killed if the calling thread ends first.
     """
     with ExitStack() as files:
         errors = files.enter_context(log.open("ab"))

@@ -48,7 +48,7 @@ def serve(*options: str) -> list[str]:
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment with ``variables`` and without options for `ingeborg`, because a user's
+    """Return this process's environment with ``variables`` added and options for `ingeborg` removed, because a user's
     settings for other endpoints must not affect a measurement or a test. The variable for the form of the code stays,
     so that all processes run the same form."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INGEBORG_") or name == VARIABLE}

@@ -1,8 +1,8 @@
 """The summary of a digest as text, for the terminal and for summary.md.
 
-Owns the layout of both texts, and prevents that text of a log becomes markup or moves a cursor. The tables are those of
-the page (`ingeborg.bench.text.tables`). For a single run, the table has p50, p99, in, out, duplicates dropped, lost and
-goals.
+Owns the layout of both texts, and prevents text of a log from becoming markup or moving a cursor. The tables are those
+of the page (`ingeborg.bench.text.tables`). For a single run, the table has p50, p99, in, out, duplicates dropped, lost
+and goals.
 """
 
 from __future__ import annotations

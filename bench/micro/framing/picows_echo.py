@@ -3,9 +3,9 @@ ends it.
 
     PYTHON picows_echo.py [each | joined]
 
-With `each` it sends every message back separately, as in the documentation of picows. With `joined` it sends all
-messages from one read of the socket back in one write, as an endpoint does. It then makes the frame headers of RFC 6455
-itself, because picows has no function for that.
+With `each` it sends every message back separately, as in the documentation of picows. With `joined` it returns all
+messages from one read of the socket in a single write, as an endpoint does. For this it makes the frame headers of RFC
+6455 itself, because picows has no function for that.
 
 Owns: the fastest echo that picows allows. Must never: import anything from this project, which the interpreter need not
 have.
