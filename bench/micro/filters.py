@@ -115,7 +115,7 @@ def measure(kind: str, count: int) -> Row:
     index = Index()
     gc.collect()
     gc.freeze()
-    gc.disable()  # another benchmark measures the collector's pauses in an endpoint
+    gc.disable()  # because another benchmark measures the collector's pauses
     process = psutil.Process()
     before_bytes = process.memory_info().rss
     add_s, add_max_s = 0.0, 0.0

@@ -144,8 +144,8 @@ def _redundant(cells: Cells, nodes: int) -> Claim:
         "(4.3.2).",
         HOLDS if all(abs(value - expected) <= NOISE * expected for value in values) else FAILS,
         f"{_listed(values)} with {degree(nodes)} neighbours",
-        "A node sends a message over each of its d links, also back to the sender (Algorithm 1). That makes n d copies "
-        "for any root.",
+        "A node sends a message over each of its d links, also back to the sender (Algorithm 1). With n nodes, that "
+        "makes n d copies for any root.",
     )
 
 

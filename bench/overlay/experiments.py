@@ -44,7 +44,7 @@ CHURN: Final = (0.001, 0.003, 0.01)
 
 TIMEOUT1_MS: Final = 250
 """The time for which Plumtree and CPTCast wait for an announced message before they request it. The document gives no
-value."""
+value for it."""
 
 TIMEOUTS_MS: Final = (TIMEOUT1_MS, 100, 50, 25, 10)
 """The values of this wait that the experiments compare. The wait decides whether a tree settles."""
