@@ -275,7 +275,7 @@ def _bounds(name: str, client: str, number: Id, value: dict[str, Any], payload_b
 def _credit(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     count = value.get("count")
     if type(count) is not int or not 0 <= count <= COUNT_MAX:
-        text = "Key 'count' has to be an integer: the number of notifications processed since the connection began"
+        text = f"Key 'count' has to be an integer from 0 to {COUNT_MAX}: the notifications processed on this connection"
         raise ProtocolError("bad_state", text)
     return Command(name, client, number, processed=count)
 

@@ -6,9 +6,14 @@ along.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ingeborg.protocol.messages import About, mid_of, named_notification, notification, skipping
 
 from .codec import Codec
+
+#: Payloads of fewer bytes are copied when they are kept.
+COMPACT_BYTES: Final = 4096
 
 
 class Message:
@@ -20,6 +25,7 @@ class Message:
         "_named",
         "_others",
         "about",
+        "is_compact",
         "is_kept",
         "number",
         "origin",
@@ -38,6 +44,7 @@ class Message:
         self.received = received  # when this endpoint received it, in monotonic seconds
         self.travelled = False  # another endpoint has handled it, and may have delivered it
         self.about: About | None = None  # its item and weight, for subscribers with bounds
+        self.is_compact = False
         self.is_kept = False  # its home retains it
         # Its frames: each codec makes its own, once. Most messages need only one codec, so the first codec's frames are
         # attributes.
@@ -47,6 +54,14 @@ class Message:
         #: Frames for further codecs, and frames that report skipped messages, by (codec, whether the frame has the
         #: message's name, number of skipped messages).
         self._others: dict[tuple[Codec, bool, int], bytes] | None = None
+
+    def compact(self) -> None:
+        """Prepare the message to be kept: orjson leaves 4 KB allocated behind each short result, and a copy frees
+        them."""
+        if not self.is_compact:
+            self.is_compact = True
+            if len(self.payload) < COMPACT_BYTES:
+                self.payload = b"%b" % self.payload
 
     def frame_for(self, codec: Codec) -> bytes:
         """Return this message's frame for an outbox with this codec. All such outboxes share one object."""

@@ -58,9 +58,9 @@ def in_the_place_of_the_replaced(patch: pytest.MonkeyPatch) -> None:
     """The newest message of an item leaves at the place of the one that it replaces."""
     true = Conit.put
 
-    def put(conit: Conit, message: Message, named: bool, now: float) -> int:
+    def put(conit: Conit, message: Message, named: bool, now: float, floor: int = 0) -> int:
         places = list(conit.held)
-        size = true(conit, message, named, now)
+        size = true(conit, message, named, now, floor)
         conit.held = {key: conit.held[key] for key in dict.fromkeys([*places, *conit.held])}
         return size
 
@@ -77,9 +77,9 @@ def the_weight_of_the_replaced_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Only the weight of the newest message of an item counts."""
     true = Conit.put
 
-    def put(conit: Conit, message: Message, named: bool, now: float) -> int:
+    def put(conit: Conit, message: Message, named: bool, now: float, floor: int = 0) -> int:
         before = [(held, held.skipped, held.weight) for held in conit.held.values()]
-        size = true(conit, message, named, now)
+        size = true(conit, message, named, now, floor)
         conit.weight -= sum(weight for held, skipped, weight in before if held.skipped > skipped)
         return size
 
@@ -194,7 +194,7 @@ def a_position_covers_what_is_held(patch: pytest.MonkeyPatch) -> None:
 def a_kept_message_is_replaced(patch: pytest.MonkeyPatch) -> None:
     """The newest message of an item replaces a kept one."""
     true = Conit.put
-    patch.setattr(Conit, "put", lambda conit, message, named, now: true(conit, message, False, now))
+    patch.setattr(Conit, "put", lambda conit, message, named, *rest: true(conit, message, False, *rest))
 
 
 @pytest.mark.parametrize(

@@ -21,22 +21,26 @@ from .holding import Holding
 
 
 class Bounded(OfListen):
-    """The bounds in a ``listen``, which take effect when the ``listen`` succeeds."""
+    """The bounds and the window in a ``listen``, which take effect when the ``listen`` succeeds."""
 
-    def __init__(self, holding: Holding, connection: Connection, client: str, text: str | None) -> None:
+    def __init__(self, holding: Holding, connection: Connection, client: str, text: str | None, window: int) -> None:
         self._holding = holding
         self._connection = connection
         self._client = client
         self._text = text
+        self._window = window
 
     def succeeded(self) -> dict[str, Any]:
         """See ``OfListen``."""
         if self._connection.closed or self._client not in self._connection.clients:
             return {}
+        if self._window:
+            self._holding.attach(self._connection).window = self._window
         return self._holding.say(self._connection, self._client, self._text)
 
     def failed(self) -> None:
         """See ``OfListen``."""
+        self._holding.detach_unused(self._connection)
 
 
 class Bounding(Part):
@@ -71,8 +75,8 @@ class Bounding(Part):
                 info = "Key 'window': the first listen of this connection had no window; connect again to set one"
                 self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
                 return
-            self._holding.attach(connection).window = command.window
-        more = Bounded(self._holding, connection, command.client, text)
+            self._holding.attach(connection)  # it counts from now on
+        more = Bounded(self._holding, connection, command.client, text, command.window)
         self._admitting.listen(connection, command, more)
 
     def bounds(self, connection: Connection, command: Command) -> None:
@@ -93,7 +97,7 @@ class Bounding(Part):
             self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
             return
         if command.processed > receiver.sent:
-            info = f"Key 'count': {command.processed} notifications are more than the {receiver.sent} that were sent"
+            info = f"Key 'count' has {command.processed}, but only {receiver.sent} notifications were sent"
             self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
             return
         self._holding.credit(receiver, command.processed)

@@ -15,8 +15,8 @@ from ..connections.hub import Connection
 from ..message import Message
 from .rules import Bound
 
-#: Bytes that a held message takes in addition to its topic and payload.
-ENTRY_BYTES: Final = 64
+#: Bytes that a held message takes in addition to its topic and payload, with its part of a conit.
+ENTRY_BYTES: Final = 320
 
 #: An ``Urgent`` keeps up to half this number of entries of discarded conits before it removes them.
 STALE_MAX: Final = 128
@@ -25,20 +25,22 @@ STALE_MAX: Final = 128
 class Held:
     """A held message, and the messages that it replaces."""
 
-    __slots__ = ("message", "named", "since", "size", "skipped", "weight")
+    __slots__ = ("message", "named", "size", "skipped", "weight")
 
-    def __init__(self, message: Message, named: bool, since: float, weight: float, size: int) -> None:
+    def __init__(self, message: Message, named: bool, weight: float, size: int) -> None:
         self.message = message
         self.named = named  # its client recovers, so the notification has the message's `mid`
-        self.since = since  # when the oldest of these messages came, in monotonic seconds
         self.skipped = 0
         self.weight = weight
         self.size = size
 
 
 class Conit:
-    """The state of one client's topic. It exists while the endpoint holds messages of the topic for the client, or
-    until the topic's interval has passed."""
+    """One topic of one client, while the endpoint holds messages for it or its interval has not passed.
+
+    The messages that leave first are in ``leaving``: all that were held when the first of them left. Newer messages
+    cannot replace them, so each item has its turn, however often a publisher updates another item.
+    """
 
     __slots__ = (
         "bound",
@@ -47,7 +49,10 @@ class Conit:
         "entry",
         "floor",
         "held",
+        "held_floor",
+        "held_since",
         "is_late",
+        "leaving",
         "newest",
         "next_at",
         "number",
@@ -62,29 +67,41 @@ class Conit:
         self.client = client
         self.topic = topic
         self.bound = bound
-        self.held: dict[str | int | None, Held] = {}  # in the order of release, by item or number
+        self.leaving: list[Held] = []  # the first one is last in the list
+        self.held: dict[str | int | None, Held] = {}  # all other messages in the order of release, by item or number
         self.newest: Held | None = None  # the last message in ``held``
         self.number = 0  # the latest key of a message that no newer one can replace
-        self.weight = 0.0  # the weight of the held messages and the messages they replace
+        self.weight = 0.0  # the weight of all these messages and of the messages that they replace
         self.since = 0.0  # when the oldest of all these came, in monotonic seconds
+        self.held_since = 0.0  # when the oldest of those in ``held`` came
         self.floor = 0  # while messages are held, the client gets no position beyond this stamp
+        self.held_floor = 0  # the floor once ``leaving`` is empty
         self.next_at = 0.0  # when its interval ends, in monotonic seconds
-        self.slot = 0  # its slot in the agenda; 0 if it has none
+        self.slot = 0  # its slot in the agenda; 0 if it is not in the agenda
         self.is_late = False  # it came due while its client accepted no messages
-        self.entry = 0  # its number in an ``Urgent``; 0 if it is in no ``Urgent``
+        self.entry = 0  # its number in an ``Urgent``; 0 if it is in none
+
+    def __len__(self) -> int:
+        return len(self.leaving) + len(self.held)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing is held."""
+        return not self.held and not self.leaving
 
     @property
     def urgent_at(self) -> float:
         """Return the conit's urgency: among the conits that are due, the one with the smallest value leaves first."""
         return self.since + self.bound.staleness_s * (1.0 - self.bound.priority)
 
-    def put(self, message: Message, named: bool, now: float) -> int:
+    def put(self, message: Message, named: bool, now: float, floor: int = 0) -> int:
         """Hold the message, perhaps in place of an older one.
 
         Args:
             message: the message.
-            named: whether the client recovers, so that the notification has the message's ``mid``.
+            named: whether the client recovers.
             now: monotonic seconds.
+            floor: a stamp that covers no message that comes from now on.
 
         Returns:
             The change in the number of held bytes.
@@ -110,29 +127,32 @@ class Conit:
             self.number += 1
             key = self.number
         if not held:
-            self.since = now
-        held[key] = self.newest = Held(message, named, now, weight, size)
+            self.held_since, self.held_floor = now, floor
+            if not self.leaving:
+                self.since, self.floor = now, floor
+        held[key] = self.newest = Held(message, named, weight, size)
         return size
 
     def take(self) -> Held:
         """Take out the message that leaves first."""
-        held = self.held.pop(next(iter(self.held)))
-        self.weight -= held.weight
-        if held is self.newest:
+        if not self.leaving:
+            self.leaving = list(self.held.values())[::-1]
+            self.held.clear()
             self.newest = None
+        held = self.leaving.pop()
+        self.weight -= held.weight
+        if not self.leaving:
+            self.since, self.floor = self.held_since, self.held_floor
         return held
 
     def take_all(self) -> list[Held]:
         """Take out all messages, in the order of release."""
-        leaving = list(self.held.values())
+        leaving = [*self.leaving[::-1], *self.held.values()]
+        self.leaving.clear()
         self.held.clear()
         self.newest = None
         self.weight = 0.0
         return leaving
-
-    def partly_released(self) -> None:
-        """Update ``since``, because some of the held messages have left."""
-        self.since = min(held.since for held in self.held.values())
 
 
 class Urgent:

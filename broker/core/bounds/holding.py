@@ -52,6 +52,9 @@ PIECE_BYTES: Final = 64 << 10
 #: next release would miss the next multiple of the interval.
 EARLY_S: Final = 2 * PACE_S
 
+#: Seconds beyond a staleness at which a release counts as one that exceeded its bound.
+EXCEEDED_S: Final = 2 * PACE_S
+
 #: The difference between the phases of connections with consecutive numbers (the golden ratio).
 _PHASE: Final = 0.618034
 
@@ -80,9 +83,7 @@ class BoundedReceiver(Receiver):
         self.size = 0  # bytes held
         self.weighed = 0  # the held bytes last reported to ``Memory``
         self.late = Urgent()  # conits that came due while the connection accepted nothing
-        #: The conits that hold messages, in the order in which they began to hold some. The first has the lowest
-        #: ``floor``.
-        self.conits: dict[Conit, None] = {}
+        self.conits: dict[Conit, None] = {}  # those that hold messages
         self.phase = connection.number * _PHASE % 1.0
 
     @property
@@ -138,9 +139,10 @@ class BoundedReceiver(Receiver):
 
     def floor(self) -> int:
         """See ``Receiver``."""
+        floor = NO_FLOOR
         for conit in self.conits:
-            return conit.floor
-        return NO_FLOOR
+            floor = min(floor, conit.floor)
+        return floor
 
 
 class Holding(Part):
@@ -255,7 +257,13 @@ class Holding(Part):
             receiver.places[client] = Place(self.rules.take(text))
             self._memory.wait(receiver.connection, len(text))
             self.clients += 1
-        elif not receiver.places and not receiver.window:
+        else:
+            self.detach_unused(receiver.connection)
+
+    def detach_unused(self, connection: Connection) -> None:
+        """Remove the connection's receiver if it has neither a window nor a client with bounds."""
+        receiver = self.receivers.get(connection)
+        if receiver is not None and not receiver.places and not receiver.window:
             self._detach(receiver)
 
     def _detach(self, receiver: BoundedReceiver) -> None:
@@ -269,7 +277,7 @@ class Holding(Part):
             return
         dropped = 0
         for place in receiver.places.values():
-            dropped += sum(len(conit.held) for conit in place.conits.values())
+            dropped += sum(len(conit) for conit in place.conits.values())
             self._take_away(receiver, place)
         if dropped:
             reason = "slow_consumer" if connection.outbox.overflowed else "connection_closed"
@@ -289,12 +297,15 @@ class Holding(Part):
         """Handle a message for a client that has a bound for the message's topic: pass the message on, or hold it."""
         now = self._desk.now
         conit = place.conits.get(message.topic)
-        if conit is None or (not conit.held and conit.next_at <= now):
+        if conit is None or (conit.is_empty and conit.next_at <= now):
             passes = receiver.takes and bound.steered(self._steering.level) <= bound.interval_s
             is_full = conit is None and self.conits >= self._held_max
             if passes or is_full:
                 receiver.send(message, named, 0)
-                if is_full or not bound.interval_s:
+                if is_full:
+                    self.released["limit"] += 1
+                    return
+                if not bound.interval_s:
                     return
             if conit is None:
                 conit = place.conits[message.topic] = Conit(receiver.connection, client, message.topic, bound)
@@ -302,29 +313,31 @@ class Holding(Part):
             if passes:
                 self._rest(receiver, conit)
                 return
+        before = conit.weight
         self._hold(receiver, conit, message, named, now)
         numerical = bound.numerical
         if numerical is not None and conit.weight > numerical:
             if receiver.takes:
-                self._release(receiver, conit, "numerical", True)
-            else:
+                self._release(receiver, conit, "numerical")
+            elif before <= numerical:
+                self.exceeded[bound.band] += 1
                 self._is_late(receiver, conit)
-        if conit.held and (self.held > self._held_max or self.held_bytes > self._held_bytes_max):
-            self._release(receiver, conit, "limit", True)
+        if not conit.is_empty and (self.held > self._held_max or self.held_bytes > self._held_bytes_max):
+            self._release(receiver, conit, "limit", whole=True)
         outbox = receiver.connection.outbox
         if receiver.size + outbox.size > outbox.bytes_max and not receiver.takes:
             self.release_all(receiver, None)
 
     def _hold(self, receiver: BoundedReceiver, conit: Conit, message: Message, named: bool, now: float) -> None:
-        before = len(conit.held)
-        size = conit.put(message, named, now)
+        message.compact()
+        before, is_first = len(conit.held), conit.is_empty
+        size = conit.put(message, named, now, self._watermarks.cluster_watermark)
         more = len(conit.held) - before
         if not more:
             self.conflated[conit.bound.band] += 1
         if more or size:
             self._count(receiver, more, size)
-        if not before:
-            conit.floor = self._watermarks.cluster_watermark
+        if is_first:
             receiver.conits[conit] = None
             self._await(conit, self._due_at(receiver, conit, now))
 
@@ -441,20 +454,18 @@ class Holding(Part):
 
     def _look(self, receiver: BoundedReceiver, conit: Conit) -> int:
         """Release a conit that is due, if its client accepts messages. Return the cost, counted in messages."""
-        if not conit.held:
+        if conit.is_empty:
             if conit.next_at <= self._desk.now + PACE_S:
                 self._forget(receiver, conit)
             return 1
         if receiver.takes:
-            return self._release(receiver, conit, "due", False)
+            return self._release(receiver, conit, "due")
         self._is_late(receiver, conit)
         return 1
 
     def _is_late(self, receiver: BoundedReceiver, conit: Conit) -> None:
         """Note that the conit has to wait until its client accepts messages again."""
-        if not conit.is_late:
-            conit.is_late = True
-            self.exceeded[conit.bound.band] += 1
+        conit.is_late = True
         receiver.late.push(conit)
 
     def go_on(self, receiver: BoundedReceiver) -> None:
@@ -464,38 +475,43 @@ class Holding(Part):
 
     # Releases
 
-    def _release(self, receiver: BoundedReceiver, conit: Conit, cause: str, whole: bool) -> int:
-        """Put the conit's messages into the outbox.
+    def _release(self, receiver: BoundedReceiver, conit: Conit, cause: str, whole: bool = False) -> int:
+        """Put the conit's messages into the outbox, as far as the client accepts them.
 
         Args:
             receiver: the receiver of the conit's connection.
             conit: a conit that holds at least one message.
-            cause: the label of the release in the metrics.
-            whole: whether to release even messages that the window has no room for.
+            cause: the label of the release in the metrics. If it is ``due``, only one slice of messages leaves now.
+            whole: whether to release all messages, even if the client accepts none.
 
         Returns:
             The cost of the release, counted in messages.
         """
         band, weight = conit.bound.band, conit.weight
-        self._staleness[band].observe(self._desk.now - conit.since)
+        age = self._desk.now - conit.since
+        self._staleness[band].observe(age)
+        self.exceeded[band] += age > conit.bound.staleness_s + EXCEEDED_S
         self.released[cause] += 1
+        most = MESSAGES_PER_SLICE if cause == "due" else len(conit) + receiver.size
+        all_of_them = conit.take_all() if whole else []
         count = size = cost = 0
-        while conit.held and (whole or receiver.takes):
-            leaving = [conit.take()] if receiver.window and not whole else conit.take_all()
-            for held in leaving:
-                count += 1
-                cost += 1 + held.size // BYTES_PER_MESSAGE
-                size += held.size
-                receiver.send(held.message, held.named, held.skipped)
+        while count < len(all_of_them) or (not conit.is_empty and cost < most and receiver.takes):
+            held = all_of_them[count] if whole else conit.take()
+            count += 1
+            cost += 1 + held.size // BYTES_PER_MESSAGE
+            size += held.size
+            receiver.send(held.message, held.named, held.skipped)
         self._count(receiver, -count, -size)
         self._weights[band] += weight - conit.weight
-        if conit.held:
-            conit.partly_released()
-            self._is_late(receiver, conit)
+        if not conit.is_empty:
+            if receiver.takes:
+                self._due.push(conit)
+            else:
+                self._is_late(receiver, conit)
             return cost
-        if conit.is_late:
-            conit.is_late = False
-            receiver.late.discard(conit)
+        if conit.entry:
+            (receiver.late if conit.is_late else self._due).discard(conit)
+        conit.is_late = False
         conit.weight = 0.0
         receiver.conits.pop(conit, None)
         if conit.bound.interval_s:
@@ -515,7 +531,7 @@ class Holding(Part):
         """Release everything held for the client, or for all clients of the connection if ``client`` is ``None``."""
         for conit in list(receiver.conits):
             if client is None or conit.client == client:
-                self._release(receiver, conit, "asked", True)
+                self._release(receiver, conit, "asked", whole=True)
 
     # Load and credit
 

@@ -55,7 +55,7 @@ class Steering:
             if now >= self._up_at:
                 self._up_at = now + UP_S
                 self.level = min(LEVEL_MAX, max(self.level + 1, _level_for(load.lag_s)))
-        elif self.busy < self.target - BUSY_SLACK and load.lag_s < PUNCTUAL_S:
+        elif self.busy < max(self.target - BUSY_SLACK, self.target / 2) and load.lag_s < PUNCTUAL_S:
             if now >= self._down_at:
                 self._down_at = now + DOWN_S
                 self.level = max(0, self.level - self._steps_down)

@@ -137,6 +137,8 @@ class Admitting(Part):
         elif refusal.code == "peer_unavailable" and self._desk.now < until and len(self._early) < EARLY_MAX:
             self._early.append((until, connection, command, reply, more))
         else:
+            if more is not None:
+                more.failed()
             self._replies.refuse(connection, reply, command.id, refusal)
 
     def _begin(self, connection: Connection, command: Command, reply: Reply, more: OfListen | None) -> None:

@@ -68,9 +68,32 @@ def test_a_bound_that_passes_while_a_client_takes_nothing_is_counted_in_its_band
         publish(ann, "t", number)
     cluster.world.run(0.3)
     assert ann.payloads() == [0]
-    assert Figures(cluster).by_band("exceeded") == [0, 0, 1]
     ann.send(command="credit", count=1)
     cluster.world.run(0.1)
     figures = Figures(cluster)
+    assert figures.by_band("exceeded") == [0, 0, 1]
     assert (ann.payloads(), figures["held"]) == ([1], 1)
     assert figures.by_band("weight") == [0, 0, 1]
+
+
+def test_a_message_that_leaves_before_its_bound_exceeds_nothing() -> None:
+    cluster = Cluster("a")
+    ann = reader(cluster, "ann", "t", window=1, bounds=bounds(staleness_ms=10_000))
+    for number in range(2):
+        publish(ann, "t", number)
+    cluster.world.run(0.3)
+    ann.send(command="credit", count=1)
+    cluster.world.run(0.1)
+    assert ann.payloads() == [0, 1]
+    assert Figures(cluster).by_band("exceeded") == [0, 0, 0]
+
+
+def test_topics_beyond_the_limit_of_conits_are_counted() -> None:
+    cluster = Cluster("a")
+    ann = reader(cluster, "ann", "t,u", bounds=bounds(interval_ms=1_000))
+    cluster.nodes["a"].router.layers.bounds.holding._held_max = 1
+    for topic in ("t", "u", "u"):
+        publish(ann, topic, 0)
+    cluster.world.run(0.1)
+    assert ann.payloads() == [0, 0, 0]
+    assert Figures(cluster)["released", "limit"] == 2

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ingeborg.broker.core.bounds.holding import MESSAGES_PER_SLICE
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.model import Load, Settings
 from tests.broker.core.talk import Cluster, Talker
@@ -162,7 +163,7 @@ def test_a_window_bounds_what_is_on_its_way() -> None:
 @pytest.mark.parametrize(
     ("command", "info"),
     [
-        ({"command": "credit", "count": 1}, "1 notifications are more than the 0 that were sent"),
+        ({"command": "credit", "count": 1}, "Key 'count' has 1, but only 0 notifications were sent"),
         ({"command": "credit", "count": -1}, "Key 'count' has to be an integer"),
         ({"command": "credit"}, "Key 'count' has to be an integer"),
     ],
@@ -437,3 +438,44 @@ def test_level_zero_comes_back_within_ten_seconds_and_lets_go() -> None:
     assert steering.level == 0
     cluster.world.run(0.2)
     assert ann.payloads() == [1]
+
+
+def test_a_refused_listen_leaves_the_window_as_it_is() -> None:
+    cluster = Cluster("a")
+    ann = Reader(cluster.world, "ann", cluster.nodes["a"])
+    assert ann.say("listen", window=1, recover=True) == ["error bad_state"]  # the cluster retains no messages
+    assert ann.say("listen") == ["ok"]
+    assert ann.say("subscribe t") == ["ok"]
+    for number in range(3):
+        publish(ann, "t", number)
+    cluster.world.run(0.1)
+    assert ann.payloads() == [0, 1, 2]
+    ben = reader(cluster, "ben", "u", window=1, bounds="screen")
+    assert ben.say("listen", window=50, recover=True) == ["error bad_state"]
+    for number in range(3):
+        publish(ben, "u", number)
+    cluster.world.run(2.0)
+    assert ben.payloads() == [0]
+
+
+def test_a_window_also_limits_what_leaves_because_of_its_weight() -> None:
+    cluster = Cluster("a")
+    ann = reader(cluster, "ann", "t", window=2, bounds=bounds(interval_ms=40_000, numerical=3))
+    for number in range(6):
+        publish(ann, "t", number)
+    cluster.world.run(0.1)
+    assert ann.payloads() == [0, 1]
+    ann.send(command="credit", count=1)
+    cluster.world.run(0.1)
+    assert ann.payloads() == [2]
+
+
+def test_a_large_release_leaves_in_slices() -> None:
+    cluster = Cluster("a")
+    ann = reader(cluster, "ann", "t", bounds=bounds(interval_ms=1_000))
+    count = 2 * MESSAGES_PER_SLICE
+    for number in range(count):
+        publish(ann, "t", number)
+    cluster.world.run(3.0)
+    assert ann.payloads() == list(range(count))
+    assert cluster.nodes["a"].router.layers.bounds.holding.released["due"] == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,12 +40,14 @@ def test_nothing_that_is_due_gets_lost_and_survivors_keep_their_order(
         one = message(number, item, weight, kept)
         put.append(one)
         size += held.put(one, named, float(number))
-        if takes and held.held:
-            size -= held.held[next(iter(held.held))].size
+        if takes and len(held):
             left.append(held.take())
-        assert size == sum(one.size for one in held.held.values())
-        assert abs(held.weight - sum(one.weight for one in held.held.values())) < 1e-6
-    while held.held:
+            size -= left[-1].size
+        all_held = [*held.leaving, *held.held.values()]
+        assert len(held) == len(all_held)
+        assert size == sum(one.size for one in all_held)
+        assert abs(held.weight - sum(one.weight for one in all_held)) < 1e-6
+    while len(held):
         left.append(held.take())
     numbers = [one.message.number for one in left]
     assert numbers == sorted(numbers)
@@ -89,3 +93,25 @@ def test_the_age_is_that_of_the_first_message_that_a_held_one_stands_for() -> No
     for now in (5.0, 6.0, 7.0):
         held.put(message(1, None, 1.0, False), False, now)
     assert held.since == 5.0
+
+
+def test_each_item_has_its_turn_however_often_another_is_updated() -> None:
+    held, left = conit(True), []
+    for number in range(200):
+        held.put(message(number, "a" if number % 2 else f"{number // 2 % 5}", 1.0, False), False, float(number))
+        if number % 10 == 9:
+            left.append(held.take().message.about)
+    items = Counter(about.item for about in left if about is not None)
+    assert len(items) == 6
+    assert max(items.values()) <= min(items.values()) + 1
+
+
+def test_the_age_and_the_floor_follow_what_is_still_held() -> None:
+    held = conit(True)
+    for now, item in ((1.0, "a"), (2.0, "b")):
+        held.put(message(1, item, 1.0, False), False, now, floor=int(now))
+    held.take()
+    held.put(message(1, "a", 1.0, False), False, 3.0, floor=3)
+    assert (held.since, held.floor) == (1.0, 1)
+    held.take()
+    assert (held.since, held.floor) == (3.0, 3)
