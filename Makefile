@@ -86,7 +86,7 @@ demo: $(READY) ## run two endpoints with 20 s of radio traffic, and make digest 
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& DURATION='$(DURATION)' REPLAY='$(REPLAY)' bash bench/demo.sh
 
-# The folder of a comparison. There is one folder for each day and number of cores.
+# The folder for the results of a comparison. Each day and each number of cores has its own folder.
 RESULTS ?= bench/results/$(shell date +%F)-$(shell nproc)-cores
 BENCH_ARGS := $(if $(FULL),--last 2097152) $(if $(RESUME),--resume) $(ARGS)
 
@@ -136,7 +136,7 @@ test-compiled: compiled ## run the tests of the core on its compiled form (ARGS=
 	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE PYTHONHASHSEED=0 $(BIN)/python -m pytest --form compiled \
 		--proof share --slices --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(COMPILED_SLICE) $(ARGS)
 
-# How many minutes `make soak` takes within `make prove`.
+# How many minutes `make prove` lets `make soak` run.
 PROVE_MINUTES ?= 60
 
 .PHONY: prove

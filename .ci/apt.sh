@@ -27,7 +27,7 @@ apt_update() {
 
 # apt_install PACKAGE…: returns 0 if all packages are installed now. It reports on standard error what it installs, and
 # why it failed. It fetches all packages before it installs them. Otherwise a slow mirror could use up the time limit of
-# the installation, and a system whose dpkg was ended halfway can install nothing more.
+# the installation. If dpkg is killed halfway, the system cannot install anything more.
 apt_install() {
     apt_possible || return 1
     echo "installing with apt: $*" >&2
@@ -39,8 +39,8 @@ _apt_fetch() {
     _apt $((APT_FETCH_UNTIL - SECONDS)) install --download-only --no-install-recommends "$@"
 }
 
-# _apt SECONDS ARGUMENT…: runs apt-get, and ends it after that time. If another apt-get is running, it waits for its
-# end.
+# _apt SECONDS ARGUMENT…: runs apt-get, and ends it after that time. If another apt-get is already running, this
+# one waits until that one has ended.
 _apt() {
     local seconds=$1 said status=0
     shift
@@ -59,8 +59,8 @@ _apt() {
 }
 
 # apt_without_starting COMMAND…: runs the command so that the packages it installs do not start their services.
-# While the command runs, Debian's own switch for this purpose exists (policy-rc.d, which exits with 101: forbidden). If
-# it exists already, as in most container images, it stays unchanged.
+# Debian checks the script policy-rc.d before it starts a service. While the command runs, this script exists and exits
+# with 101 (forbidden). If the script exists already, as in most container images, it stays unchanged.
 apt_without_starting() {
     local policy=/usr/sbin/policy-rc.d status=0
     if [ -e "$policy" ]; then

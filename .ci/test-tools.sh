@@ -4,7 +4,7 @@
 # CENTRIFUGE=1, and the current NATS with NATS=1). It needs root, or sudo that asks for no password; otherwise it says
 # which command to run. It starts none of the servers that it installs, and the machine does not start them at boot. It
 # exits with 0 if everything that this Debian release has is installed. Because a mirror can be slow, it gives up
-# fetching packages after ten minutes. It also gives up Kafka's jars, and each build, after ten minutes.
+# fetching packages after ten minutes. It also gives up fetching Kafka's jars, and each build, after ten minutes.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=.ci/apt.sh
@@ -38,8 +38,8 @@ enabled() {
     find /etc/systemd/system -path '*.wants/*' '(' -name '*.service' -o -name '*.socket' ')' -printf '%f\n' 2>/dev/null | sort -u
 }
 
-# install_each PACKAGE…: installs the packages one by one. If a slow mirror delivers only some packages, these get
-# installed.
+# install_each PACKAGE…: installs the packages one by one. If a slow mirror delivers only some packages, at
+# least these get installed.
 install_each() {
     local before package unit
     before=$(enabled)

@@ -87,7 +87,7 @@ async def run(options: argparse.Namespace) -> None:
     async with Client(
         options.url, "dashboard", token=read_token(options.token_file), on_notification=heard, listen=True
     ) as client:
-        await client.subscribe(options.topics, until="disconnect")  # they end a minute after the program is killed
+        await client.subscribe(options.topics, until="disconnect")  # these end a minute after the program is killed
         try:
             await watch(options.url, notes, options.seconds)
         finally:

@@ -1,4 +1,4 @@
-"""Offers of restaurants: receive the offers that you care for, and no others.
+"""Offers of restaurants: receive the offers that you care about, and no others.
 
 All offers go to one topic. A waiting client selects offers by restaurant, by food, and by the discount in percent. The
 broker compares each offer with the clients' filters, and sends it only to the clients whose filters match:
@@ -72,7 +72,7 @@ async def run(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Parse the command line and run the example."""
-    parser = argparse.ArgumentParser(description="Receive the offers that you care for.")
+    parser = argparse.ArgumentParser(description="Receive the offers that you care about.")
     parser.add_argument("--url", action="append", help="an endpoint (ws://127.0.0.1:9000)")
     parser.add_argument("--token-file", metavar="FILE", help="holds the token, if the endpoints require one")
     parts = parser.add_subparsers(dest="what", required=True)

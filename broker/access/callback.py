@@ -274,16 +274,16 @@ class Callback:
     def metrics(self) -> list[Metric]:
         """Return the metrics of calls, answers and the cache."""
         return [
-            counters_by("auth_calls", "Calls of auth-url that have ended", "outcome", self.calls),
+            counters_by("auth_calls", "Calls to auth-url that have ended", "outcome", self.calls),
             counters_by("auth_answers", "Answers to clients when auth-url is set, by source", "source", self.answers),
-            gauge("auth_calls_under_way", "Calls of auth-url without an answer yet", self.under_way),
-            gauge("auth_calls_waiting", "Calls of auth-url that wait for other calls to end", self.waiting),
+            gauge("auth_calls_under_way", "Calls to auth-url that have not been answered yet", self.under_way),
+            gauge("auth_calls_waiting", "Calls to auth-url that wait for other calls to end", self.waiting),
             gauge(
                 "auth_breaker_open",
                 "1 while the endpoint does not call auth-url because calls failed",
                 self.breaker.is_open,
             ),
-            histogram("auth", "Calls of auth-url", self.times),
+            histogram("auth", "Calls to auth-url", self.times),
             counters("evictions", EVICTIONS, ("cache",), [(("auth",), float(self.cache.evicted))]),
         ]
 
@@ -315,7 +315,7 @@ class Callback:
         return flight.verdict
 
     async def close(self) -> None:
-        """Cancel all calls. For the clients that wait, ``answer`` then raises ``Unanswered``."""
+        """Cancel all calls, so that ``answer`` raises ``Unanswered`` for the clients that wait."""
         tasks = [flight.task for flight in self._flights.values() if flight.task is not None]
         for flight in list(self._flights.values()):
             self._cancel(flight)

@@ -53,7 +53,7 @@ class Calling:
         session = self._session = self._session or self._new_session()
         tls = True if self._trust is None else self._trust.current()
         async with session.get(self._url, headers=question.headers, allow_redirects=False, ssl=tls) as response:
-            # The body of an answer with another status is not read. Leaving this block closes the connection.
+            # If the status is not 200, the body stays unread, and the end of this block closes the connection.
             return Answer(response.status, await _body(response) if response.status == 200 else b"")
 
     def _new_session(self) -> aiohttp.ClientSession:

@@ -72,8 +72,8 @@ class SharedCount:
 
     A process writes its own entry first and then adds up the entries of all processes. If two processes do so at the
     same time, at least one sees the other's entry, so the limit holds. Both may see each other's entry and refuse,
-    although there was room for one connection. This takes two handshakes within microseconds of each other, and a
-    client that tries again gets in. In an entry that is in use, a process changes only the count, so no reader ever
+    although there was room for one connection. This needs two handshakes within microseconds of each other, and a
+    client that tries again is accepted. In an entry that is in use, a process changes only the count, so no reader ever
     sees too small a count.
     """
 
@@ -114,7 +114,7 @@ class SharedCount:
             return
         digest, bucket = self._place(address)
         at = self._find(self._mine, digest, bucket)
-        assert at is not None, "only counted connections leave"
+        assert at is not None, "a connection that leaves was not counted"
         self._write(at, digest, self._count(at, self._mine) - 1)
 
     def _spill(self, address: str, most: int) -> bool:

@@ -38,7 +38,7 @@ def run(command: str, directory: Path, work: Callable[[], int]) -> int:
         The child's exit code, or 1 if a damaged store killed the child. If any other signal killed the child, this
         function kills this process with the same signal.
     """
-    if not hasattr(signal, "sigwaitinfo"):  # no waiting for signals here: a damaged store kills the command silently
+    if not hasattr(signal, "sigwaitinfo"):  # such a system cannot report how the child died, so start no child
         return work()
     sys.stdout.flush()
     sys.stderr.flush()

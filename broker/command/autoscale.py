@@ -18,7 +18,7 @@ TEXT = "scale a Kafka consumer group by the write rates of its partitions"
 
 _EXIT_CODES = """\
 exit codes:
-  0  a signal stopped it, and it shut down in order
+  0  a signal stopped it, and it shut down cleanly
   1  it failed; standard error has the reason
   2  wrong usage, or a mistake in the file
   3  a newer controller of this group has started
@@ -48,7 +48,7 @@ def add(commands: Any) -> None:
         "--name",
         default="",
         metavar="NAME",
-        help="the member's name, as its scaler knows it (default: INGEBORG_MEMBER_NAME, or host name and process id)",
+        help="the member's name, the same that its scaler uses (default: INGEBORG_MEMBER_NAME, or host name and process id)",
     )
     options.add_argument(
         "--dry-run", action="store_true", default=False, help="print what the autoscaler would do, without doing it"

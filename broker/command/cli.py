@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--replace",
         action="store_true",
-        help="the new subscriptions replace all that the ID already has to these topics",
+        help="replace all subscriptions that the ID already has to these topics",
     )
     options.add_argument(
         "--recover",
@@ -99,8 +99,8 @@ def parser() -> argparse.ArgumentParser:
         "--bounds",
         metavar="PRESET|JSON",
         help="how far the output may lag while the endpoint is busy: a preset (live, screen or wall) or a list of "
-        """rules, such as '[{"prefix": "", "staleness_ms": 500, "deliver": "latest"}]'. The field """
-        "skipped of a message is the number of older messages that it replaced",
+        """rules, such as '[{"prefix": "", "staleness_ms": 500, "deliver": "latest"}]'. A """
+        'message can have the field "skipped": the number of older messages that it replaced',
     )
     options.add_argument(
         "--window",
@@ -184,7 +184,7 @@ def parser() -> argparse.ArgumentParser:
     _store(options)
     options.add_argument("--json", action="store_true", help="print the outcome as one line of JSON, and no progress")
 
-    text = "write all subscriptions of a store as JSON lines, also while endpoints use it"
+    text = "write all subscriptions of a store as JSON lines, even while endpoints use it"
     options = subcommands.add_parser(
         "export",
         help=text,
@@ -203,7 +203,7 @@ def parser() -> argparse.ArgumentParser:
         help="print the outcome as one line of JSON on standard error, and no progress",
     )
 
-    text = "show the settings that all endpoints of a cluster share, or record a new one"
+    text = "show the settings that all endpoints of a cluster share, or change one of them"
     options = subcommands.add_parser(
         "cluster",
         help=text,
@@ -345,7 +345,7 @@ def _client(options: argparse.ArgumentParser) -> None:
         "--url", default=DEFAULT_URL, metavar="URL", type=_websocket_url, help=f"URL of an endpoint ({DEFAULT_URL})"
     )
     options.add_argument("--client-id", required=True, metavar="ID", help="the client's id")
-    options.add_argument(  # an option never holds the token itself, because all users can read it
+    options.add_argument(  # a file, because all users of the machine can read a command's options
         "--token-file",
         metavar="FILE",
         help="file with the token, if the endpoint needs one (default: the variable INGEBORG_TOKEN)",

@@ -52,7 +52,7 @@ OK = 0
 FAILED = 1
 USAGE = 2
 
-#: Maximum wait for the reply to one frame of topics, in seconds. The store can take long for a million topics.
+#: Maximum wait for the reply to one frame of topics, in seconds. The store can take a long time for a million topics.
 _SUBSCRIBE_TIMEOUT_S = 300.0
 #: Maximum number of ended subscriptions, or of topics with missing messages, that one line names.
 _NAMED_MAX = 10
@@ -159,9 +159,9 @@ async def sub(
             await client.listen()
         _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
 
-    #: Whether the client listens before it subscribes. A subscription with "until": "disconnect" can end while its
-    #: client does not listen, and making many subscriptions takes a while. Endpoints send retained messages only to a
-    #: client that listens.
+    #: Whether the client listens before it subscribes. It has to if a subscription has "until": "disconnect", which can
+    #: end while its client does not listen, because making many subscriptions takes a while. It also has to in order to
+    #: get retained messages, because endpoints send these only to a client that listens.
     first = how.until is not None or last is not None or recover is not None
     left = count
     beginning: asyncio.Task[None] | None = None
@@ -232,7 +232,7 @@ def _line(notification: Notification) -> str:
 
 
 def _concerned(gap: Gap, topics: Sequence[str]) -> str:
-    """Name the topics of which messages may be missing: some of ``topics``, or topics of earlier subscriptions."""
+    """Name the topics whose messages may be missing: some of ``topics``, or topics of earlier subscriptions."""
     named = gap.topics
     if named is None and gap.slots:
         named = [topic for topic in topics if gap.concerns(topic)]

@@ -31,8 +31,8 @@ ENVIRONMENT_PREFIX = "INGEBORG_"
 #: The pattern of an endpoint's name, which appears in URLs, metrics and log lines.
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
-#: The largest number of endpoint processes of one supervisor. More processes than cores gain nothing, even on a large
-#: machine.
+#: The largest number of endpoint processes of one supervisor. There is no point in more processes than cores,
+#: even on a large machine.
 ENDPOINTS_MAX = 256
 
 
@@ -78,7 +78,7 @@ AUTH_HEADERS_MAX = 16
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,64}")
 
 #: Headers that the endpoint must not forward. Most describe a single connection, or the length and encoding of a body.
-#: The last two could mislead a server, because a client can set them although servers trust them as set by a proxy.
+#: Servers trust the last two because proxies set them, but here a client could set them to mislead the server.
 NOT_SENT_ON = frozenset(
     (
         *("accept-encoding", "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection"),
@@ -130,7 +130,9 @@ class ServeOptions:
         "", "URL at which the other endpoints reach this one; empty: made from host and port", "URL"
     )
     routing: str = option(
-        "home", "routing by home, or by lookup (as in the thesis: each message reads the store)", "home|lookup"
+        "home",
+        "how endpoints route messages: by home, or by lookup (as in the thesis: they read the store for each message)",
+        "home|lookup",
     )
     dedup_ttl: float = option(
         60.0, "drop a payload that is repeated within this many seconds; 0: drop no duplicates", "SECONDS"
@@ -217,9 +219,9 @@ class ServeOptions:
         "the commands beyond this rate; this machine is exempt; 0: no limit",
         least=0,
     )
-    max_subscriptions: int = option(0, "topics that one client can have (100,000 at most); 0: no limit")
-    max_frame_bytes: int = option(16 << 20, "bytes of one frame from a client", least=1)
-    max_payload_bytes: int = option(1 << 20, "bytes of a payload in canonical JSON", least=1)
+    max_subscriptions: int = option(0, "maximum number of topics that one client can have (up to 100,000); 0: no limit")
+    max_frame_bytes: int = option(16 << 20, "maximum bytes of one frame from a client", least=1)
+    max_payload_bytes: int = option(1 << 20, "maximum bytes of a payload in canonical JSON", least=1)
     max_outbox_bytes: int = option(16 << 20, "bytes that the outbox of one connection can hold", least=1)
     max_held_bytes: int = option(
         0,
@@ -234,9 +236,9 @@ class ServeOptions:
     max_inflight_bytes: int = option(
         64 << 20, "bytes of payloads in flight; also bytes on one link that the peer has not confirmed", least=1
     )
-    max_routes: int = option(50_000, "topics in the routing cache", least=1)
-    max_route_ids: int = option(2_000_000, "subscriber ids in the routing cache", least=1)
-    max_filter_bytes: int = option(512 << 20, "bytes of filters in the routing cache", least=1)
+    max_routes: int = option(50_000, "maximum number of topics in the routing cache", least=1)
+    max_route_ids: int = option(2_000_000, "maximum number of subscriber ids in the routing cache", least=1)
+    max_filter_bytes: int = option(512 << 20, "maximum bytes of filters in the routing cache", least=1)
     history: str = option(
         "",
         "where endpoints retain messages for clients that miss them. off: nowhere. memory: in the memory of the "
@@ -246,10 +248,10 @@ class ServeOptions:
         "off|memory|store",
     )
     history_bytes: int = option(
-        256 << 20, "most bytes of retained messages in memory; 0: this endpoint retains no messages", "BYTES", least=0
+        256 << 20, "maximum bytes of retained messages in memory; 0: this endpoint retains no messages", "BYTES", least=0
     )
     history_size: int = option(
-        100, "number of messages that one topic retains at most (its latest messages)", "N", least=1, most=10_000
+        100, "maximum number of retained messages of one topic; the endpoint keeps the latest", "N", least=1, most=10_000
     )
     history_topics: str = option(
         "",
@@ -270,8 +272,8 @@ class ServeOptions:
         least=0.1,
         most=1.0,
     )
-    max_locations: int = option(500_000, "clients in the location cache", least=1)
-    max_duplicate_keys: int = option(1_000_000, "payload hashes in the table of duplicates", least=1)
+    max_locations: int = option(500_000, "maximum number of clients in the location cache", least=1)
+    max_duplicate_keys: int = option(1_000_000, "maximum number of payload hashes in the table of duplicates", least=1)
     riak_namespace: str = option("ingeborg", "prefix of bucket names; each broker on a Riak cluster needs its own")
     riak_node_confirms: int = option(2, "machines that have to confirm a write; 1 for a cluster of one node")
     riak_user: str = option(
@@ -343,7 +345,7 @@ class ServeOptions:
 
     @property
     def internal(self) -> tuple[str, int] | None:
-        """Host and port of the first endpoint's internal address; ``None`` if it has none, or an invalid one."""
+        """Host and port of the first endpoint's internal address. ``None`` if there is no such address or it is invalid."""
         address = self.internal_address
         if self.share_port and not address:
             address = f"127.0.0.1:{self.port + 1 if self.port else 0}"
@@ -389,7 +391,7 @@ def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: 
         try:
             with file.open("rb") as opened:
                 table = tomllib.load(opened)
-        # ValueError: the file is not TOML, or not UTF-8. RecursionError: it has a thousand nested lists.
+        # ValueError: the file is not TOML, or not UTF-8. RecursionError: the file nests lists too deeply.
         except (OSError, ValueError, RecursionError) as error:
             why = f"{error.strerror}" if isinstance(error, OSError) else f"{error}; it has to be TOML: name = value"
             raise ConfigError(f"--config {file}: {why}") from None
@@ -464,7 +466,7 @@ def _check(options: ServeOptions) -> None:
         raise ConfigError("auth-url and auth-keys: give only one; either the URL checks clients, or the keys do")
     if options.auth_url and not _is_http_url(options.auth_url):
         like = "has to be like https://radio.example/may-connect, without a user, a password or a fragment"
-        raise ConfigError(f"auth-url: {like}")  # without the URL: it may hold a secret
+        raise ConfigError(f"auth-url: {like}")  # this text omits the URL, which may hold a secret
     for name in options.headers_sent_on:
         if not _HEADER.fullmatch(name):
             raise wrong("auth_headers", f"{shown(name)} has to be a header's name, such as cookie")

@@ -37,7 +37,8 @@ OK, FAILED = 0, 1
 
 
 class Exported(NamedTuple):
-    """The outcome of an export. ``expiring`` counts subscriptions with a term, ``filtered`` those with a filter."""
+    """The outcome of an export. ``expiring`` is the number of subscriptions with a term, and ``filtered`` the number of
+    subscriptions with a filter."""
 
     lines: int
     subscriptions: int
@@ -99,7 +100,8 @@ class Lines:
 
 
 async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
-    """Write all subscriptions of an open store. ``told`` gets progress messages. Raises ``StoreError``, ``OSError``."""
+    """Write all subscriptions of an open store. ``told`` gets progress messages. Raises ``StoreError``
+    or ``OSError``."""
     began_s = said_s = time.monotonic()
     count = subscriptions = expiring = filtered = 0
 

@@ -71,8 +71,9 @@ class ImportFailed(Exception):
 
 
 class Imported(NamedTuple):
-    """The outcome of an import. ``expiring`` counts subscriptions with a term, ``filtered`` those with a filter.
-    ``expired`` counts further subscriptions, which the import skipped because they had already ended."""
+    """The outcome of an import. ``expiring`` is the number of subscriptions with a term, and ``filtered`` the number of
+    subscriptions with a filter. ``expired`` is the number of other subscriptions, which the import skipped because they
+    had already ended."""
 
     lines: int
     subscriptions: int

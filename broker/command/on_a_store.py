@@ -90,7 +90,7 @@ def _serve(arguments: dict[str, str]) -> int:
         return 2
     logs.set_up(options.log_format, options.log_level)
     if given is None and (options.endpoints > 1 or options.share_port):
-        # Check here, once. Otherwise each endpoint would report the disagreement.
+        # Check the cluster's settings here, once. Otherwise each endpoint would report that it disagrees with them.
         if options.asked and (code := _reads("serve", options, lambda: uvloop.run(serve.agrees(options)))):
             return code
         return supervisor.run(options)

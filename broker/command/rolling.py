@@ -12,8 +12,8 @@ from typing import Protocol
 
 log = logging.getLogger("ingeborg.supervisor")
 
-#: How many seconds a rolling restart waits until an endpoint is ready again, and until all others are ready before it
-#: stops the next endpoint. A start takes some seconds, and an endpoint sometimes has to wait until its name is free.
+#: How many seconds a rolling restart waits for an endpoint to be ready again, and then for all other endpoints to be
+#: ready. A start takes a few seconds, and an endpoint sometimes has to wait until its name is free.
 READY_S = 60.0
 
 
@@ -30,7 +30,7 @@ class Restarted(Protocol):
         """Return whether the endpoint takes part in the cluster and accepts clients."""
 
     def tell_to_end(self) -> bool:
-        """Tell the process to shut down in order. Returns whether the process runs."""
+        """Tell the process to shut down cleanly. Returns whether the process runs."""
 
     def kill(self) -> None:
         """End the process at once."""
@@ -43,7 +43,7 @@ class Rolling:
         self._children = children
         self._end_s = end_s
         self._left: list[Restarted] = []  # endpoints that are still to be restarted
-        self._again = False  # whether to restart all again afterwards
+        self._again = False  # whether to restart all endpoints again afterwards
         self._current: Restarted | None = None
         self._ended = False  # whether the current endpoint has ended and is starting again
         self._deadline = 0.0
@@ -80,7 +80,8 @@ class Rolling:
             self._break_off(f"endpoint {self._current.name} is not ready after {READY_S:.0f} s")
 
     def took(self, child: Restarted, now: float) -> bool:
-        """Record that the child's process has ended. Return whether this restart ended it; if so, start it at once."""
+        """Record that the child's process has ended. Return whether this restart ended it; if so, the caller starts the
+        child again at once."""
         if child is not self._current or self._ended:
             return False
         self._ended = True

@@ -67,7 +67,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NAME_TAKEN = 3
 
 #: A second Ctrl-C counts only if it comes at least this many seconds after the first order to end. Under `npm` and
-#: similar wrappers each Ctrl-C arrives twice within some milliseconds, from the terminal and from the wrapper.
+#: similar wrappers each Ctrl-C arrives twice within a few milliseconds, from the terminal and from the wrapper.
 AGAIN_S = 0.5
 
 #: The exit code if the core has failed. As after a crash, a supervisor then starts the endpoint again.
@@ -211,7 +211,7 @@ def advertised(options: ServeOptions, port: int) -> str:
 
 
 def planned_url(options: ServeOptions) -> str:
-    """Return the URL that an endpoint with these options will advertise. The port in it must not be 0."""
+    """Return the URL that an endpoint with these options will advertise. The URL's port must not be 0."""
     return advertised(options, options.port if options.internal is None else options.internal[1])
 
 
@@ -229,8 +229,8 @@ def alone_at_url(options: ServeOptions) -> bool:
     for its name (ADR 15).
 
     If the operator has given the URL, other endpoints can advertise it too. If several machines share the store, other
-    endpoints can also advertise the same loopback address, or the same URL made from a host name, because copies of a
-    machine have both in common.
+    endpoints can also advertise the same loopback address. They can even advertise the same URL made from a host name,
+    because a copy of a machine has the same host name.
     """
     if options.advertise:
         return False
@@ -431,7 +431,7 @@ def _end_at_once() -> None:
 
 
 def _watch_supervisor(fd: int, gone: Callable[[], None]) -> None:
-    """Call ``gone`` when the supervisor's end of the pipe closes, which even ``kill -9`` of the supervisor causes."""
+    """Call ``gone`` when the supervisor's end of the pipe closes, which also happens if ``kill -9`` ends the supervisor."""
     loop = asyncio.get_running_loop()
 
     def end_of_file() -> None:
@@ -471,7 +471,7 @@ def run(
         return await _serve(options, given, endpoint)
 
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.freeze()  # existing objects stay to the end, so the collector can skip them
+    gc.freeze()  # existing objects live until the process ends, so the collector can skip them
     machine.return_large_memory()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

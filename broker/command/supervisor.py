@@ -39,7 +39,8 @@ STABLE_S = 30.0
 END_S = 20.0
 
 
-#: The terminal's SIGHUP can arrive up to this many seconds after the terminal has gone, from a shell that also ends.
+#: When a terminal closes, its shell sends SIGHUP before it ends too. This signal can arrive up to this many seconds
+#: after the terminal has gone.
 GONE_S = 5.0
 
 
@@ -116,7 +117,7 @@ class Child:
         )
 
     def tell_to_end(self) -> bool:
-        """Tell the process to shut down in order. Returns whether the process runs. A second call changes nothing."""
+        """Tell the process to shut down cleanly. Returns whether the process runs. A second call has no further effect."""
         if self.process is None:
             return False
         self.process.send_signal(signal.SIGTERM)
@@ -140,7 +141,7 @@ class Child:
         """Schedule the next start, unless the process died because another endpoint has its name."""
         if code == NAME_TAKEN:
             self.given_up = True
-            # With restarts, two supervisors would end each other's endpoints for ever.
+            # If each supervisor restarted such an endpoint, two supervisors would end each other's endpoints for ever.
             log.error(
                 "giving up endpoint %s: another endpoint has its name (its last log line says where); give every "
                 "endpoint, or every supervisor, its own --name",
@@ -221,8 +222,8 @@ def run(options: ServeOptions) -> int:
                     continue
                 took = rolling.took(child, now)
                 # Exit code 2 means a lost store if this process was ready, and wrong options, which all others have as
-                # well, if the endpoint was never ready. If it was ready only before a restart, the installed version
-                # has changed, which does not affect the running endpoints.
+                # well, if the endpoint was never ready. If the endpoint was ready before a restart but not after it,
+                # the cause is probably a newly installed version, which does not affect the running endpoints.
                 if code == 2 and (child.was_ready or not child.ever_ready):
                     log.error(
                         "endpoint %s ended with exit code 2 for the reason above: ending all others as well",
@@ -244,10 +245,10 @@ def run(options: ServeOptions) -> int:
                 rolling.ask(now)
             rolling.step(now)
             if not asked:
-                time.sleep(0.1)  # a process's end or a signal goes unnoticed at most this long
+                time.sleep(0.1)  # the longest time for which a process's end or a signal goes unnoticed
     finally:
         if port is not None:
-            port.close()  # when the endpoints have closed it too, the kernel refuses clients instead of queuing them
+            port.close()  # as soon as the endpoints have closed it too, the kernel refuses clients, and queues none
         if not _end(children, asked, _longest_s(options)):
             exit_code = 1
         os.close(pipe_write)
@@ -292,8 +293,8 @@ def _longest_s(options: ServeOptions) -> float:
 
 class Terminal:
     """Distinguishes two kinds of SIGHUP. One comes from a closing terminal, which ends everything started there. The
-    other requests a restart. A terminal sends SIGHUP while it closes, or never (after a shell's `disown`), so a later
-    SIGHUP is a request."""
+    other requests a restart. A closing terminal sends SIGHUP at once, or never (after a shell's `disown`), so a later
+    SIGHUP requests a restart."""
 
     def __init__(self) -> None:
         self.ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # under `nohup`
@@ -325,7 +326,7 @@ def _has_terminal() -> bool:
 
 def _end(children: list[Child], asked: list[int], longest_s: float) -> bool:
     """Tell the processes to shut down, and kill those that are still running after ``longest_s`` or at a second order.
-    Return whether all shut down in order."""
+    Return whether all shut down cleanly."""
     running = {child.name: child.process for child in children if child.process is not None}
     for child in children:
         child.tell_to_end()

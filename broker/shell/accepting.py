@@ -115,8 +115,8 @@ class Share:
     def turn(self, connections: int, others: Sequence[Other], is_full: bool = False) -> int:
         """Return how many of the waiting connections to take now, or 0 to pause for ``pause_s`` and then check again.
 
-        ``is_full`` says that this process would have to refuse the connections. It then leaves them to the others for
-        as long as these take some, up to ``PAUSES_MAX`` pauses in a row.
+        ``is_full`` says that this process would have to refuse the connections. In that case, it leaves them to the
+        other processes for as long as those accept some, up to ``PAUSES_MAX`` pauses in a row.
         """
         if not others:
             return AT_ONCE

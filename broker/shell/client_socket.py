@@ -394,7 +394,7 @@ class ClientSocket(Socket):
         elif self.lined is None:
             self.transport.write(b"".join(frames))
         else:
-            self.transport.writelines(frames)  # these are few long buffers, and joining would copy them
+            self.transport.writelines(frames)  # the buffers are few and long, and joining them would copy them
 
     def send_protocol(self) -> None:
         """Send the protocol's output. Before a close, or the answer to a close, send the data that has left the outbox.
@@ -416,8 +416,8 @@ class ClientSocket(Socket):
 
     @property
     def close_code(self) -> str:
-        """The code that ended the connection, or ``1006`` if neither side sent one. A code is ``other`` if it is
-        neither one of ours nor one of those that WebSocket libraries use (1000 to 1015)."""
+        """The close code that ended the connection, or ``1006`` if neither side sent a code. ``other`` stands for all
+        codes that neither this program nor WebSocket libraries (1000 to 1015) use."""
         first = (
             self.ws.close_sent if self.ws.close_rcvd is None or not self.ws.close_rcvd_then_sent else self.ws.close_rcvd
         )

@@ -60,16 +60,16 @@ VERSION = 8
 #: The path that clients cannot use.
 PEER_PATH = "/_peer"
 
-#: Maximum number of bytes of a link's frame. A frame has at most a batch of items, and an item at most a payload or a
-#: slice of a command.
+#: Maximum number of bytes of a link's frame. A frame holds at most one batch of items, and an item holds at most
+#: one payload or one slice of a command.
 FRAME_BYTES_MAX = 256 << 20
 
 #: Maximum number of bytes of a handshake's frame. An unauthenticated peer could be any program, and a hello has only a
 #: few hundred bytes.
 HANDSHAKE_BYTES_MAX = 4096
 
-#: Bytes handled from a link in one pass of the loop, up to the end of a frame: some hundred messages, or the `listen`
-#: of a thousand clients. Without this limit, a pass would handle four times as much, and all other connections would
+#: Bytes handled from a link in one pass of the loop, up to the end of a frame: a few hundred messages, or the
+#: `listen` of a thousand clients. Without this limit, a pass would handle four times as much, and all other connections would
 #: wait.
 LINK_BYTES_AT_ONCE = 64 << 10
 
@@ -92,7 +92,7 @@ Told = tuple[list[str], list[Any]]
 def proof(
     secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint, told: tuple[Told, Told]
 ) -> bytes:
-    """Compute the proof that its sender knows the secret and is this endpoint, in this role and this handshake.
+    """Compute the proof that the sender knows the secret and is ``endpoint``, with this role in this handshake.
     ``told`` has the capabilities and settings of the acceptor, and then those of the dialler."""
     fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url, *told])
     return hmac.new(secret, fields, hashlib.sha256).digest()
@@ -109,7 +109,7 @@ class PeerSocket(Socket):
         self._dialled = dialled  # the endpoint that we dialled, or None if the peer dialled us
         self._nonce = secrets.token_bytes(16)
         self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
-        self.introduced = asyncio.Event()  # set when the peer has proved itself, or no longer can on this connection
+        self.introduced = asyncio.Event()  # set when the peer has proved itself, or can no longer do so here
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Request the upgrade to a WebSocket, since we dialled."""

@@ -211,7 +211,7 @@ class Reader:
                 await self._bury()
                 why = error
             self.failures += 1
-            log.error("%s at one of %d bytes, and is replaced: %r", FAILED, call.size, why)
+            log.error("%s at a frame of %d bytes, and is replaced: %r", FAILED, call.size, why)
             return unread(call.pieces, ProtocolError("internal", f"{FAILED} at this one"))
 
     def _not_started(self, call: Read, error: OSError) -> Outcome:

@@ -178,7 +178,7 @@ class EndpointServer:
         self.driver.start()
 
     async def stop(self) -> None:
-        """Shut down in order: hand over all homes, disconnect the clients, finish the work under way, and close
+        """Shut down cleanly: hand over all homes, disconnect the clients, finish the work under way, and close
         everything."""
         self._ending = True
         self._show(time.monotonic())

@@ -396,7 +396,7 @@ class Locations(Protocol):
 
         A subscription leaves this list when its client subscribes again, or when the store forgets it (``tidy``). The
         store remembers the topics and filters of the latest ``ENDED_MAX`` subscriptions, with at most
-        ``ENDED_BYTES_MAX`` bytes of text. It only counts the earlier ones, and this count does not fall when the client
+        ``ENDED_BYTES_MAX`` bytes of text. Of earlier subscriptions it keeps only a count, which does not fall when the client
         subscribes again.
 
         Args:
@@ -505,7 +505,7 @@ class Journal(Protocol):
     ) -> None:
         """Write messages, remove others, and raise the floors of slots.
 
-        A floor is the stamp from which on the journal has all messages of a slot. The floor ``VOID`` says that no part
+        A slot's floor is a stamp: from this stamp on, the journal has all messages of the slot. The floor ``VOID`` says that no part
         of the slot is complete. ``VOID`` can replace any stamp, but a stamp replaces ``VOID`` only if the slot is in
         ``whole``.
 

@@ -149,7 +149,7 @@ class Skew(NamedTuple):
         return max(0.0, self.least_s, -self.most_s)
 
     def __str__(self) -> str:
-        return f"its clock is {self.least_s:+.1f} to {self.most_s:+.1f} s from this one"
+        return f"its clock differs from this machine's by {self.least_s:+.1f} to {self.most_s:+.1f} s"
 
 
 def skew_finding(check: str, skew: Skew) -> Finding | None:

@@ -5,8 +5,8 @@ Owns: the reads of the databases ``kept``, ``kept_floors`` and ``kept_about``, a
 writer's changes within a transaction are in ``journal_operations.py``. Must never: hold a transaction across an
 ``await``, read for longer than ``SLICE_S`` without an ``await``, or decide when to forget a message.
 
-All three databases are in the soft environment. So a reboot of the machine loses retained messages, and clients learn
-about that. The durable writer is not involved, so no ``subscribe`` waits for the write of a message.
+All three databases are in the soft environment. So a reboot of the machine loses retained messages, and endpoints
+tell clients about the loss. The durable writer is not involved, so no ``subscribe`` waits for the write of a message.
 
 The transaction that reads the last messages of a page reads the floors as well, after these messages. So if a writer
 removes a message and raises the floor while a page is read, the page cannot lack the message and still have the old
@@ -55,7 +55,7 @@ TOP: Final = b"top"
 """Key in ``kept_about``: the greatest stamp."""
 
 VOID_FLOOR: Final = VOID.to_bytes(STAMP_BYTES, "big")
-"""Value in ``kept_floors`` for a slot that is not complete from any stamp on."""
+"""Value in ``kept_floors`` for a slot of which the journal has no complete part."""
 
 Frame = tuple[list[tuple[bytes, bytes]], list[bytes], list[tuple[bytes, bytes]], list[bytes]]
 """Entries to write, keys to delete, slots with their floors, and complete slots."""

@@ -198,8 +198,8 @@ class Gate:
     """The queue for an environment's write lock. It is a file that a process locks before it waits for the write lock,
     and all processes share it.
 
-    LMDB's lock is not fair. In a measurement with two processes that wrote all the time, a third process waited for 1.8
-    s, and for only 12 ms with the gate (docs/adr/0002). A process always takes the gate before the write lock, and
+    LMDB's lock is not fair. In a measurement with two processes that wrote all the time, a third process waited for
+    1.8 s without the gate, and for only 12 ms with it (docs/adr/0002). A process always takes the gate before the write lock, and
     releases the gate when it has the write lock.
     """
 
@@ -370,8 +370,8 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
         raise Damaged(f"{what}, though a process has it open: stop every endpoint of {directory}, and start again")
     if lane is Lane.DURABLE and files.is_made(directory):
         raise Damaged(
-            f"{what}, though a store was made here. Restore it from a backup; or, to begin with an empty store (for "
-            f"`ingeborg import` of an export), remove {directory / files.MADE}"
+            f"{what}, though a store was made here. Restore it from a backup; or, to begin with an empty store (into "
+            f"which `ingeborg import` can read an export), remove {directory / files.MADE}"
         )
     _remove(data.parent)  # these files are from an interrupted creation
     return []

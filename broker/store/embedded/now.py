@@ -214,8 +214,8 @@ def subscriptions_of(
 
 
 def joined_records(soft: list[list[Subscription]], durable: list[list[Subscription]]) -> list[list[Subscription]]:
-    """Merge the records that both lanes have for the same pairs, for as many pairs as both have read. If both have a
-    subscription with the same filter, the durable one counts."""
+    """Merge the records of the same pairs from both lanes, as far as both lists go. If both lanes have a subscription
+    with the same filter, the durable one counts."""
     found: list[list[Subscription]] = []
     for some, mine in zip(soft, durable, strict=False):
         if some and mine:

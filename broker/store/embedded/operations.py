@@ -34,8 +34,7 @@ from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 SWEEP_PER_HASH: Final = 2
 """How many entries of ``seen`` the sweep examines for each hash in a call. So the sweep is twice as fast as the table
-can grow. The table has at most about twice as many hashes as are unexpired, and the sweep adds little work to a single
-call."""
+can grow. At most about half of the hashes in the table have expired, and the sweep adds little work to a single call."""
 
 TIDY_RECORDS: Final = 2_000
 """How many records of a database one step of cleanup examines: 2 ms. With one step per second, cleanup can keep up with

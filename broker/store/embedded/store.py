@@ -96,7 +96,7 @@ class EmbeddedStore:
             map_size_bytes: Size limit of each environment. It reserves address space, not disk space.
             timeout_s: Operations fail if the writer acknowledges nothing for this many seconds. A large batch that
                 makes progress can take longer.
-            read_only: Whether to open an existing store only for reading. Then writes fail with ``StoreUnavailable``.
+            read_only: Whether to open an existing store only for reading. Writes then fail with ``StoreUnavailable``.
             death_fd: The end of a pipe from which a writer reads why this process died (see ``writer.py``), or -1.
             wall_clock: A function that returns the Unix time in seconds.
         """
@@ -114,7 +114,7 @@ class EmbeddedStore:
             for lane in Lane
         }
         self._durable_writer, self._soft_writer = self._writers[Lane.DURABLE], self._writers[Lane.SOFT]
-        self._environments: dict[Lane, Environment] = {}  # empty: not open
+        self._environments: dict[Lane, Environment] = {}  # empty if the store is not open
         self._opened: dict[Lane, _Opened] = {}
         self._lost = False
         self._reads = 0
@@ -483,8 +483,8 @@ class EmbeddedStore:
     def _database(self, lane: Lane, name: str) -> Any:
         return self._environments[lane].db[name]
 
-    # Every small read calls `_holds`, and every subscribe calls `_stamp`. Both do not use `_reading`, with which they
-    # would take 1.5 times as long.
+    # Every small read calls `_holds`, and every subscribe calls `_stamp`. Neither of the two uses `_reading`, which
+    # would make them take 1.5 times as long.
 
     def _holds(self, lane: Lane, database: str) -> bool:
         """Return whether the database has any entry. For example, ``ended`` is usually empty."""

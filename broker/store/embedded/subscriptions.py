@@ -203,8 +203,8 @@ class Subscriptions:
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
         """Remove the given filter of each client, or all of its subscriptions to the topics."""
-        # A writer that waits for its disk may still write rows that no read finds yet. So send it all topics: it
-        # executes this removal after these rows.
+        # A writer that waits for its disk may still write rows that no read finds yet. So send that writer
+        # all topics, because it executes this removal after it has written those rows.
         is_held = self._writers[Lane.SOFT].is_held
         found = [topics for _, topics, _ in batch] if is_held else await self._there(Lane.SOFT, batch)
         soft = [(client, there, text) for (client, _, text), there in zip(batch, found, strict=True) if there]
@@ -245,8 +245,8 @@ class Subscriptions:
                     page: FilterPage = NO_FILTERS
                     if has_filters or last is not None:
                         page = now.filter_page(cursor, txn, texts, topic_hash, FILTERED, PAIRS_AT_ONCE)
-                    # If a client replaces its filter by none between two slices, its new entry can be before the
-                    # position that is read so far. So check these clients.
+                    # If a client gives up its filter between two slices, its new entry can be before the position that
+                    # is read so far. So check the clients with filters.
                     for each in filtering:
                         if cursor.set_key_dup(topic_hash, each.encode()):
                             members.add(each)

@@ -69,7 +69,7 @@ RESERVE_BYTES = 16 << 20
 """Size of this additional room. It is several times as much as one transaction can change in ``CHUNK_S``."""
 
 RESERVES_MAX = 16
-"""How often a writer can add this room. Other endpoints' writers may have used it up, but the growth needs a limit."""
+"""How many times a writer can add this room: more than once, because other endpoints' writers may have used it up."""
 
 _DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError, ValueError, TypeError)
 """Errors from LMDB and from decoding. They mean that a page does not have the content that was written."""
@@ -122,7 +122,7 @@ def _tell_of_death(directory: Path, fd: int) -> None:
                 "ingeborg: the endpoint died as shown above. "
                 "If it was reading its store (broker/store/embedded/store.py), "
                 f"data.mdb in {directory / Lane.DURABLE} or {directory / Lane.SOFT} is damaged or truncated, or its "
-                f"disk fails: `ingeborg doctor --store lmdb:{directory}` checks both\n"
+                f"disk fails: run `ingeborg doctor --store lmdb:{directory}` to check both files\n"
             )
             sys.stderr.flush()
 
@@ -279,7 +279,7 @@ class Writer:
 
     def _end_reserve(self) -> None:
         self._reserving = False
-        self._environment.env.set_mapsize(self._map_size_bytes)  # or to the space in use, if that is more
+        self._environment.env.set_mapsize(self._map_size_bytes)  # LMDB keeps at least the space in use
 
     def _apply(self, txn: lmdb.Transaction, frame: Frame) -> Reply:
         number, operation, argument = frame

@@ -97,7 +97,7 @@ known."""
 
 
 class _Call:
-    """One operation of a caller. It has any number of frames and one result."""
+    """One operation of a caller, with its frames and its one result."""
 
     __slots__ = ("all_sent", "done", "results", "unacknowledged")
 
@@ -173,7 +173,7 @@ class _Link(asyncio.Protocol):
         self._looks = 0
         self._look: asyncio.TimerHandle | None = None
         # The link is *held* while the writer waits for the disk. Meanwhile it sends no more frames to the writer.
-        self._held_for = ""  # the error that callers get; empty: not held
+        self._held_for = ""  # the error that callers get; empty if the link is not held
         self._held_since = 0.0
         self._disk_looks = 0  # checks in a row that found the writer waiting for the disk
         self._released = asyncio.Event()
@@ -330,7 +330,7 @@ class _Link(asyncio.Protocol):
         if self._held_for:
             self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=False)
             return
-        self._held_since = self._loop.time() - self._timeout_s  # the writer has been silent for so long
+        self._held_since = self._loop.time() - self._timeout_s  # the writer has already been silent for the time-out
         self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=True)
         self._released.clear()
         for call, _ in self._under_way.values():
@@ -355,7 +355,7 @@ class WriterProcess:
         self._death_fd = death_fd
         self.restarts = 0
         self._watch = Watch(directory, lane)
-        self.pid: int | None = None  # of the current process; None: there is no process
+        self.pid: int | None = None  # of the current process; None if there is no process
         self._directory, self._lane = directory, lane
         self._map_size_bytes, self._timeout_s = map_size_bytes, timeout_s
         self._process: subprocess.Popen[bytes]
@@ -479,7 +479,8 @@ class WriterProcess:
         if -code in DAMAGE_SIGNALS:
             return (
                 f"the embedded store's writer died of {signal.Signals(-code).name}: {path / 'data.mdb'} is damaged, or "
-                f"its disk fails or is full. `ingeborg doctor` checks; stop every endpoint of this store, and {RESTORE}"
+                f"its disk fails or is full. Run `ingeborg doctor` to find out which. If the file is damaged, stop every "
+                f"endpoint of this store, and {RESTORE}"
             )
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return f"the embedded store's writer of {path} {how} (its own messages, if any, are in this log)"

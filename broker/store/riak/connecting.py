@@ -55,8 +55,8 @@ class Connecting(Protocol):
 
     @property
     def at_once(self) -> int | None:
-        """Return how many connections to one node may be set up concurrently because each is expensive, or ``None`` for
-        any number."""
+        """Return how many connections to one node may be set up concurrently, or ``None`` if there is no limit. There
+        is a limit if a connection is expensive for the node."""
 
     async def open(self, host: str, port: int) -> Stream:
         """Return a connection that is ready for requests."""

@@ -5,7 +5,7 @@ the term with the greater stamp wins as a whole. A merge is a union: it keeps su
 Must never: do I/O, know in which object a record is, or let a merge end a subscription early.
 
 A record does not remember removed subscriptions, so an older version can bring a removed one back. A client may
-therefore have to repeat an ``unsubscribe``, and a home an ``end``. But no client has to repeat a ``subscribe`` (SPEC
+therefore have to repeat an ``unsubscribe``, and a home may have to repeat an ``end``. But no client has to repeat a ``subscribe`` (SPEC
 section 8.1).
 """
 

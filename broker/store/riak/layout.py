@@ -36,8 +36,8 @@ LEVEL_MAX: Final = 3
 level, it can have 1 GB, which is about 30 million members."""
 
 REMOVED_MAX: Final = 1_000
-"""A client's list of topics remembers up to this many removed members, the latest ones, as far as their bytes fit in
-one object. If more are removed within ten minutes, a merge of versions from several homes may bring some of them
+"""A client's list of topics remembers the latest removed members: at most this many, and only as many as fit in one
+object. If more are removed within ten minutes, a merge of versions from several homes may bring some of them
 back."""
 
 RECENT_MS: Final = 10 * 60 * 1000
@@ -443,12 +443,12 @@ class Directory:
 
 
 class Entry:
-    """An endpoint's registry entry. ``registration`` counts the processes that have registered under the name. The last
-    of these holds the name."""
+    """An endpoint's registry entry. ``registration`` is the number of processes that have registered under the name. The
+    last process to register holds the name."""
 
     def __init__(self) -> None:
         self.dirty = False
-        self.registration = 0  # 0: no process has ever registered under the name
+        self.registration = 0  # 0 if no process has ever registered under the name
         self.incarnation = ""
         self.present = False  # False: deregistered
         self.url = ""

@@ -54,10 +54,10 @@ class Node:
         self.host = host
         self.port = port
         self.in_use = 0  # requests that have reserved a connection, including those that still wait for it
-        self.failures = 0  # failures in a row; 0: the node is not set aside
+        self.failures = 0  # failures in a row; 0 if the node is not set aside
         self.retry_at = 0.0  # loop time; meaningful only if failures > 0
         self.probing = False  # whether one request is trying this node although it is set aside
-        self.misconfigured = ""  # why the configuration made the last connection fail; empty: it did not
+        self.misconfigured = ""  # why the configuration made the last connection fail; empty if it did not
         self._connecting = connecting
         self._counters = counters
         self._connections_max = connections_max
@@ -66,7 +66,7 @@ class Node:
         self._openings: set[asyncio.Task[None]] = set()
         self._settling: set[asyncio.Task[None]] = set()
         self._wanting: deque[asyncio.Future[Stream]] = deque()
-        self._refused_until = 0.0  # loop time; before it, do not open more connections while others work
+        self._refused_until = 0.0  # loop time until which to open no more connections if others work
         self._closed = False
 
     def __str__(self) -> str:

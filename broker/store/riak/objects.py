@@ -72,7 +72,7 @@ class Fetched(NamedTuple):
     has no value."""
 
     values: list[bytes]
-    siblings: int  # 0: the object does not exist, or is deleted
+    siblings: int  # 0 if the object does not exist, or is deleted
     vclock: bytes | None
 
     @property

@@ -30,7 +30,7 @@ ROUND_PAUSE_S: Final = 0.1
 class _Waiting(NamedTuple):
     """A request that waits for a connection to any node that it has not ``tried``."""
 
-    turn: asyncio.Future[Node | None]  # a node that has a free connection; ``None``: search again
+    turn: asyncio.Future[Node | None]  # a node that has a free connection; None to search again
     tried: set[Node]
 
 

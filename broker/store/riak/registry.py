@@ -22,12 +22,12 @@ from .layout import Directory, Entry
 from .objects import Address, merged
 
 FULL_EVERY: Final = 10
-"""One of this many heartbeats reads the entry and the directory. At two heartbeats per second, that is one in five
+"""One of this many heartbeats reads the entry and the directory. At two heartbeats per second, that is every five
 seconds."""
 
 NAMES_MAX: Final = 1024
-"""The largest number of names in the directory that ``endpoints`` reads. Tens are expected, and hundreds of abandoned
-names do no harm."""
+"""The largest number of names in the directory that ``endpoints`` reads. A few dozen names are expected, and
+hundreds of abandoned names do no harm."""
 
 
 class _Held(NamedTuple):
@@ -102,8 +102,8 @@ class Registry:
         return sorted(found)
 
     async def _reassert(self, address: Address, endpoint: Endpoint) -> None:
-        """Read which process holds the name. Write the heartbeat if it is this incarnation, or no process. Otherwise
-        raise ``Superseded``."""
+        """Read which process holds the name. If this incarnation holds it, or no process does, write the heartbeat.
+        Otherwise raise ``Superseded``."""
         fetched = await self._objects.get(address)
         entry = merged(Entry, address, fetched)
         if entry.incarnation != endpoint.incarnation:

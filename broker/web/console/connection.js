@@ -66,7 +66,7 @@ export class Connection extends EventTarget {
         void this.#try(++this.#attempt);
     }
 
-    /** Disconnect, and stay so. */
+    /** Disconnect, and stay disconnected. */
     close() {
         this.#attempt++;
         this.#end("The connection was closed");

@@ -79,7 +79,7 @@ export class Messages {
         return part("client-id").value;
     }
 
-    /** Returns the connection when it is open. Rejects if the present try to open it fails. */
+    /** Returns the connection when it is open. Rejects if the present attempt to open it fails. */
     async #open() {
         const connection = this.#connection;
         if (connection.state === "open") return connection;
@@ -112,7 +112,7 @@ export class Messages {
         else this.#ask_first(place);
     }
 
-    /** Returns the place where the client listens now, or null if it does not listen or this page cannot learn it. */
+    /** Returns the place where the client listens now, or null if it does not listen or the page cannot find out. */
     async #place() {
         try {
             return (await this.#looking.ask("location", { client_id: this.#client })).endpoint;
