@@ -39,8 +39,8 @@ _apt_fetch() {
     _apt $((APT_FETCH_UNTIL - SECONDS)) install --download-only --no-install-recommends "$@"
 }
 
-# _apt SECONDS ARGUMENT…: runs apt-get, and ends it after that time. If another apt-get is already running, this
-# one waits until that one has ended.
+# _apt SECONDS ARGUMENT…: runs apt-get, and ends it after that time. If another apt-get is already running, this one
+# waits until that one has ended.
 _apt() {
     local seconds=$1 said status=0
     shift
@@ -58,9 +58,9 @@ _apt() {
     return "$status"
 }
 
-# apt_without_starting COMMAND…: runs the command so that the packages it installs do not start their services.
-# Debian checks the script policy-rc.d before it starts a service. While the command runs, this script exists and exits
-# with 101 (forbidden). If the script exists already, as in most container images, it stays unchanged.
+# apt_without_starting COMMAND…: runs the command so that the packages it installs do not start their services. Debian
+# checks the script policy-rc.d before it starts a service. While the command runs, this script exists and exits with
+# 101 (forbidden). If the script exists already, as in most container images, it stays unchanged.
 apt_without_starting() {
     local policy=/usr/sbin/policy-rc.d status=0
     if [ -e "$policy" ]; then

@@ -4,8 +4,8 @@ Owns: the choice of these files. They are wheels for systems other than Linux wi
 Pythons other than CPython 3.11 to 3.14. Must never: drop a hash that the index does not know, or the hash of a source
 distribution.
 
-pip-compile writes the hashes of all files of a release. For this project it writes about 2,700 hashes, but pip
-needs only a tenth of these. The index is the one that pip uses: ``PIP_INDEX_URL``, the setting in ``pip config``, or pip's
+pip-compile writes the hashes of all files of a release. For this project it writes about 2,700 hashes, but pip needs
+only a tenth of these. The index is the one that pip uses: ``PIP_INDEX_URL``, the setting in ``pip config``, or pip's
 default.
 """
 
@@ -76,7 +76,8 @@ def files_of(project: str) -> list[dict[str, object]]:
 
 
 def thinned(text: str, drop: dict[str, set[str]]) -> str:
-    """Return the constraints without the hashes in ``drop``. Raises ``ValueError`` if a project would have no hash left."""
+    """Return the constraints without the hashes in ``drop``. Raises ``ValueError`` if a project would have no hash
+    left."""
     made: list[str] = []
     for block in re.split(r"(?m)^(?=[A-Za-z0-9])", text):
         pin = PIN.match(block)

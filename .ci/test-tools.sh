@@ -38,8 +38,8 @@ enabled() {
     find /etc/systemd/system -path '*.wants/*' '(' -name '*.service' -o -name '*.socket' ')' -printf '%f\n' 2>/dev/null | sort -u
 }
 
-# install_each PACKAGE…: installs the packages one by one. If a slow mirror delivers only some packages, at
-# least these get installed.
+# install_each PACKAGE…: installs the packages one by one. If a slow mirror delivers only some packages, at least these
+# get installed.
 install_each() {
     local before package unit
     before=$(enabled)

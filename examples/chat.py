@@ -3,8 +3,9 @@
     python examples/chat.py ann lobby kitchen          # ann joins two rooms; her lines go to the last room
     echo "dinner is ready" | python examples/chat.py bob kitchen
 
-``/join ROOM`` joins a room and makes it the current one, ``/leave ROOM`` leaves it, ``/rooms`` lists them. The broker
-remembers who is in which room, so ann is still in both rooms tomorrow. While she is away, she misses messages.
+``/join ROOM`` joins a room and makes it the current one, ``/leave ROOM`` leaves it, and ``/rooms`` lists your rooms.
+The broker remembers who is in which room, so ann is still in both rooms tomorrow. While she is away, she misses
+messages.
 
 You can give ``--url`` several times. If an endpoint dies, the client continues at the next one. If the endpoints
 require a token, pass it in ``--token-file FILE`` or in the variable ``INGEBORG_TOKEN``.

@@ -63,11 +63,13 @@ def main() -> None:
     parser.add_argument("--token-file", metavar="FILE", help="holds the token, if the endpoints require one")
     parts = parser.add_subparsers(dest="what", required=True)
     part = parts.add_parser("read", help="print missed and new reports")
-    part.add_argument("name", help="the reader; must be valid in a file name, unless you give --position")
+    part.add_argument("name", help="the reader's name; it must be valid in a file name, unless you give --position")
     part.add_argument(
         "subjects", metavar="subject", nargs="*", help="a subject to follow, in addition to earlier subjects"
     )
-    part.add_argument("--position", metavar="FILE", type=Path, help="this reader's own file (NAME.position)")
+    part.add_argument(
+        "--position", metavar="FILE", type=Path, help="the file with this reader's position (default: NAME.position)"
+    )
     part = parts.add_parser("report", help="publish a report")
     part.add_argument("subject")
     part.add_argument("report")

@@ -1,4 +1,5 @@
-"""Sets up a program's standard streams. The program's output reaches the reader, or its exit code reports the failure.
+"""Sets up a program's standard streams. Either the program's output reaches its reader, or the program's exit code
+reports the failure.
 
 Owns: the handling of characters that the output's encoding lacks, of full or closed streams, and of secrets on standard
 error. Must never: import a program, or contain code for a particular one.

@@ -36,7 +36,7 @@ _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 
 class Refused(Exception):
-    """The endpoint refuses the connection. ``str(error)`` is the response's text, and ``headers`` are added to it."""
+    """The endpoint refuses the connection. ``str(error)`` is the text of the response, which also gets ``headers``."""
 
     def __init__(self, status: http.HTTPStatus, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -85,7 +85,7 @@ class Access:
 
     def arrived(self, request: Request, peer: str) -> str | None:
         """Count a connection from the numeric address ``peer`` until ``left`` is called. Return the address under which
-        it counts, or ``None`` if it comes from this machine. Raises ``Refused``."""
+        the connection counts, or ``None`` if it comes from this machine. Raises ``Refused``."""
         address = self._address(request, peer)
         if is_loopback(address):
             if is_loopback(peer):

@@ -119,7 +119,7 @@ def read_answer(answer: Answer, unix_s: float, asked_at: float | None = None) ->
     try:
         return granted(claims, unix_s + lifetime_s, asked_at)
     except TokenError as error:
-        why = str(error).partition(", not ")[0]  # the rest quotes the answer
+        why = str(error).partition(", not ")[0]  # omit the rest, which quotes the answer
         raise CallFailed(f"the answer's claims are not those of SPEC section 1.5: {why}", is_down=False) from None
 
 
@@ -240,8 +240,8 @@ class Callback:
     """Asks the operator's server, with a cache, limits and a breaker.
 
     ``ask`` makes one call. It ends in bounded time, and raises ``CallFailed`` if there is no usable answer. ``clock``
-    returns monotonic seconds, and ``unix_clock`` Unix seconds. ``key`` is the key of the digests under which verdicts
-    are cached.
+    returns monotonic seconds, and ``unix_clock`` returns Unix seconds. ``key`` is the key of the digests under which
+    verdicts are cached.
 
     ``calls`` counts ended calls by outcome. ``answers`` counts answers to clients by source. A client's answer comes
     from its own `call`, from a `shared` call, or from the `cache`. Without a call, the source is `breaker` if the

@@ -90,8 +90,8 @@ def _work(parent: int, work: Callable[[], int]) -> None:
 def _wait(child: int) -> int:
     """Wait until the child has ended, and return its wait status.
 
-    The terminal sends its signals to the child as well. A signal that some process sent to this parent alone is
-    forwarded to the child.
+    The terminal sends its signals to the child as well. If a process sends a signal to this parent alone, this function
+    forwards the signal to the child.
     """
     while True:
         came = signal.sigwaitinfo(_AWAITED)

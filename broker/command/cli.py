@@ -106,8 +106,8 @@ def parser() -> argparse.ArgumentParser:
         "--window",
         metavar="N",
         type=_positive,
-        help="with --bounds: the endpoint holds further messages back while N messages are not yet printed, 100000 at "
-        "most",
+        help="with --bounds: while N messages (100000 at most) are not yet printed, the endpoint holds back further "
+        "messages",
     )
 
     text = "publish a payload to a topic"

@@ -31,8 +31,8 @@ ENVIRONMENT_PREFIX = "INGEBORG_"
 #: The pattern of an endpoint's name, which appears in URLs, metrics and log lines.
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
-#: The largest number of endpoint processes of one supervisor. There is no point in more processes than cores,
-#: even on a large machine.
+#: The largest number of endpoint processes of one supervisor. There is no point in more processes than cores, even on a
+#: large machine.
 ENDPOINTS_MAX = 256
 
 
@@ -210,7 +210,7 @@ class ServeOptions:
     )
     max_connections_per_address: int = option(
         1_000,
-        "concurrent client connections from one address (IPv6: from one /64); this machine is exempt",
+        "maximum number of concurrent client connections from one address (IPv6: from one /64); this machine is exempt",
         least=1,
     )
     max_commands_per_second: int = option(
@@ -231,10 +231,15 @@ class ServeOptions:
         least=0,
     )
     max_inflight: int = option(
-        20_000, "publishes in flight; beyond that the endpoint reads publishers more slowly", least=1
+        20_000,
+        "number of publishes in flight beyond which the endpoint reads from publishers more slowly",
+        least=1,
     )
     max_inflight_bytes: int = option(
-        64 << 20, "bytes of payloads in flight; also bytes on one link that the peer has not confirmed", least=1
+        64 << 20,
+        "bytes of payloads in flight, or bytes on one link that the peer has not confirmed, beyond which the endpoint "
+        "reads from publishers more slowly",
+        least=1,
     )
     max_routes: int = option(50_000, "maximum number of topics in the routing cache", least=1)
     max_route_ids: int = option(2_000_000, "maximum number of subscriber ids in the routing cache", least=1)
@@ -248,10 +253,17 @@ class ServeOptions:
         "off|memory|store",
     )
     history_bytes: int = option(
-        256 << 20, "maximum bytes of retained messages in memory; 0: this endpoint retains no messages", "BYTES", least=0
+        256 << 20,
+        "maximum bytes of retained messages in memory; 0: this endpoint retains no messages",
+        "BYTES",
+        least=0,
     )
     history_size: int = option(
-        100, "maximum number of retained messages of one topic; the endpoint keeps the latest", "N", least=1, most=10_000
+        100,
+        "maximum number of retained messages of one topic; the endpoint keeps the latest",
+        "N",
+        least=1,
+        most=10_000,
     )
     history_topics: str = option(
         "",
@@ -275,7 +287,7 @@ class ServeOptions:
     max_locations: int = option(500_000, "maximum number of clients in the location cache", least=1)
     max_duplicate_keys: int = option(1_000_000, "maximum number of payload hashes in the table of duplicates", least=1)
     riak_namespace: str = option("ingeborg", "prefix of bucket names; each broker on a Riak cluster needs its own")
-    riak_node_confirms: int = option(2, "machines that have to confirm a write; 1 for a cluster of one node")
+    riak_node_confirms: int = option(2, "number of machines that have to confirm a write; 1 for a cluster of one node")
     riak_user: str = option(
         "", "user for Riak's security; with a user, all connections use TLS, never plain text", "USER"
     )
@@ -345,7 +357,8 @@ class ServeOptions:
 
     @property
     def internal(self) -> tuple[str, int] | None:
-        """Host and port of the first endpoint's internal address. ``None`` if there is no such address or it is invalid."""
+        """Host and port of the first endpoint's internal address. ``None`` if there is no such address or it is
+        invalid."""
         address = self.internal_address
         if self.share_port and not address:
             address = f"127.0.0.1:{self.port + 1 if self.port else 0}"

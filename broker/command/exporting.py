@@ -100,8 +100,8 @@ class Lines:
 
 
 async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
-    """Write all subscriptions of an open store. ``told`` gets progress messages. Raises ``StoreError``
-    or ``OSError``."""
+    """Write all subscriptions of an open store. ``told`` gets progress messages. Raises ``StoreError`` or
+    ``OSError``."""
     began_s = said_s = time.monotonic()
     count = subscriptions = expiring = filtered = 0
 

@@ -425,13 +425,14 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
 
 
 def _end_at_once() -> None:
-    """End the process at once, with its log written, because the core cannot shut down after its failure."""
+    """Write the log and end the process at once, because the core cannot shut down after its failure."""
     logging.shutdown()
     os._exit(CORE_FAILED)
 
 
 def _watch_supervisor(fd: int, gone: Callable[[], None]) -> None:
-    """Call ``gone`` when the supervisor's end of the pipe closes, which also happens if ``kill -9`` ends the supervisor."""
+    """Call ``gone`` when the supervisor's end of the pipe closes, which also happens if ``kill -9`` ends the
+    supervisor."""
     loop = asyncio.get_running_loop()
 
     def end_of_file() -> None:

@@ -117,7 +117,8 @@ class Child:
         )
 
     def tell_to_end(self) -> bool:
-        """Tell the process to shut down cleanly. Returns whether the process runs. A second call has no further effect."""
+        """Tell the process to shut down cleanly. Returns whether the process runs. A second call has no further
+        effect."""
         if self.process is None:
             return False
         self.process.send_signal(signal.SIGTERM)

@@ -60,16 +60,16 @@ VERSION = 8
 #: The path that clients cannot use.
 PEER_PATH = "/_peer"
 
-#: Maximum number of bytes of a link's frame. A frame holds at most one batch of items, and an item holds at most
-#: one payload or one slice of a command.
+#: Maximum number of bytes of a link's frame. A frame holds at most one batch of items, and an item holds at most one
+#: payload or one slice of a command.
 FRAME_BYTES_MAX = 256 << 20
 
 #: Maximum number of bytes of a handshake's frame. An unauthenticated peer could be any program, and a hello has only a
 #: few hundred bytes.
 HANDSHAKE_BYTES_MAX = 4096
 
-#: Bytes handled from a link in one pass of the loop, up to the end of a frame: a few hundred messages, or the
-#: `listen` of a thousand clients. Without this limit, a pass would handle four times as much, and all other connections would
+#: Bytes handled from a link in one pass of the loop, up to the end of a frame: a few hundred messages, or the `listen`
+#: of a thousand clients. Without this limit, a pass would handle four times as much, and all other connections would
 #: wait.
 LINK_BYTES_AT_ONCE = 64 << 10
 

@@ -77,8 +77,8 @@ class RequestProtocol(ServerProtocol):
 
 
 def origin_form(target: str) -> str:
-    """Return the path and the query of a request's target. If the target is a whole URL, which proxies may
-    send, drop its scheme and host."""
+    """Return the path and the query of a request's target. If the target is a whole URL, which proxies may send, drop
+    its scheme and host."""
     whole = _SCHEME_AND_HOST.match(target)
     if whole is None:
         return target

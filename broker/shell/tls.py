@@ -47,7 +47,7 @@ class Certificate:
         if not self._files.changed(now):
             return
         try:
-            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # test first, since half of a bad pair would stay in use
+            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # first a test, since half a pair would stay in use
             self._load(self.context)
         except ConfigError as error:
             self._files.again()

@@ -396,8 +396,8 @@ class Locations(Protocol):
 
         A subscription leaves this list when its client subscribes again, or when the store forgets it (``tidy``). The
         store remembers the topics and filters of the latest ``ENDED_MAX`` subscriptions, with at most
-        ``ENDED_BYTES_MAX`` bytes of text. Of earlier subscriptions it keeps only a count, which does not fall when the client
-        subscribes again.
+        ``ENDED_BYTES_MAX`` bytes of text. Of earlier subscriptions it keeps only a count, which does not fall when the
+        client subscribes again.
 
         Args:
             clients: The clients' ids.
@@ -505,9 +505,9 @@ class Journal(Protocol):
     ) -> None:
         """Write messages, remove others, and raise the floors of slots.
 
-        A slot's floor is a stamp: from this stamp on, the journal has all messages of the slot. The floor ``VOID`` says that no part
-        of the slot is complete. ``VOID`` can replace any stamp, but a stamp replaces ``VOID`` only if the slot is in
-        ``whole``.
+        A slot's floor is a stamp: from this stamp on, the journal has all messages of the slot. The floor ``VOID`` says
+        that no part of the slot is complete. ``VOID`` can replace any stamp, but a stamp replaces ``VOID`` only if the
+        slot is in ``whole``.
 
         A call with at most ``KEEP_BYTES`` of messages is atomic. The store splits a larger call into several writes,
         with the floors in the first and the removals in the last ones. So after a crash the journal never claims to

@@ -2,8 +2,8 @@
 # Replaces the image's hook of the same name. When this node answers, the image's start script sources the hook, under
 # `set -ex`. RIAK_ADMIN, HOST and COORDINATOR_NODE_HOST come from that script. The image's own hook joins each node
 # separately and at once, through a web console's interface, so five nodes that start together make conflicting plans
-# for the ring. With this hook, the members only request to join, and the coordinator makes one plan for
-# all of them (form-cluster.sh).
+# for the ring. With this hook, the members only request to join, and the coordinator makes one plan for all of them
+# (form-cluster.sh).
 
 # Remove what an earlier start left in the container, so that "formed" is the result of this start's own check.
 rm -f "${FORMED:-/tmp/cluster-formed}"

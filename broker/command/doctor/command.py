@@ -39,8 +39,8 @@ def misconfigured(reason: str) -> Finding:
 
 
 async def examine(options: ServeOptions, connections: int | None = None) -> list[Finding]:
-    """Run all checks, and return the findings. ``connections``, if given, is the number of connections that an
-    endpoint has to hold."""
+    """Run all checks, and return the findings. ``connections``, if given, is the number of connections that an endpoint
+    has to hold."""
     kind, where = parse_store(options.store_url)
     checks: list[tuple[str, Awaitable[list[Finding]], float]] = []
     wrong: list[Finding] = []  # findings before any check runs

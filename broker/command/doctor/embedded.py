@@ -49,8 +49,8 @@ FREE_BYTES_ERROR, FREE_BYTES_WARNING = 64 << 20, 1 << 30
 #: The doctor warns if the store fills more than this share of the map.
 MAP_SHARE_WARNING = 0.8
 
-#: Removing the soft lane while no endpoint runs loses the data that this text lists. Endpoints rebuild
-#: the lane's other data.
+#: Removing the soft lane while no endpoint runs loses the data that this text lists. Endpoints rebuild the lane's other
+#: data.
 REMAKE = (
     "stop every endpoint of the store, rm -r its directory soft, and start again (this loses client locations, which "
     "endpoints learn again; subscriptions until disconnect; the record of ended subscriptions; and retained messages)"
@@ -203,7 +203,7 @@ async def contents(path: Path, map_size_bytes: int) -> list[Finding]:
             await store.close()
     except StoreError as failure:
         return [
-            error(check, str(failure), "follow this message; if the directory was restored from a backup, it has to be complete")
+            error(check, str(failure), "follow this message; a directory restored from a backup has to be complete")
         ]
     if kept:
         seen.append(f"{kept:,} retained messages")

@@ -51,4 +51,6 @@ def backlog(path: Path = SOMAXCONN) -> list[Finding]:
     seen = (
         f"net.core.somaxconn is {most:,}, an endpoint asks for {BACKLOG:,}: if many clients connect at once, some wait"
     )
-    return [warning(check, seen, f"sysctl -w net.core.somaxconn={BACKLOG}, and a line in /etc/sysctl.d to keep it")]
+    return [
+        warning(check, seen, f"sysctl -w net.core.somaxconn={BACKLOG}; to keep this value, add it to /etc/sysctl.d")
+    ]

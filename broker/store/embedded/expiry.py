@@ -47,8 +47,8 @@ from ingeborg.broker.store.embedded.subscription_operations import GONE, STAYS, 
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 ENDED_AT_BYTES: Final = 8
-"""Length of the time at the beginning of a value of ``ended``. Because the time comes first, cleanup need not decode a
-thousand topics."""
+"""Length of the time at the beginning of a value of ``ended``. Because the time comes first, cleanup can read it
+without decoding a thousand topics."""
 
 TOPICS_AT_ONCE: Final = 4_096
 """How many topics are compared with a client's record in ``ended`` between two checks of the clock: 0.2 ms."""

@@ -5,8 +5,8 @@ Owns: the reads of the databases ``kept``, ``kept_floors`` and ``kept_about``, a
 writer's changes within a transaction are in ``journal_operations.py``. Must never: hold a transaction across an
 ``await``, read for longer than ``SLICE_S`` without an ``await``, or decide when to forget a message.
 
-All three databases are in the soft environment. So a reboot of the machine loses retained messages, and endpoints
-tell clients about the loss. The durable writer is not involved, so no ``subscribe`` waits for the write of a message.
+All three databases are in the soft environment. So a reboot of the machine loses retained messages, and endpoints tell
+clients about the loss. The durable writer is not involved, so no ``subscribe`` waits for the write of a message.
 
 The transaction that reads the last messages of a page reads the floors as well, after these messages. So if a writer
 removes a message and raises the floor while a page is read, the page cannot lack the message and still have the old
@@ -41,10 +41,11 @@ STAMP_BYTES: Final = 8
 
 OVERHEAD_BYTES: Final = 256
 """In a frame, each message counts for this many bytes in addition to its payload and texts. So a frame cannot have too
-many small messages, which would take long to write."""
+many small messages, which would take a long time to write."""
 
 FRAME_FORGOTTEN: Final = KEEP_BYTES // OVERHEAD_BYTES
-"""The largest number of removals in a frame. It is as many as a frame can have messages, and takes 10 ms."""
+"""The largest number of removals in a frame. This equals the largest number of messages in a frame. So many removals
+take 10 ms."""
 
 assert RETAINED_BYTES_MAX + KEEP_BYTES <= FRAME_BYTES_MAX, "a frame also has floors and removals"
 

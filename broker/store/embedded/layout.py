@@ -170,8 +170,9 @@ class Environment:
 
 
 def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
-    """Open an environment for reading, which a writer has prepared. It cannot take the write lock, so it never waits
-    for the lock. Raises ``StoreMisconfigured`` if the environment is damaged, or has data of another program or layout.
+    """Open an environment, which a writer has prepared, for reading only. This call cannot take the write lock, so it
+    never waits for the lock. Raises ``StoreMisconfigured`` if the environment is damaged, or has data of another
+    program or layout.
     """
     data = directory / lane / "data.mdb"
     if not files.require_whole(data):
@@ -198,9 +199,9 @@ class Gate:
     """The queue for an environment's write lock. It is a file that a process locks before it waits for the write lock,
     and all processes share it.
 
-    LMDB's lock is not fair. In a measurement with two processes that wrote all the time, a third process waited for
-    1.8 s without the gate, and for only 12 ms with it (docs/adr/0002). A process always takes the gate before the write lock, and
-    releases the gate when it has the write lock.
+    LMDB's lock is not fair. In a measurement with two processes that wrote all the time, a third process waited for 1.8
+    s without the gate, and for only 12 ms with it (docs/adr/0002). A process always takes the gate before the write
+    lock, and releases the gate when it has the write lock.
     """
 
     def __init__(self, directory: Path, lane: Lane) -> None:
@@ -238,7 +239,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 def lock_holder(directory: Path, lane: Lane) -> int | None:
     """Return the other process that has the write lock of a lane. Return ``None`` if no other process has the lock, or
-    the system does not tell. This does not access the disk."""
+    if the system does not say which process has it. This does not access the disk."""
     if sys.platform != "linux":
         return None
     try:
@@ -526,7 +527,7 @@ Group = tuple[Any, list[tuple[str, list[Any]]]]
 
 
 def frames_of(rows: Iterable[tuple[Any, str, Sequence[Any], bool]]) -> Iterator[list[Group]]:
-    """Split the rows into frames. A row has a value that applies to all its items, the client, the items, and whether
+    """Split the rows into frames. A row consists of the client, its items, one value for all the items, and whether
     they have filters.
 
     If a client has many items, they are split over several frames. Neighboring rows with the same value form one group,

@@ -33,8 +33,9 @@ from ingeborg.broker.store.revocations import recorded, unpacked
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 SWEEP_PER_HASH: Final = 2
-"""How many entries of ``seen`` the sweep examines for each hash in a call. So the sweep is twice as fast as the table
-can grow. At most about half of the hashes in the table have expired, and the sweep adds little work to a single call."""
+"""How many entries of ``seen`` the sweep examines for each hash in a call. So the sweep examines entries twice as fast
+as the table can grow. At most about half of the hashes in the table have expired, and the sweep adds little work to a
+single call."""
 
 TIDY_RECORDS: Final = 2_000
 """How many records of a database one step of cleanup examines: 2 ms. With one step per second, cleanup can keep up with
@@ -179,7 +180,7 @@ class _Ended:
     def __init__(self, environment: Environment, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
         self._ended, self._locations = environment.db["ended"], environment.db["locations"]
-        self._tidied: dict[str, bytes] = {}  # by database: the cleanup's position; b"": start over
+        self._tidied: dict[str, bytes] = {}  # by database: the cleanup's position, or b"" to start over
 
     def end(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
         """Remove subscriptions of this environment if their clients' locations are the given ones, and add the removed

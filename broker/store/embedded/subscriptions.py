@@ -203,8 +203,8 @@ class Subscriptions:
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
         """Remove the given filter of each client, or all of its subscriptions to the topics."""
-        # A writer that waits for its disk may still write rows that no read finds yet. So send that writer
-        # all topics, because it executes this removal after it has written those rows.
+        # A writer that waits for its disk may still write rows that no read finds yet. So send that writer all topics,
+        # because it executes this removal after it has written those rows.
         is_held = self._writers[Lane.SOFT].is_held
         found = [topics for _, topics, _ in batch] if is_held else await self._there(Lane.SOFT, batch)
         soft = [(client, there, text) for (client, _, text), there in zip(batch, found, strict=True) if there]

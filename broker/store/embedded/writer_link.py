@@ -53,12 +53,12 @@ SMALL_BUDGET_BYTES = 1 << 20
 LARGE_BUDGET_BYTES = 8 << 20
 """The largest number of bytes of frames that are sent and not yet acknowledged. The small budget is enough for 20,000
 single subscriptions, which is more than a commit can have. The large budget is enough for 250,000 subscriptions, so
-that a run over millions of topics has several changes for each page. These take 60 MB of memory in the writer, and one
-second."""
+that a run over millions of topics has several changes for each page. These subscriptions take 60 MB of memory in the
+writer, and a second to write."""
 
 ACKNOWLEDGED_AT_ONCE = 100
 """How many acknowledgements are handled in one pass of the event loop. A commit acknowledges thousands together. Their
-callers continue in the next pass, which takes about 20 us for each."""
+callers continue in the next pass of the loop, which takes about 20 us for each caller."""
 
 LOOKS = 5
 """The link gives up a writer after this many checks without any acknowledgement. The interval between two checks is a
@@ -208,7 +208,7 @@ class _Link(asyncio.Protocol):
             call.finish_if_complete()
             return await call.done
         finally:
-            call.done.cancel()  # if this was cancelled, nothing waits for the future any more
+            call.done.cancel()  # if this call was cancelled, nothing waits for the future any more
 
     @property
     def is_held(self) -> bool:
@@ -479,8 +479,8 @@ class WriterProcess:
         if -code in DAMAGE_SIGNALS:
             return (
                 f"the embedded store's writer died of {signal.Signals(-code).name}: {path / 'data.mdb'} is damaged, or "
-                f"its disk fails or is full. Run `ingeborg doctor` to find out which. If the file is damaged, stop every "
-                f"endpoint of this store, and {RESTORE}"
+                "its disk fails or is full. Run `ingeborg doctor` to find out which. If the file is damaged, stop "
+                f"every endpoint of this store, and {RESTORE}"
             )
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return f"the embedded store's writer of {path} {how} (its own messages, if any, are in this log)"

@@ -28,7 +28,7 @@ MEANING: Final[dict[str, str]] = {
     "siblings_resolved": "objects written back as one version",
     "repairs_failed": "objects with siblings whose repair failed; the next read tries again",
     "repairs_dropped": "repairs of siblings skipped because too many others were running; the next read tries again",
-    "reads_of_few": "reads of a single primary copy, which can be stale, because no node reached two on two machines",
+    "reads_of_few": "reads of one primary copy (perhaps stale), because no node reached two copies on two machines",
     "notfounds_confirmed": "second reads that confirmed that there is no object",
     "notfounds_false": "second reads that found an object, which the first read had missed",
     "topics_spilled": "topics that grew large and got objects of their own",

@@ -5,8 +5,8 @@ the term with the greater stamp wins as a whole. A merge is a union: it keeps su
 Must never: do I/O, know in which object a record is, or let a merge end a subscription early.
 
 A record does not remember removed subscriptions, so an older version can bring a removed one back. A client may
-therefore have to repeat an ``unsubscribe``, and a home may have to repeat an ``end``. But no client has to repeat a ``subscribe`` (SPEC
-section 8.1).
+therefore have to repeat an ``unsubscribe``, and a home may have to repeat an ``end``. But no client has to repeat a
+``subscribe`` (SPEC section 8.1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Pair = tuple[str, str]
 """A client and a topic."""
 
 ALL: Final = ""
-"""This replaces the text of a filter if there is no filter, that is for all messages."""
+"""This stands in place of a filter's text if the subscription has no filter, and so gets all messages."""
 
 
 class Stamped(NamedTuple):

@@ -37,8 +37,7 @@ level, it can have 1 GB, which is about 30 million members."""
 
 REMOVED_MAX: Final = 1_000
 """A client's list of topics remembers the latest removed members: at most this many, and only as many as fit in one
-object. If more are removed within ten minutes, a merge of versions from several homes may bring some of them
-back."""
+object. If more are removed within ten minutes, a merge of versions from several homes may bring some of them back."""
 
 RECENT_MS: Final = 10 * 60 * 1000
 """How long a client's list of topics remembers the time of a change. This is longer than a network partition can last
@@ -443,8 +442,8 @@ class Directory:
 
 
 class Entry:
-    """An endpoint's registry entry. ``registration`` is the number of processes that have registered under the name. The
-    last process to register holds the name."""
+    """An endpoint's entry in the registry. ``registration`` is the number of processes that have registered under the
+    name. The last process to register holds the name."""
 
     def __init__(self) -> None:
         self.dirty = False

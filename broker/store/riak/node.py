@@ -25,7 +25,7 @@ log = logging.getLogger("ingeborg.riak")
 
 BACKOFF_FIRST_S: Final = 0.05
 BACKOFF_MAX_S: Final = 2.0
-"""The longest time until a recovered node is used again. One connection attempt in this time costs almost nothing."""
+"""The longest time until a recovered node is used again. Attempts to connect at this interval cost almost nothing."""
 
 LATE_S: Final = 10.0
 """How long to wait for an answer that is too late for its request. The wait saves an expensive connection. A dead

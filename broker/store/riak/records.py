@@ -45,7 +45,7 @@ class Records:
         self._topics = TopicObjects(access)
         self._writer = Writer(self._topics, terms)
         self._lists = LargeSets(access, access.buckets.clients, lambda: ListObject(access.now_ms))
-        #: The method of ``Writer``.
+        #: See ``Writer.take``.
         self.take = self._writer.take
 
     def open(self, partitions_per_slot: int) -> None:

@@ -26,8 +26,8 @@ FULL_EVERY: Final = 10
 seconds."""
 
 NAMES_MAX: Final = 1024
-"""The largest number of names in the directory that ``endpoints`` reads. A few dozen names are expected, and
-hundreds of abandoned names do no harm."""
+"""The largest number of names in the directory that ``endpoints`` reads. A few dozen names are expected, and hundreds
+of abandoned names do no harm."""
 
 
 class _Held(NamedTuple):

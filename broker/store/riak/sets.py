@@ -55,8 +55,7 @@ class LargeSets(Generic[S]):
         take: Callable[[S, str], None] = _discard,
         at: Mapping[str, int] = _NOWHERE,
     ) -> dict[str, int]:
-        """Add and remove members. A member that is in both lists is added. Return the levels at which the added members
-        are.
+        """Add and remove members. A member that is in both lists is added. Return the level of each added member.
 
         ``put`` and ``take`` change one object, and return the same as ``SetObject.add`` and ``discard``. ``at`` gives
         the preferred levels of some members. Members without a preferred level, or for which that level has no room, go

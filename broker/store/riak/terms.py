@@ -34,8 +34,8 @@ class Terms:
 
     def stamp(self, above: int) -> int:
         """Return a stamp for terms that are about to be written. It is the Unix time in milliseconds, unless ``above``
-        or an earlier stamp of this process is at least as great. In that case, the stamp is one more than the greater of
-        these two."""
+        or an earlier stamp of this process is at least as great. In that case, the stamp is one more than the greater
+        of these two."""
         self._stamp = max(self._access.now_ms, self._stamp + 1, above + 1)
         return self._stamp
 

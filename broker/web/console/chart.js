@@ -16,8 +16,8 @@ export function ceiling(value) {
 }
 
 /**
- * Returns the attribute `d` of an SVG path through the values. A null leaves a gap. `x` maps an index, and `y` a value,
- * to a position.
+ * Returns the attribute `d` of an SVG path through the values. A null leaves a gap. `x` maps an index to a position,
+ * and `y` maps a value to a position.
  */
 export function line(values, x, y) {
     let path = "";

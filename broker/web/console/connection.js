@@ -91,7 +91,7 @@ export class Connection extends EventTarget {
         else this.#connect(attempt, token);
     }
 
-    /** Ask whether the endpoint would accept a WebSocket, because a browser does not say why it was refused. */
+    /** Ask whether the endpoint would accept a WebSocket, because a browser does not say why one was refused. */
     async #ask(token) {
         const url = new URL("console/access", ROOT);
         url.searchParams.set("origin", location.origin);

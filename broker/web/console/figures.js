@@ -2,8 +2,8 @@
 // neither the DOM nor a clock.
 
 /**
- * Number of samples shown, one per second, and numbers of an endpoint's samples over which rates and quantiles are
- * computed.
+ * Number of samples in a chart, one per second; and numbers of one endpoint's samples from which the page computes
+ * rates and quantiles.
  */
 export const HISTORY = 180;
 const RATE_LOOKS = 5;

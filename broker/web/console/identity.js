@@ -46,7 +46,7 @@ export function client_id(text) {
     return subject.endsWith("*") ? subject.slice(0, -1) + mine : subject;
 }
 
-/** Returns whether the id is this page's own, so that no page or program uses it after this page is gone. */
+/** Returns whether this page made the id. If so, no page or program uses the id after this page is gone. */
 export function is_mine(client_id) {
     return client_id.endsWith(mine);
 }

@@ -10,7 +10,7 @@ export function address(view, name) {
     return `#${view}/${encodeURIComponent(name)}`;
 }
 
-/** Shows the place where a subscriber listens. If the token lacks `inspect`, the endpoint only says whether it listens. */
+/** Shows the place where a subscriber listens. With a token that lacks `inspect`, only whether it listens is known. */
 function place({ endpoint = null, online = endpoint !== null }) {
     if (!online) return element("span", { class: "mark away" }, "does not listen");
     return element("span", { class: "mark up" }, endpoint ?? "listens");
@@ -18,8 +18,8 @@ function place({ endpoint = null, online = endpoint !== null }) {
 
 /**
  * Returns the link, followed by the filters and ends of a client's subscriptions to a topic. SPEC section 2.3 describes
- * `subscriptions`. The reply has no `subscriptions` if the client has neither a filter nor an end there, or if the token lacks
- * `inspect`. `filtered` says that all of the client's subscriptions have filters.
+ * `subscriptions`. The reply has no `subscriptions` if the client has neither a filter nor an end there, or if the
+ * token lacks `inspect`. `filtered` says that all of the client's subscriptions have filters.
  */
 export function with_subscriptions(link, subscriptions = [], filtered = false) {
     const now = new Date();

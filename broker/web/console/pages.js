@@ -48,8 +48,8 @@ export class Pages {
     }
 
     /**
-     * Clear the old page, and load the first page. `wait` is the title until the page arrives, and `failed` the title
-     * if the page cannot be loaded.
+     * Clear the old page, and load the first page. `wait` is the title until the page arrives, and `failed` is the
+     * title if the page cannot be loaded.
      */
     async begin(wait, failed) {
         this.failed = failed;
