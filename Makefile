@@ -113,7 +113,7 @@ bench-self: $(READY) ## compare this broker's figures with their goals: a quarte
 # Most tests wait for something, so there are more processes than cores. Tests that share endpoints or a Spark session
 # stay in one process, and long tests come first (tests/order.py). The tests start a thousand Python processes. Each
 # would compile our modules again if PYTHONDONTWRITEBYTECODE were set. The seed of Python's hashes is the same as in the
-# simulator's replay, so that a failing history is the same there.
+# simulator's replay, so that the replay repeats a failing history exactly.
 TEST_PROCESSES ?= 5
 
 .PHONY: test

@@ -27,7 +27,7 @@ apt_update() {
 
 # apt_install PACKAGE…: returns 0 if all packages are installed now. It reports on standard error what it installs, and
 # why it failed. It fetches all packages before it installs them. Otherwise a slow mirror could use up the time limit of
-# the installation. If dpkg is killed halfway, the system cannot install anything more.
+# the installation. That would kill dpkg halfway, and the system could not install anything more.
 apt_install() {
     apt_possible || return 1
     echo "installing with apt: $*" >&2

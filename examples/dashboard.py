@@ -30,7 +30,7 @@ class Scrape(NamedTuple):
 
     at_s: float
     name: str
-    sums: dict[str, float]  # by metric, over all labels
+    sums: dict[str, float]  # the sum of each metric over all its labels
     peers: list[str]  # URLs
 
 

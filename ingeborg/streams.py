@@ -96,8 +96,8 @@ def _text(kind: type[io.TextIOWrapper], buffer: io.BufferedWriter, former: TextI
 
 def _open_closed() -> None:
     """Open the null device in place of each standard stream that is closed. Otherwise the next file that the program
-    opens would get the stream's descriptor, and the program would print into that file. The mode is the opposite of the
-    stream's, so that using the stream fails."""
+    opens would get the stream's descriptor, and the program would print into that file. The null device gets the
+    opposite mode of the stream (read for write), so that using the stream fails."""
     for number, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)

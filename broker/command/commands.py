@@ -670,7 +670,7 @@ def _value(column: _Column, old: _Scrape, new: _Scrape) -> float | None:
         return None
     if not column.rate:
         return int(value)  # counts and bytes
-    # If the endpoint restarted between the scrapes, the rate would be negative. An unknown rate is better than that.
+    # If the endpoint restarted between the scrapes, the computed rate is negative, and the true rate is unknown.
     rate = (value - old.values.get(column.metric, 0.0)) / max(new.at_s - old.at_s, 1e-9)
     return rate if rate >= 0 else None
 

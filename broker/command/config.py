@@ -232,13 +232,13 @@ class ServeOptions:
     )
     max_inflight: int = option(
         20_000,
-        "number of publishes in flight beyond which the endpoint reads from publishers more slowly",
+        "limit on the number of publishes in flight; beyond it, the endpoint reads from publishers more slowly",
         least=1,
     )
     max_inflight_bytes: int = option(
         64 << 20,
-        "bytes of payloads in flight, or bytes on one link that the peer has not confirmed, beyond which the endpoint "
-        "reads from publishers more slowly",
+        "limit on the bytes of payloads in flight, and on the bytes that the peer of a link has not confirmed; beyond "
+        "it, the endpoint reads from publishers more slowly",
         least=1,
     )
     max_routes: int = option(50_000, "maximum number of topics in the routing cache", least=1)

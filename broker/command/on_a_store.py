@@ -25,7 +25,8 @@ def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.S
 
 
 def _reads(command: str, options: config.ServeOptions, work: Callable[[], int]) -> int:
-    """Do the work of a command that reads the store (in a child process if embedded, because damage can kill it)."""
+    """Do the work of a command that reads the store. If the store is embedded, do it in a child process, because a
+    damaged store can kill the process that reads it."""
     kind, where = config.parse_store(options.store_url)
     return apart.run(command, where, work) if kind == "lmdb" else work()
 

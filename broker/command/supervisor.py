@@ -222,9 +222,10 @@ def run(options: ServeOptions) -> int:
                 if code is None:
                     continue
                 took = rolling.took(child, now)
-                # Exit code 2 means a lost store if this process was ready, and wrong options, which all others have as
-                # well, if the endpoint was never ready. If the endpoint was ready before a restart but not after it,
-                # the cause is probably a newly installed version, which does not affect the running endpoints.
+                # If this process was ready, exit code 2 means a lost store. If the endpoint was never ready, it means
+                # wrong options, which all other endpoints have as well. If the endpoint was ready before a restart but
+                # not after it, the cause is probably a newly installed version, which does not affect the running
+                # endpoints.
                 if code == 2 and (child.was_ready or not child.ever_ready):
                     log.error(
                         "endpoint %s ended with exit code 2 for the reason above: ending all others as well",

@@ -45,7 +45,7 @@ AT_ONCE = 32
 #: is small if there are few connections, because each of these may be busy. If the other processes accept none, this
 #: process accepts up to ``A_FEW``.
 SLACK_EACH, A_FEW = 8, 4
-#: The maximum slack. A process that exceeds the mean by more leaves new connections to the others for longer
+#: The maximum slack. A process that exceeds the mean by more than this leaves new connections to the others for longer
 #: (``PAUSE_S``). If they accept none, it then accepts up to ``AT_ONCE``.
 SLACK = 16
 

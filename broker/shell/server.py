@@ -153,9 +153,9 @@ class EndpointServer:
         """Open the store, unless it has been ``opened``, and accept on the listening socket. ``ready`` is set when the
         other endpoints have let this endpoint in.
 
-        ``internal`` is a socket for the other endpoints and ``/metrics``, which are then at no other address.
-        ``shared`` says that other processes accept on the listening socket as well. This process then accepts only
-        while it is ready.
+        ``internal`` is a socket for the other endpoints and ``/metrics``. If there is one, no other address serves
+        these. ``shared`` says that other processes accept on the listening socket as well. This process then accepts
+        only while it is ready.
 
         Raises ``StoreError`` if the store is unusable.
         """

@@ -30,7 +30,7 @@ _COUNTED = {
     "connections_accepted": "Connections accepted",
     "connections_refused": "Connections refused because of a missing or revoked token, auth-url, a page of another "
     "origin, too many connections of an address, no open file, or a request that the endpoint cannot answer",
-    "accepts_failed": "Clients refused because all open files for clients are in use, or the system gave no connection",
+    "accepts_failed": "Clients refused because no file descriptor was left for them, or the system gave no connection",
     "dials_failed": "Connections to peers that could not be made",
     "turns_failed": "Events whose handling failed. Each is a bug in the endpoint, and the log has the details",
 }

@@ -158,7 +158,7 @@ def make(entries: int, files: int) -> StatusTable:
     else:
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
-    # Untouched pages take no memory, so the largest table costs only the addresses in use.
+    # Untouched pages take no memory, so even the largest table uses memory only for the addresses in use.
     os.ftruncate(fd, _bytes(entries, buckets))
     head = [_MAGIC, entries, buckets, secrets.randbits(64), secrets.randbits(64)]
     os.pwrite(fd, b"".join(word.to_bytes(_WORD, sys.byteorder) for word in head), 0)

@@ -322,9 +322,10 @@ class Subscriptions(Protocol):
 
         Args:
             batch: ``(subscriptions, location, only_there)``. The subscriptions of an entry belong to one client, and
-                each appears once. If ``only_there`` is set, the store removes them only if the client's location is
-                then still the given one (``None`` means no location). So a client keeps them if its ``listen`` returns
-                before this call returns. If its ``listen`` returns later, ``ended`` then returns the subscriptions.
+                each appears once. If ``only_there`` is set, the store removes them only if ``location`` is still the
+                client's location at that time (``None`` if the client has none). So a client keeps them if its
+                ``listen`` returns before this call returns. If its ``listen`` returns later, ``ended`` then returns the
+                subscriptions.
 
         Returns:
             For each entry, the subscriptions that this call removed and those that were already gone.

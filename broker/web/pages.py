@@ -44,8 +44,8 @@ class Pages:
         self._access = access
 
     def answer(self, request: Request, path: str, internal: bool) -> Response | Later | None:
-        """Return the response to a request for the path. Return ``None`` if the request has to open a link or, except
-        at the internal address, a client's WebSocket.
+        """Return the response to a request for the path. Return ``None`` if the request has to open a link or a
+        client's WebSocket; at the internal address, only a link can open.
 
         ``internal`` says that the request arrived at the internal address, which serves only links, health and metrics.
         """

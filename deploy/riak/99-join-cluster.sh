@@ -5,7 +5,7 @@
 # for the ring. With this hook, the members only request to join, and the coordinator makes one plan for all of them
 # (form-cluster.sh).
 
-# Remove what an earlier start left in the container, so that "formed" is the result of this start's own check.
+# Remove the file that an earlier start left in the container, so that the file shows the result of this start's check.
 rm -f "${FORMED:-/tmp/cluster-formed}"
 
 if [ "$HOST" = "$COORDINATOR_NODE_HOST" ]; then

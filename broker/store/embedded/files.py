@@ -434,7 +434,8 @@ class _Whole:
 
     def _all_free(self, free: tuple[int, ...], first: int) -> bool:
         """Return whether all pages from ``first`` on are free. LMDB never writes a page that one transaction allocates
-        and frees, so an intact file can end before its last page. Then all missing pages are in the list of free pages.
+        and frees, so an intact file can end before its last page. All missing pages of such a file are in the list of
+        free pages.
         """
         missing = self._last + 1 - first
         for is_big, value in self._values("the list of free pages", free, _BIG_DATA):

@@ -32,14 +32,15 @@ twentieth of a second).
 Only one user has access: directories have mode 700, files 600.
 
 Every subscription is in ``subscribers`` (``now.py`` describes the entries). A subscription with a term is also in
-``terms``, where expiry finds it without reading any others. The databases ``kept``, ``kept_floors`` and ``kept_about``
-are the journal of retained messages (``journal.py``).
+``terms``, where expiry finds it without reading other subscriptions. The databases ``kept``, ``kept_floors`` and
+``kept_about`` are the journal of retained messages (``journal.py``).
 
 The hashes are those of ``ingeborg.protocol.hashes.digest``. Keys have the hash of a topic instead of the topic, because
-an LMDB key can have at most 511 bytes, and a topic 1,024. The unnamed database of each environment has the entry
-``layout``: the program, and the number of its layout. As soon as a subscription has had a term, it also has the entry
-``stamp``: the greatest stamp that the lane has assigned (8 bytes). The durable environment's unnamed database also has
-the following entries, unless they are empty. (They are not in the soft one, because a reboot empties it.)
+an LMDB key can have at most 511 bytes, but a topic can have 1,024. The unnamed database of each environment has the
+entry ``layout``: the program, and the number of its layout. As soon as a subscription has had a term, this database
+also has the entry ``stamp``: the greatest stamp that the lane has assigned (8 bytes). The durable environment's unnamed
+database also has the following entries, unless they are empty. (They are not in the soft one, because a reboot empties
+it.)
 
     features     names, separated by blanks (``features.py``)
     settings     [replication, history] of the cluster

@@ -154,8 +154,8 @@ class Subscriptions:
     def unsubscribe(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
         changes = _Changes(txn, self._db)
         for row in rows:
-            # Most clients have one subscription to the topic, with neither a filter nor a term. Then it can be removed
-            # without reading the record.
+            # Most clients have one subscription to the topic, with neither a filter nor a term. Such a subscription can
+            # be removed without reading its record.
             if row[4] is None and not changes.has_more(row):
                 self._remove(txn, row)
             else:

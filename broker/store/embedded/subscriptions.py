@@ -13,8 +13,9 @@ the durable one, but never back. The steps of a ``subscribe`` are:
    topic in the durable lane. If not, it writes the new one to the soft lane, and checks again.
 2. It writes all other subscriptions to the durable lane, and also those for which one of the checks has found a durable
    subscription.
-3. It removes from the soft lane the subscriptions that the durable ones replace. By default this is the same
-   subscription, if its stamp is unchanged. With ``replace``, these are all of the client's subscriptions to the topic.
+3. It removes from the soft lane the subscriptions that the durable ones replace. By default, it removes only the
+   same subscription, if its stamp is unchanged. With ``replace``, it removes all of the client's subscriptions to the
+   topic.
 
 Between the last two steps, a subscription can be in both lanes. If a process dies there, it stays in both until the
 next write or expiry finds it. If both lanes have a subscription, the durable one counts, because it is the later one or

@@ -48,7 +48,7 @@ from .terms import Terms
 
 YOUNG_MS: Final = 3_600_000
 """A row of the index that is younger than this may belong to a write that is still on its way. The clocks of endpoints
-are expected to differ by less."""
+are expected to differ by less than this."""
 
 _CURSOR: Final = re.compile("[0-9a-f]{32}", re.ASCII)  # the place (``place_of``) of a page's last row, in hex
 

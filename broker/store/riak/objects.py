@@ -6,7 +6,7 @@ grouping of changes. Must never: know more about an object than how two versions
 ``change`` is the only way to write objects, except for the registry's heartbeat. It reads the object, merges the
 siblings, edits the result, and writes it with the causal context of the read. While one write of an object is running,
 further changes to the object wait, and then share the next write. So two writes of this process never create siblings,
-and a busy object costs two requests for any number of waiting changes.
+and the store makes all waiting changes of a busy object with two requests.
 """
 
 from __future__ import annotations
@@ -218,9 +218,9 @@ class Objects:
     async def change(self, kind: Callable[[], S], address: Address, edit: Callable[[S], R]) -> R:
         """Edit the object and write it. Return the result of ``edit``, or raise its exception.
 
-        ``edit`` gets the object as read, with earlier edits that share the same write applied. It must set ``dirty`` if
-        it changes anything; otherwise the object is not written. ``edit`` can run even if the caller was cancelled
-        meanwhile.
+        ``edit`` gets the object as it was read, changed by the earlier edits that share the write. It must set
+        ``dirty`` if it changes anything; otherwise the object is not written. ``edit`` can run even if the caller was
+        cancelled meanwhile.
         """
         if self._closed:
             raise StoreUnavailable("the store is closed")

@@ -124,7 +124,7 @@ class Registry:
         entry.present, entry.url, entry.heartbeat = True, endpoint.url, endpoint.heartbeat
         written = await self._objects.put(address, entry.encode(), vclock)
         alone = written.siblings <= 1
-        if alone:  # otherwise the next write would replace the other version unread
+        if alone:  # otherwise the next write would replace a version that we have not read
             self._held[endpoint.name] = _Held(entry.incarnation, entry.registration, written.vclock, heartbeats)
         return alone
 

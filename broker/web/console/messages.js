@@ -1,6 +1,7 @@
-// Owns: publishing, subscribing and listening by hand. This view has a separate connection, because the loss of a
-// client to another connection (4001) or slow reading (4002) must not cut the other views' connection. Must never: hold
-// more messages than it shows. The view only counts messages that have left the list.
+// Owns: publishing, subscribing and listening by hand. This view has a separate connection, because the endpoint closes
+// it if another connection takes over the client (4001) or if the page reads too slowly (4002), and this must not cut
+// the connection of the other views. Must never: hold more messages than it shows. The view only counts messages that
+// have left the list.
 
 import { Connection } from "./connection.js";
 import { element, part, say } from "./dom.js";
