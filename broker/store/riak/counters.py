@@ -20,7 +20,7 @@ MEANING: Final[dict[str, str]] = {
     "timeouts": "attempts that got no answer in time",
     "connection_failures": "attempts that ended because the connection was refused, closed or garbled",
     "connections_opened": "connections made",
-    "connections_refused": "connections refused by TLS or authentication (misconfiguration); at most one per node in 10 s",
+    "connections_refused": "connections that TLS or authentication refused (misconfiguration); one per node every 10 s",
     "nodes_set_aside": "times that a node was set aside because it failed",
     "unavailable": "requests that failed because no node completed them in time",
     "siblings_found": "reads that found an object in more than one version",

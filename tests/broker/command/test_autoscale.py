@@ -47,7 +47,7 @@ def test_a_mistake_in_the_file_is_said_with_its_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--part", "member", "--journal", "j"), "--journal needs the controller: --part member has none"),
+        (("--part", "member", "--journal", "j"), "--journal needs the controller, which --part member does not run"),
         (("--part", "member", "--name", "x" * 254), "--name has to be 1 to 253 printable characters"),
         (("--part", "member", "--name", "a\nb"), "--name has to be 1 to 253 printable characters"),
     ],

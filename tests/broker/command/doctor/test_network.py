@@ -129,9 +129,9 @@ class Pages:
             "warning",
             "it has replication off, history store, and 2 other endpoints have other cluster settings",
         ),
-        ({"ahead_s": 5.0}, "warning", "its clock is +"),
+        ({"ahead_s": 5.0}, "warning", "its clock differs from this machine's by +"),
         ({"ahead_s": -60.0}, "error", "more than the leeway of"),
-        ({"ahead_s": 0.4}, "ok", "its clock is"),
+        ({"ahead_s": 0.4}, "ok", "its clock differs"),
     ],
 )
 async def test_another_endpoint(how: dict[str, Any], level: str, words: str) -> None:
