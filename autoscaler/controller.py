@@ -53,7 +53,8 @@ PAUSE_S: Final = 2.0
 #: The sizes of the queues are stale after this many seconds without a measurement.
 STALE_S: Final = 60.0
 #: If no message arrives for this many seconds, not even from the monitor, the controller blames Kafka and not the
-#: members. The limit is half of ``lost_s`` if that is less, because members would otherwise count as lost first.
+#: members. If half of ``lost_s`` is less, it is the limit, because members would otherwise count as lost before Kafka
+#: is blamed.
 DEAF_S: Final = 5.0
 #: The controller remembers at most this many nonces of replaced programs, and at most this many of their names.
 REPLACED_MAX: Final = 1_000
@@ -124,8 +125,8 @@ class Controller:
         return self._notes.take()
 
     def _is_known(self, now_s: float, epoch: int) -> None:
-        """Take note of an epoch that a member reported. If this controller has not assigned it yet, an earlier
-        controller has used the same term, and this one moves to a higher term."""
+        """Take note of an epoch that a member reported. If this controller has not assigned this epoch, an earlier
+        controller has used the same term, and this controller moves to a higher term."""
         if epoch > self.term * EPOCHS_PER_TERM + self._epochs:
             self._above(now_s, epoch // EPOCHS_PER_TERM)
 
@@ -146,8 +147,8 @@ class Controller:
 
     def _above(self, now_s: float, term: int) -> None:
         """Move to the term above ``term``. Another program already knows ``term``, which is not below this controller's
-        term. This happens if the offsets restarted because the topic was deleted and recreated. Even then, terms must
-        grow."""
+        term. This happens if the offsets restarted because the topic was deleted and recreated. Terms must grow even
+        then."""
         self._notes.trouble("term", f"term {term} was already used, so this controller continues with term {term + 1}")
         self._reign(now_s, term + 1)
 
@@ -197,13 +198,14 @@ class Controller:
         self._turn(now_s)
 
     def tick(self, now_s: float) -> None:
-        """Do the work that is due now. The caller must call this several times in every ``PAUSE_S`` seconds."""
+        """Do the work that is due now. The caller must call this much more often than every ``PAUSE_S`` seconds."""
         gap_s = now_s - self._ticked_s
         self._ticked_s = now_s
         if gap_s > PAUSE_S:
             self._heard_s += gap_s
-        # A controller without members never counts as deaf. It has no member to lose. And if the scaler lists no names,
-        # only the time since ``_began_s`` ends the synchronization, and a deaf controller would postpone ``_began_s``.
+        # A controller without members never counts as deaf, because it has no member to lose. Besides, a deaf
+        # controller postpones ``_began_s``. If the scaler lists no names, the synchronization might then never end,
+        # because only the time since ``_began_s`` ends it.
         is_deaf = now_s - self._heard_s > self._deaf_s and bool(self._members)
         if is_deaf and not self._is_deaf:
             self._is_deaf = True
@@ -365,7 +367,7 @@ class Controller:
         known_s = [each for each in took_s if each is not None]
         self.stale += len(took_s) - len(known_s)
         if any(known_s):
-            words = f"{message.name} has {len(message.queues):,} more queues, after up to {max(known_s):.2g} s"
+            words = f"{message.name} has {len(message.queues):,} more queues, up to {max(known_s):.2g} s after the order"
             self._notes.note("given", words, max(known_s))
         if isinstance(message, Refused):
             self._is_known(now_s, message.newer)

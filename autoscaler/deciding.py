@@ -34,8 +34,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 }
 """The packing algorithms by name, except ``mend``, which also takes a price."""
 
-#: If ``least`` members are more than the load needs, each gets up to this many times an equal share of the load.
-#: Exactly equal shares would require moves at every measurement.
+#: If the group has more members than the load needs, because ``least`` requires them, each member gets up to this many
+#: times an equal share of the load. Exactly equal shares would require moves at every measurement.
 EVEN = 1.25
 
 
@@ -124,7 +124,7 @@ def _mended(instance: Instance, price: float) -> list[int]:
 
 def _evened(instance: Instance, bins: list[int]) -> list[int]:
     """Redistribute the items that have no former bin over the used bins, the largest item first. Each item goes into
-    the bin that is then the least full."""
+    the bin that is the least full at that moment."""
     filled = dict.fromkeys(bins, 0.0)
     for item, bin in enumerate(bins):
         if instance.former[item] != NOWHERE:
@@ -158,9 +158,10 @@ def _numbered(bins: list[int], sizes: list[float], group: Group, rules: Rules) -
 
 
 def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: Group, rules: Rules) -> list[int]:
-    """Reduce a decision to ``most`` members. Present members have priority over new members, and after that members
-    with more load. The items of the other members are reassigned, the largest item first. An item goes to the least
-    full member, or back to its former owner if that owner would not be much fuller."""
+    """Reduce a decision to ``most`` members. Present members stay before new members. Among members of the same kind,
+    those with more load stay first. The items of the other members are reassigned, the largest item first. An item goes
+    to the member that would be the least full with it, or back to its former owner if that owner would be at most
+    ``EVEN`` times as full."""
     loads: dict[int, float] = {}
     for number, size in zip(numbers, sizes, strict=True):
         loads[number] = loads.get(number, 0.0) + size
@@ -187,8 +188,8 @@ def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: 
 
 def _relieve(numbers: list[int], filled: dict[int, float], sizes: list[float], group: Group, rules: Rules) -> None:
     """While the fullest member has more than it can take, move one of its items to the emptiest member. Choose the item
-    whose move leaves the fuller of these two members the least full. The number of moves is at most the number of
-    items."""
+    so that after the move, the fuller of these two members is as little full as possible. The number of moves is at
+    most the number of items."""
 
     def share(number: int, more: float = 0.0) -> float:
         return (filled[number] + more) / group.members.get(number, rules.capacity)

@@ -52,7 +52,7 @@ class Owners:
         self.repeats = 0
 
     def holders(self) -> set[str]:
-        """Return the names of the members that own queues, or that may own some."""
+        """Return the names of the members that own queues, or may own queues."""
         return {owner.name for owner in self.of.values()}
 
     def moving(self, now_s: float) -> int:
@@ -133,7 +133,7 @@ class Owners:
         self, now_s: float, targets: Mapping[Queue, str | None], term: int, next_epoch: Callable[[], int]
     ) -> dict[str, list[Start | Stop]]:
         """Return the orders to send, by member name. ``targets``: the planned owner of each queue. If it is ``None``,
-        the planned owner has yet to join, and the queue stays with its current owner. A queue that is missing in
+        the planned owner has yet to join, and the queue stays with its current owner. A queue that is missing from
         ``targets`` is released."""
         stops: dict[str, list[Queue]] = {}
         starts: dict[tuple[str, int], list[Queue]] = {}

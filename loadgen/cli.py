@@ -2,9 +2,9 @@
 
 Owns: turning arguments into sessions. Must never: measure.
 
-Exit codes: 0 if all is done; 1 if a run failed, a signal cut it short, or `--check` found a fault; 2 if usage or input
-is wrong; 3 if the run is done but lost deliveries or connections; 130 if the program ended at once, because of a second
-signal or of a signal before the run began.
+Exit codes: 0 if all is done; 1 if a run failed, if a signal cut it short, or if `--check` found a fault; 2 if usage or
+input is wrong; 3 if the run is done but lost deliveries or connections; 130 if a signal ended the program at once,
+because it was the second signal or because the run had not begun.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ Then: bench digest RUN… --out DIR, and bench report DIR --out report.html
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     options = _parser().parse_args(arguments)
-    # These handlers apply until there is a run, which has its own.
+    # These handlers apply until a run begins, which has its own handlers.
     before = {number: signal.signal(number, signal.default_int_handler) for number in _SIGNALS}
     try:
         if options.kind == "wishes":

@@ -93,8 +93,8 @@ def moved(instance: Instance, where: list[int]) -> list[int]:
 
 
 def rscore(instance: Instance, where: list[int]) -> float:
-    """Return the total size of the moved items, as a multiple of a bin's capacity (equation 11). After each second in
-    which nobody reads these items, a consumer needs this many seconds to catch up."""
+    """Return the total size of the moved items, as a multiple of a bin's capacity (equation 11). If nobody reads these
+    items for a second, a consumer needs this many seconds to catch up."""
     return math.fsum(instance.sizes[item] for item in moved(instance, where)) / instance.capacity
 
 

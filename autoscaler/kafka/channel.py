@@ -4,7 +4,7 @@ Owns: writing messages to Kafka and reading them, in order and within a time lim
 meaning.
 
 In the topic for members, each reader has its own partition (arXiv 2402.06085, section V-C). The controller reads
-partition 0, and member N reads partition N. So a reader gets few messages that are for others.
+partition 0, and member N reads partition N. So a reader gets few messages that are meant for other readers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LINGER_MS: Final = 2
 _FETCH_WAIT_MS: Final = 100
 
 #: Settings for topics that this program creates. Programs read only the messages of the last few seconds. Kafka keeps
-#: the messages of an hour so that people can inspect them. The timestamps come from the broker, because Kafka 4 would
+#: the messages for an hour so that people can inspect them. The timestamps come from the broker, because Kafka 4 would
 #: otherwise reject all messages from a client whose clock is more than an hour ahead.
 METADATA_TOPIC: Final = {"retention.ms": "3600000", "segment.ms": "600000", "message.timestamp.type": "LogAppendTime"}
 SPEEDS_TOPIC: Final = METADATA_TOPIC

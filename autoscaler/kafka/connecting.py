@@ -37,7 +37,7 @@ _LOOK_S: Final = 5.0
 _LOOK_AT: Final = 5
 #: Seconds between two checks whether a new topic has its leaders.
 _LEADER_POLL_S: Final = 0.1
-#: Maximum size of a password file. Anything longer is some other kind of file.
+#: Maximum size of a password file. A longer file is certainly not a password file.
 _PASSWORD_BYTES_MAX: Final = 10_000
 
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/,]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -109,8 +109,8 @@ def problem(error: BaseException, what: str, servers: str) -> KafkaProblem:
 
 @asynccontextmanager
 async def asking(what: str, servers: str, timeout_s: float) -> AsyncIterator[None]:
-    """Limit the calls to aiokafka inside the block to ``timeout_s`` seconds in total. Raises ``KafkaProblem`` for their
-    errors and for a timeout, with ``what`` and ``servers`` in its text."""
+    """Limit the calls to aiokafka inside the block to ``timeout_s`` seconds in total. Raises ``KafkaProblem`` if a call
+    fails or the time is over. The error's text contains ``what`` and ``servers``."""
     try:
         async with asyncio.timeout(timeout_s):
             yield
@@ -221,7 +221,7 @@ async def start(client: Client, options: Mapping[str, Any]) -> None:
 
 async def _reason(options: Mapping[str, Any]) -> BaseException | None:
     """Find out why no server is usable, and return the most specific error. aiokafka only logs this error. The error
-    that it raises says no more than that there is no connection."""
+    that aiokafka raises says only that there is no connection."""
     rest = {key: value for key, value in options.items() if key != "bootstrap_servers"}
 
     async def look(host: str, port: int) -> BaseException | None:

@@ -22,7 +22,7 @@ _log = logging.getLogger("ingeborg.autoscale")
 
 #: Seconds between two ticks.
 _TICK_S: Final = 0.5
-#: Seconds between two requests for the scaler's list.
+#: Seconds between two requests for the scaler's list of members.
 _ASK_S: Final = 2.0
 #: Notes that only the journal gets. Each decision causes many such notes, and the decision itself is logged.
 _QUIET: Final = frozenset({"given", "scaled"})
@@ -151,8 +151,8 @@ class Control:
                     self._waiting.clear()
 
     async def _ask(self) -> None:
-        """Call the scaler, one call at a time. If an order waits, send it first, and then always read the scaler's list
-        of members."""
+        """Call the scaler, one call at a time. Each time, first send the waiting order, if there is one, and then read
+        the scaler's list of members."""
         while True:
             try:
                 order, self._order = self._order, None

@@ -3,7 +3,7 @@
 Owns: the requests, and parsing their answers. Must never: change anything in the cluster, or compute a speed.
 
 Each call ends within the time limit. It sends one request to each broker, for all partitions that the broker leads. If
-a partition has no leader, or its leader has just changed, its values are unknown and are missing in the result.
+a partition has no leader, or its leader has just changed, its values are unknown and are missing from the result.
 
 aiokafka has no request for log sizes. This module builds such a request from aiokafka's parts, in version 1, which
 Kafka 2.0 to 4 support. If a broker denies a request of this version, its answer contains no directories.
@@ -33,7 +33,7 @@ _NO_REPLICA: Final = -1
 _READ_UNCOMMITTED: Final = 0
 
 #: Temporary errors of one partition: it was just deleted, its leader has just changed, or its disk has failed. The next
-#: request succeeds, because it goes to the brokers that lead the partitions then.
+#: request normally succeeds, because it goes to the partitions' new leaders.
 _PASSING: Final = frozenset(
     error.errno
     for error in (
@@ -184,8 +184,8 @@ class Logs:
         return found
 
     async def log_sizes(self, queues: Iterable[Queue]) -> dict[Queue, int]:
-        """Return the size in bytes of each partition's log on its leader. Raises ``KafkaProblem``, also if the user has
-        no permission."""
+        """Return the size in bytes of each partition's log on its leader. Raises ``KafkaProblem``, for example if the
+        user has no permission."""
         requests = {node: DescribeLogDirsRequest(topics) for node, topics in self._by_leader(queues).items()}
         found: dict[Queue, int] = {}
         what = "cannot read the sizes of logs"
@@ -207,7 +207,7 @@ class Logs:
             while True:
                 try:
                     return await self._committed(group, queues)
-                except MOVING:  # also at the first such request to a new cluster, which then creates its offsets topic
+                except MOVING:  # a new cluster also answers so at first, and creates its offsets topic
                     self._coordinators.pop(group, None)
                     await asyncio.sleep(_COORDINATOR_POLL_S)
                 except errors.GroupAuthorizationFailedError:

@@ -39,7 +39,8 @@ _AGAIN_S_MAX: Final = 30.0
 _RATE_S: Final = 10.0
 #: Seconds without a message from a controller before the member logs a warning.
 _ALONE_S: Final = 60.0
-#: Seconds between two checks for orders and for ``end`` while a batch is not full, because ``wait_s`` can be minutes.
+#: Seconds between two checks for orders and for ``end`` while a batch is not full, because ``wait_s`` can be several
+#: minutes.
 _LOOK_S: Final = 0.25
 #: Seconds between two commits of all partitions. By default, Kafka forgets an offset a week after its last commit.
 _COMMIT_ALL_S: Final = 3_600.0
@@ -357,7 +358,7 @@ class Member:
         beat_s = self._settings.member.beat_s
         while True:
             self._measure()
-            if self._core.number and self._core.number == self._number:  # else it does not listen there yet
+            if self._core.number and self._core.number == self._number:  # else it does not listen to this number yet
                 self._core.beat()
             now_s = self._clock()
             is_alone = now_s - self._heard_s > _ALONE_S

@@ -107,8 +107,8 @@ class Monitor:
 
     async def measure(self) -> tuple[Speeds, ...]:
         """Return the parts of one measurement. The first call returns an empty tuple, because a speed needs two
-        readings. The method connects if necessary, also after a problem. Raises ``KafkaProblem``, or ``SettingsError``
-        if a file that the settings name has become unusable."""
+        readings. The method connects if there is no connection, for example after a problem. Raises ``KafkaProblem``,
+        or ``SettingsError`` if a file that the settings name has become unusable."""
         logs = self._logs or await self._connect()
         try:
             counts = await logs.partitions(self._settings.group.topics)

@@ -139,8 +139,8 @@ class ProcessScaler:
         return await self._in_turn(self._running)
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
-        """Start the missing members, or send SIGTERM to some in ``leaving``. Raises ``ScalerError``, also if members
-        end right after their start. The scaler then tries again less and less often."""
+        """Start the missing members, or send SIGTERM to some in ``leaving``. Raises ``ScalerError``, for example if
+        members end right after their start. In this case, the scaler waits longer and longer before it tries again."""
         assert count >= 0
         await self._in_turn(lambda: self._scale(count, tuple(leaving)))
 

@@ -3,8 +3,8 @@
 Owns: reading a process's data from the system. Must never: signal a process, or identify a process by its number alone,
 because numbers are reused.
 
-This module reads ``/proc`` on Linux, and runs ``ps`` on other systems. The package psutil does both, but the autoscaler
-would use it for nothing else.
+This module reads ``/proc`` on Linux, and runs ``ps`` on other systems. The package psutil could replace this module,
+but the autoscaler would use it for nothing else.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from .base import Backend, BackendError
 
 class System(NamedTuple):
     """A system and its adapter. ``factory``: ``module:class``, called with ``(urls, run)``. ``packages``: the packages
-    whose versions the log records. ``bounds``: whether its clients can have bounds, and its messages items and weights.
-    If so, the adapter is a ``BoundingBackend``."""
+    whose versions the log records. ``bounds``: whether the system's clients can have bounds, and its messages can have
+    items and weights. If so, the adapter is a ``BoundingBackend``."""
 
     factory: str
     schemes: tuple[str, ...]

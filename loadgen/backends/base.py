@@ -33,8 +33,8 @@ class BackendError(Exception):
 
 
 class Counters(NamedTuple):
-    """One server's own counters at one instant. ``at_ns``: monotonic time; ``values``: by the server's own names for
-    them; ``form``: the form of its code that the server reports, or empty for a system with only one form."""
+    """One server's own counters at one instant. ``at_ns``: the monotonic time; ``values``: the counters by their names
+    on the server; ``form``: the form of its code that the server reports, or empty if the system has only one form."""
 
     at_ns: int
     source: str
@@ -80,7 +80,7 @@ class Connection(Protocol):
             flushes by itself. While the system accepts no more, this call waits.
 
         Raises:
-            BackendError: none of the messages was sent, or an unknown number of them was not. Later failures go to
+            BackendError: some or all of the messages were not sent; the number is unknown. Later failures go to
                 ``on_error``, one call for each message if the adapter can tell the messages apart.
         """
 
@@ -121,9 +121,9 @@ class Backend(Protocol):
 class Bounded(NamedTuple):
     """The bounds of a client, for a system that has them (SPEC section 2.8).
 
-    ``rules``: in the form in which ``listen`` takes them. ``window``: the most notifications that the client leaves
-    unconfirmed, or ``None`` for any number. ``on_message``: gets each message, instead of the ``on_message`` of
-    ``connect``. Its third argument is the number of other messages that the message stands for.
+    ``rules``: the bounds, in the form that ``listen`` accepts. ``window``: the greatest number of notifications that
+    the client leaves unconfirmed, or ``None`` if there is no limit. ``on_message``: gets each message, instead of the
+    ``on_message`` of ``connect``. Its third argument is the number of other messages that the message stands for.
     """
 
     rules: str | list[dict[str, Any]]
@@ -132,8 +132,8 @@ class Bounded(NamedTuple):
 
 
 class About(NamedTuple):
-    """A message with an item or a weight. ``item``: the part of its topic's state that it is about; ``weight``: how
-    much a reader misses without the message. Each is ``None`` if the message does not say."""
+    """A message with an item or a weight. ``item``: the part of the topic's state that the message is about;
+    ``weight``: how much a reader misses without the message. Each is ``None`` if the message does not have it."""
 
     topic: str
     payload: str

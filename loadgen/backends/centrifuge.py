@@ -3,13 +3,13 @@
 Owns: how a client's commands and their replies share a connection. Must never: reconnect, because a run has to count a
 lost connection.
 
-- **Names**: the name of a channel is the topic, unchanged. The library gives no meaning to characters of a name
-  (Centrifugo, the server built on it, does). A name may have up to 255 bytes, unless ``ChannelMaxLength`` allows more.
-  The library refuses longer names with `bad request`.
-- **Several commands share a frame**, one per line, as when Centrifuge's own clients send collected commands. The server
-  also sends up to 16 replies and publications in a frame, which one call reads here.
-- **This project's own socket** (``protocol.outgoing``) is used, not the Python client by Centrifuge's makers. In that
-  client, a publish is a coroutine that waits for its reply, so a run would measure the client.
+- **Names**: the name of a channel is the topic, unchanged. The library gives no meaning to the characters of a name.
+  (Centrifugo, a server built on the library, does.) A name may have up to 255 bytes, unless ``ChannelMaxLength`` allows
+  more. The library refuses longer names with `bad request`.
+- **Several commands share a frame**, one per line. Centrifuge's own clients also send commands in this way if they
+  collect them. The server also sends up to 16 replies and publications in a frame, which one call reads here.
+- **This project's own socket** (``protocol.outgoing``) is used, not the Python client by Centrifuge's makers. In the
+  Python client, a publish is a coroutine that waits for its reply, so a run would measure the client.
 - **Subscribed**: each channel has a command and a reply. A call sends 4,096 commands and then waits for the replies.
 - **Publishing**: every publish has a reply, because the protocol has no publish without a reply. No call waits for it,
   and a refusal goes to ``on_error``. A call waits while the socket accepts no more.
@@ -38,12 +38,15 @@ _CONNECT_TIMEOUT_S = 10.0
 #: The longest time without an answer from the server. It applies to each step of a call, since 2 million topics take
 #: some seconds.
 _PROGRESS_TIMEOUT_S = 30.0
-#: The most commands sent before the call waits for all their replies. They are few enough for fine-grained time-outs.
-#: Their replies, which wait in the server (about 30 bytes each), also stay far below its limit.
+#: The most commands sent before the call waits for all their replies. The number is small, so that each wait, which has
+#: its own time-out, is short. The replies, which wait in the server (about 30 bytes each), also stay far below the
+#: server's limit.
 _COMMANDS_PER_WAIT = 4096
-#: A frame is full at this many bytes. It is half of the server's default limit, since the last command may be large.
+#: A frame is full at this many bytes. The value is half of the server's default limit, since the last command may be
+#: large.
 _FRAME_BYTES = 32 * 1024
-#: The longest frame from the server: 16 of the largest payloads, even if each character is escaped as six.
+#: The longest frame from the server: 16 of the largest payloads, even if the escape of each character has six
+#: characters.
 _FRAME_BYTES_MAX = 16 * 1024 * 1024
 #: A number above any id, which means that no call waits for replies.
 _NOBODY = 1 << 62
@@ -60,8 +63,8 @@ class Centrifuge(Spread):
         return connection
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. There are none. The library counts for Prometheus, but the program that embeds it decides
-        whether to expose the counts."""
+        """See ``Backend``. This system has no counters: the library has counters for Prometheus, but the program that
+        embeds it decides whether to expose them."""
         return []
 
 

@@ -36,9 +36,9 @@ class Ingeborg:
     """Spreads the clients over ``urls`` round-robin. ``run`` makes their ids unique to the run.
 
     ``lines``: whether several messages share a frame (SPEC section 1.6). If so, ``connect`` fails at an endpoint that
-    cannot do that. ``metrics_urls``: the URLs with `/metrics` and `/readyz` of each endpoint, if not ``urls``. The
-    environment variable ``INGEBORG_TOKEN`` holds the token for endpoints that need one; its `sub` has to be `*`, or the
-    prefix of the run's client ids.
+    does not support this. ``metrics_urls``: the URLs with `/metrics` and `/readyz` of each endpoint, if these pages are
+    not at ``urls``. The environment variable ``INGEBORG_TOKEN`` holds the token for endpoints that need one; its `sub`
+    has to be `*`, or the prefix of the run's client ids.
     """
 
     deduplicates = True

@@ -17,7 +17,7 @@ leave a topic behind that it could have removed.
   batch of one topic holds few messages. A bounded number of messages waits for acknowledgement.
 - **Cost**: aiokafka requests all partitions of a client in each fetch, and visits each of them before and after the
   fetch. An assignment replaces the previous one. So changing one subscription costs in proportion to all subscriptions.
-  With tens of thousands of them, the client becomes slow before the server does.
+  With tens of thousands of subscriptions, the client becomes slow before the server does.
 - **Losses** of the connection show because the adapter queries the cluster each second. aiokafka itself retries for
   ever.
 """
@@ -51,8 +51,8 @@ _CONNECT_TIMEOUT_S = 30.0
 #: Time limit for one step of a call: a batch of topics, their offsets, or room for more messages. Kafka can need five
 #: seconds to make the files of 500 new topics on a slow disk.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Time limit for each part of closing: a client, or a batch of topics, which Kafka only marks for deletion (2,000 in
-#: 0.1 s).
+#: Time limit for each part of closing, which is closing a client or deleting a batch of topics. Kafka only marks topics
+#: for deletion, and marks 2,000 in 0.1 s.
 _CLOSE_TIMEOUT_S = 4.0
 #: Seconds between two checks that the cluster answers. The adapter notices a loss within about two intervals.
 _WATCH_INTERVAL_S = 1.0
@@ -189,7 +189,7 @@ class Kafka:
 
 
 class _Topics:
-    """The topics that a process uses, by Kafka's names. It only grows, by each topic of the run."""
+    """The topics that a process uses, by Kafka's names. The set only grows: each topic of the run is added once."""
 
     def __init__(self, admin: AIOKafkaAdminClient) -> None:
         self._admin = admin
@@ -201,7 +201,7 @@ class _Topics:
         missing = [name for name in dict.fromkeys(names) if name not in self.known]
         for start in range(0, len(missing), _TOPIC_BATCH):
             batch = missing[start : start + _TOPIC_BATCH]
-            self._made.update(batch)  # even without an answer they may exist
+            self._made.update(batch)  # they may exist even if no answer arrives
             response = await self._admin.create_topics([NewTopic(name, 1, 1, None, _TOPIC_SETTINGS) for name in batch])
             for name, code, text in response.topic_errors:
                 error = for_code(code)
@@ -283,7 +283,8 @@ class _Connection:
         self._assign()
         await self._consumer.seek_to_end(*new)
         for partition in new:
-            # The position is known now, unless a time-out of the library has expired. Then this waits for the position.
+            # The position is already known, unless a time-out of the library has expired. In that case, this call waits
+            # for it.
             self._offsets[partition] = await self._consumer.position(partition)
         call.progress()
 
@@ -338,8 +339,9 @@ class _Connection:
                 acknowledgement.add_done_callback(self._acknowledged)
 
     async def _find(self, names: set[str], call: Call) -> None:
-        """Let the producer learn the leaders of topics. By itself it would send one request for each new topic, each
-        for all topics that it knows. So this sends one request for all topics that the process knows."""
+        """Let the producer learn the leaders of topics. Without this call, the producer would send a request for each
+        new topic, and each request would cover all topics that the producer knows. So this sends one request for all
+        topics that the process knows."""
         if not names:
             return
         await self._topics.ensure(names, call)

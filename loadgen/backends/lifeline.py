@@ -80,7 +80,7 @@ class Lifeline:
     def check(self) -> None:
         """Raise ``BackendError`` if the connection has ended."""
         if self._end is not None:
-            # A new exception each time, because raising the same one again would extend its traceback.
+            # Raise a new exception each time, because raising the same exception again would extend its traceback.
             raise BackendError(self._end.code, str(self._end))
 
     def end(self, code: str, text: str) -> BackendError:
@@ -102,7 +102,7 @@ class Lifeline:
         return error
 
     def report(self, code: str) -> None:
-        """Report another failure that no call waits for."""
+        """Report a failure that is not the end of the connection, and that no call waits for."""
         if not self._closed:
             self._on_error(code)
 

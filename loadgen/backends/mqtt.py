@@ -41,8 +41,8 @@ _PORT = 1883
 _CONNECT_TIMEOUT_S = 10.0
 #: The longest time without an answer from the server. It applies to each packet, since 2 million topics take a minute.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Filters per SUBSCRIBE. With any topics, they are less than a megabyte, which is the packet limit of other servers.
-#: More filters would not be faster.
+#: Filters per SUBSCRIBE. Whatever the topics are, a packet is smaller than a megabyte, which is the limit of other
+#: servers. More filters per packet would not be faster.
 _FILTERS_PER_PACKET = 256
 #: The most messages queued before they are written. The queue is a second copy in memory.
 _MESSAGES_PER_WRITE = 1024
@@ -52,12 +52,12 @@ _KEEPALIVE_CHECK_S = 5.0
 _COUNTERS_TIMEOUT_S = 2.0
 
 _NONCHARACTERS = [*range(0xFDD0, 0xFDF0), *(plane << 16 | low for plane in range(17) for low in (0xFFFE, 0xFFFF))]
-#: Encoded are the level separator, the wildcards, the prefix of the server's own topics and of shared subscriptions,
-#: the escape, and the non-characters.
+#: The characters to encode: the level separator, the wildcards, the prefix of the server's own topics and of shared
+#: subscriptions, the escape, and the non-characters.
 _ENCODED = {character: quote(character, safe="") for character in ("/+#$%" + "".join(map(chr, _NONCHARACTERS)))}
 _SPECIAL = re.compile(f"[{''.join(_ENCODED)}]")
 #: Topics below `$SYS/broker/`: first the counters that only grow, which are logged with `_total` for the readers of the
-#: log, then the gauges. Their values are up to one `sys_interval` of the server old (10 s by default).
+#: log, then the gauges. The server updates their values only every `sys_interval` (10 s by default).
 _GROWING = (
     "messages/received",
     "messages/sent",
@@ -267,7 +267,7 @@ async def _counters(url: str) -> Counters | None:
     complete = asyncio.Event()
 
     def hear(message: MQTTMessage) -> None:
-        with contextlib.suppress(ValueError):  # some versions append units to some values, but not to these
+        with contextlib.suppress(ValueError):  # some versions append units to other values
             told[message.topic.removeprefix("$SYS/broker/")] = float(message.payload)
         if len(told) == len(_GROWING) + len(_LEVELS):
             complete.set()

@@ -44,10 +44,11 @@ _CONNECT_TIMEOUT_S = 10.0
 #: The longest time without an answer from the server. It applies to each step of a call, since 2 million topics take a
 #: minute.
 _PROGRESS_TIMEOUT_S = 30.0
-#: SUBs between two round trips. This keeps time-outs fine-grained at no measurable cost.
+#: SUBs between two round trips. With this number, each round trip, which has its own time-out, is short, and the round
+#: trips take no measurable time.
 _TOPICS_PER_FLUSH = 4096
-#: Seconds between two pings. After two unanswered pings, a silent connection counts as lost. That takes less than a
-#: minute, so it happens within the drain phase of a run.
+#: Seconds between two pings. After two unanswered pings, a silent connection counts as lost. So the loss is noticed in
+#: less than a minute, which is within the drain phase of a run.
 _PING_INTERVAL_S = 20
 _CLOSE_TIMEOUT_S = 2.0
 _COUNTERS_TIMEOUT_S = 2.0
@@ -182,7 +183,7 @@ class _Connection:
 
     async def _close_client(self) -> None:
         # If the server accepts nothing more, nats-py waits to write the rest and cannot give up. The socket then closes
-        # with the event loop. There are no more data to lose.
+        # with the event loop. Only the data that the server does not accept are lost.
         with contextlib.suppress(OSError, errors.Error):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._client.close()

@@ -4,9 +4,9 @@ Owns: how topics become routing keys; the connections, queues and bindings of th
 confirms or acknowledgements, or leave anything on the server.
 
 The adapter uses aiormq, the protocol layer of aio-pika, and not aio-pika itself. For each publish, aio-pika makes a
-message object, a UUID and a task, and for each delivery another message object. It always waits for a binding, and
-writes messages one by one. Here a batch of publishes is one write. The remaining cost (figures in docs/systems.md) is
-nearly all in pamqp's framing.
+message object, a UUID and a task, and for each delivery another message object. aio-pika also waits for the reply to
+each binding, and writes messages one by one. This adapter writes a batch of publishes at once. The remaining cost
+(figures in docs/systems.md) is nearly all in pamqp's framing.
 
 - Nothing is stored: the exchange and the queues are not durable, and the messages are transient (delivery mode 1).
 - Publisher confirms are off, and consumers do not acknowledge. This is the fastest of RabbitMQ's modes, and is what
@@ -62,16 +62,18 @@ logging.getLogger("aiormq").addHandler(logging.NullHandler())
 #: A loaded server may be slow to accept. A server that takes longer than this cannot be measured.
 _CONNECT_TIMEOUT_S = 30.0
 #: Time limit for one batch of bindings or publishes. It does not apply to a whole call, because millions of bindings
-#: take long. But a server that needs this long for a thousand is stuck (or out of memory, and blocks its publishers).
+#: take long. But a server that needs this long for a thousand bindings is stuck, or is out of memory and blocks its
+#: publishers.
 _PROGRESS_TIMEOUT_S = 30.0
 #: Time limit for closing. A server that still answers closes a connection at once.
 _CLOSE_TIMEOUT_S = 3.0
 #: One reply confirms this many bindings. Round trips then cost little, and a server that is stuck is still noticed.
 _BIND_BATCH = 1000
-#: Publishes per write. They are few enough that heartbeats and replies can go in between (at 200 bytes, they are 80
-#: KB).
+#: Publishes per write. There are few, so that heartbeats and replies can be sent between two writes (with payloads of
+#: 200 bytes, a write has 80 KB).
 _PUBLISH_BATCH = 256
-#: After this many written bytes, a publish waits for the socket. So no more bytes than these wait outside the socket.
+#: After this many written bytes, a publish waits for the socket. So not many more bytes than this wait outside the
+#: socket.
 _UNDRAINED_BYTES = 1 << 16
 #: The most frames that wait between the reader of a connection and the reader of its channel. With the library's
 #: default of 10, the two readers take turns every third message; 1,000 frames are about 300 messages.
@@ -83,7 +85,7 @@ _READ_AHEAD_BYTES = 1 << 20
 _KEY_BYTES_MAX = 255
 _SPECIAL = re.compile("[%.*#]")
 _HASHED = "%="
-_KEEPER_KEY = "%"  # not a topic's key, where two digits or an equals sign follow a percent sign
+_KEEPER_KEY = "%"  # no topic's key, as these have two digits or "=" after a percent sign
 
 _TRANSIENT = Basic.Properties(delivery_mode=1)
 
@@ -140,7 +142,7 @@ class RabbitMq:
 
 
 class _Transports(TCPTransportFactory):
-    """Makes the only transport of a connection, and can end it if the server does not."""
+    """Makes the only transport of a connection, and can end the transport if the server does not."""
 
     def __init__(self) -> None:
         self._writer: asyncio.StreamWriter | None = None
@@ -285,14 +287,15 @@ class _Connection:
             return
         self._on_message = _ignore
         closing = asyncio.ensure_future(self._flush_and_close())
-        # If closing takes too long, do not cancel it, because the library would still wait for the transport. It ends
-        # when the transport is closed.
+        # If closing takes too long, do not cancel it, because the library would still wait for the transport. Closing
+        # ends when the transport is closed.
         if not (await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S))[0]:
             self._transports.abort()
             await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S)
 
     async def _flush_and_close(self) -> None:
-        # The library would drop frames that it has not written yet, so write them first. If that fails, they are lost.
+        # The library would drop frames that it has not written yet, so write these frames first. They are lost if the
+        # write fails.
         with suppress(AMQPError, ChannelInvalidStateError, OSError, AttributeError):
             if not self._channel.is_closed:
                 await self._write([], drain=True)

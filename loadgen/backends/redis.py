@@ -6,8 +6,8 @@ connection.
 - **Names**: the name of a channel is the topic, unchanged. Channels may have any bytes in their names, and only
   `PSUBSCRIBE` has patterns.
 - **Two connections per client**: a subscribed connection must not publish (RESP2), and redis-py enforces that.
-- **redis-py's `Connection`** is used, not its `PubSub` and `Pipeline`. These send the same bytes for more CPU per
-  message. And when a connection is lost, `PubSub` silently connects and subscribes again.
+- **redis-py's `Connection`** is used, not its `PubSub` and `Pipeline`. These two classes send the same bytes, but use
+  more CPU per message. Besides, when a connection is lost, `PubSub` silently connects and subscribes again.
 - **Subscribed**: Redis answers each channel of a `SUBSCRIBE`, and the call waits for all the answers.
 - **Publishing**: a call makes one pipeline without transaction for every 1,024 messages. It writes all commands at
   once, and then reads all replies.
@@ -93,7 +93,8 @@ class _Connection:
         #: waits for all answers.
         self._unanswered = 0
         self._answered: asyncio.Future[None] | None = None
-        #: How many replies to publishes are unread. If a call is cancelled, the next call reads its replies.
+        #: The number of replies to publishes that have not been read yet. If a call is cancelled, the next call reads
+        #: its replies.
         self._unread = 0
 
     async def open(self) -> None:
@@ -101,7 +102,7 @@ class _Connection:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 for connection in (self._subscriber, self._publisher):
                     await connection.connect()  # type: ignore[no-untyped-call]
-                    # PING proves that a Redis is there and may be used, because connecting alone is only TCP.
+                    # PING proves that a Redis is there and may be used. A connection alone proves only that TCP works.
                     await connection.send_command("PING")
                     await connection.read_response()
         except (OSError, RedisError) as error:

@@ -17,8 +17,8 @@ The search, in the order of the code below:
    once more. A disturbance of the machine may have made both of its steps fail. If this rate holds now, continue from
    there as in 1.
 5. Measure (``sustained``). This phase is longer, so it detects smaller overloads than the search could. If it is a
-   breach, lower the rate by half the precision, and then by more. So a search result that is right within half the
-   precision ends within the full precision.
+   breach, lower the rate by half the precision, and then by more. So if the search result is right within half the
+   precision, the final result is right within the full precision.
 
 p99 alone does not tell whether a step held. If a queue grows by 1 % of the load, messages become later by 10 ms every
 second, so it would take minutes until p99 exceeds a limit of 2 s. But the backlog at the end of the step then exceeds
@@ -34,30 +34,32 @@ from typing import Literal, NamedTuple
 Purpose = Literal["search", "recover", "sustained", "half"]
 
 _NS = 1e9
-#: Share of a step's publishes that may be missing at its end, because the last ones are just being sent.
+#: Share of a step's publishes that may be missing at its end, because the last publishes are still being sent.
 _SHORT = 0.02
 #: Share of the deliveries that may be lost, or of the publishes that may fail, before a step counts as a breach. The
 #: run's goals judge losses; this limit only has to detect a system that sheds load.
 _LOSS = 0.001
 #: The longest time between the instants at which the processes read their counts.
 _SKEW_S = 0.010
-#: This many publishes may be under way at any rate, because at low rates one or two messages do not make a queue.
+#: Whatever the rate is, this many publishes may be under way, because at low rates one or two messages do not make a
+#: queue.
 _FEW = 2
-#: A search step at a low rate is longer, so that it has this many publishes and not only noise. The second number is
-#: the largest factor by which it may be longer.
+#: A search step at a low rate is longer, so that it has this many publishes; fewer would show only noise. The second
+#: number is the largest factor by which a step may be longer.
 _STEP_MESSAGES = 150
 _STRETCHED_MOST = 3
 #: The fewest publishes of a recovery step, because fewer could not show a latency.
 _RECOVER_MESSAGES = 5
-#: A system recovers at this share of the highest rate that held. At this rate it is nearly idle, as some need to be.
+#: A system recovers at this share of the highest rate that held. At this rate a system is nearly idle, and some systems
+#: recover only if they are.
 _RECOVER_SHARE = 0.1
 #: Close to the greatest rate, p99 is more than the limit divided by this number, unless latency rises abruptly.
 _CALM = 5
 #: After this many recovery steps in a row without progress (each half as long as a step), the search gives up.
 _STUCK_MOST = 20
-#: By how many half precisions each further measurement lowers the found rate, if the rate was too high for a long
-#: phase. The first of them lower it too far by at most the precision. Later ones are larger, so that the lowering ends
-#: soon.
+#: If the found rate was too high for a long phase, each further measurement lowers it by the next of these numbers, in
+#: units of half the precision. The first numbers lower the rate too far by at most the precision. Later numbers are
+#: farther apart, so that the search for a lower rate ends soon.
 _LOWERED = (1, 2, 3, 4, 6, 10, 16)
 
 
@@ -80,13 +82,13 @@ class Seen(NamedTuple):
     """The result of a step.
 
     ``duration_s``: how long the step really took. ``sent``: the number of publishes. ``expected``: how many deliveries
-    these announced. ``delivered``: how many deliveries arrived, or had another delivery stand for them. ``lag_ns``: how
-    far the sender was behind its schedule at the end. The latencies are those of the deliveries that arrived, or
-    ``None`` if none did.
+    these publishes announced. ``delivered``: how many of these deliveries arrived or were replaced by another delivery.
+    ``lag_ns``: how far the sender was behind its schedule at the end. The latencies are those of the deliveries that
+    arrived, or ``None`` if no delivery arrived.
 
     ``backlog``: how many announced deliveries had not arrived at the end of the step. Callers may leave out deliveries
-    that earlier steps announced, lost or not. But a system that drains these for half a minute, and delivers nothing
-    new in that time, then looks like a system that is stuck.
+    that earlier steps announced, whether these are lost or not. But then a system that delivers only such old messages
+    for half a minute looks like a system that is stuck.
     """
 
     duration_s: float
@@ -156,7 +158,8 @@ class Controller:
             )
         if not (0 < step_s < math.inf and 0 < measure_s < math.inf and 0 <= recover_most_s < math.inf):
             raise ValueError("the lengths of the steps must be above 0 and finite")
-        # With a finer precision, noise decides. With a much coarser one, lowering the rate a few times leaves nothing.
+        # With a finer precision, noise decides. With a much coarser precision, a rate that is lowered a few times
+        # becomes 0 or less.
         if not 0.01 <= precision <= 0.1:
             raise ValueError(f"the precision must be 0.01 to 0.1, not {precision:g}")
         self._limit = limit
@@ -199,7 +202,7 @@ class Controller:
         falling_s = sum(self._length_s(self._start / 2**n) for n in down) * 2 + halvings * self._length_s(self._least)
         measuring_s = (len(_LOWERED) + 2) * self._measure_s
         # Each rate can take a step and a repetition of double length (factor 3). Trying a breach again after the
-        # bisection can take as long once more (factor 2).
+        # bisection can take the same time again (factor 2).
         return 2 * 3 * max(rising_s, falling_s) + self._recover_most_s + measuring_s
 
     @property
@@ -239,7 +242,7 @@ class Controller:
     # -- whether a step held ---------------------------------------------------------------------------------------
 
     def _judge(self, step: Step, seen: Seen, excused: float) -> _Judged:
-        """Judge a step. ``excused``: how many deliveries of the backlog do not belong to this step."""
+        """Judge a step. ``excused``: the number of deliveries in the backlog that do not belong to this step."""
         wrong = []
         offered = step.rate_per_s * min(step.duration_s, seen.duration_s)
         if seen.sent < offered * (1 - _SHORT) - _FEW:
@@ -274,8 +277,8 @@ class Controller:
         )
 
     def _beyond_doubt(self, seen: Seen, behind_s: float) -> bool:
-        """Return whether half of the deliveries were late and latency grew towards the end. After a stall, it would
-        fall."""
+        """Return whether half of the deliveries were late and latency grew towards the end. After a stall, latency
+        would fall."""
         late_ns = min(self._limit.p99_ns, seen.duration_s / 16 * _NS)
         return seen.p50_ns is not None and seen.p50_ns > late_ns and behind_s > 1.5 * seen.p50_ns / _NS
 
@@ -315,8 +318,8 @@ class Controller:
             assert high is not None
             if high <= self._least:
                 return None
-            # The rate that the system delivered may be far below half. Each overload on the way there would have to
-            # drain.
+            # The rate that the system delivered may be far below half. If the search went there in steps, the system
+            # would have to drain after each overload.
             rate = min(high / 2, self._reached)
         elif high is None:
             if low >= self._most:

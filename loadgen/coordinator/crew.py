@@ -25,7 +25,7 @@ _START_TIMEOUT_S = 120.0
 _CLOSE_TIMEOUT_S = 30.0
 #: Time limit for the end of a killed process.
 _KILL_TIMEOUT_S = 5.0
-#: The longest line from a process. A line of stats has a few hundred buckets.
+#: The longest line from a process. A line with statistics has a few hundred buckets.
 _LINE_BYTES_MAX = 1 << 22
 
 
@@ -86,7 +86,7 @@ class _Member:
 
     def tell(self, command: dict[str, Any]) -> None:
         assert self.process.stdin is not None
-        if self.process.stdin.is_closing():  # the end of the process counts as an answer, or was requested
+        if self.process.stdin.is_closing():  # the process has ended or was told to end, so send nothing
             return
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.process.stdin.write(orjson.dumps(command) + b"\n")
@@ -154,7 +154,8 @@ class Crew:
 
     @property
     def told_s(self) -> float:
-        """The monotonic time up to which all processes have reported. A late report says nothing about the system."""
+        """The monotonic time up to which all processes have reported. If a report is late, this says nothing about the
+        system."""
         return min((member.told_s for member in self._members), default=time.monotonic())
 
     async def _answers(self, command: str, timeout_s: float | None) -> None:
@@ -176,8 +177,8 @@ class Crew:
             raise CrewFailed(f"not done after {timeout_s:g} s")
 
     async def _end(self, *, at_once: bool) -> None:
-        """Request an orderly end, which completes the log. Kill the processes that do not end in time, or all processes
-        if ``at_once``. No process is left, even if this call is cancelled."""
+        """Request an orderly end, which completes the log. Kill the processes that do not end in time, or, with
+        ``at_once``, kill all processes immediately. No process is left, even if this call is cancelled."""
         for member in self._members:
             if member.process.stdin is not None:
                 member.process.stdin.close()

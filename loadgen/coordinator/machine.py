@@ -43,8 +43,8 @@ def software(packages: Iterable[str]) -> dict[str, str]:
 
 
 class Tree:
-    """A process with all its descendants. When a descendant ends and its parent waits for it, its CPU time moves to the
-    parent's and still counts."""
+    """A process with all its descendants. When a descendant has ended and its parent has waited for it, its CPU time is
+    added to the parent's, so it still counts."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
@@ -114,7 +114,7 @@ def servers(urls: Sequence[str], port: int) -> dict[str, int]:
 
 def _eldest(pid: int, port: int) -> int:
     """Return the farthest ancestor of the process that listens on the port, if all processes in between listen too. If
-    no ancestor does, return the process."""
+    no ancestor listens, return the process."""
     try:
         parent = psutil.Process(pid).parent()
         while parent is not None and any(

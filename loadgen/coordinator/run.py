@@ -47,15 +47,16 @@ _LOST_TOLD_EVERY_S = 2.0
 #: If a phase makes connections or subscriptions, and has made none for this long, the run prints a line. Only the
 #: adapter's time-outs end such a phase, because some systems answer late.
 _UNCONFIRMED_S = 5.0
-#: In a closed loop, the waiting process itself fails after ``stall_s``, with more details. It does not if it is stuck
-#: in a write, so the coordinator ends the run this much later.
+#: In a closed loop, the waiting process itself fails after ``stall_s``, with more details. A process that is stuck in a
+#: write cannot do so, and the coordinator then ends the run this much later.
 _STALL_SPARE_S = 1.0
 #: Codes of errors which mean that the system could not be reached.
 _GONE = ("connection_lost", "timeout", "closed")
 #: Connecting may take this long per connection, plus a minute.
 _CONNECT_S_PER_CONNECTION = 0.05
 _CONNECT_S = 60.0
-#: Closing may take this long per connection, plus the time to write the last lines. All connections close at once.
+#: Closing may take this long per connection, plus the time to write the last lines. The time per connection is short,
+#: because all connections close at the same time.
 _CLOSE_S_PER_CONNECTION = 0.005
 _CLOSE_S = 30.0
 
@@ -85,7 +86,7 @@ class Phase:
         return (self.end_ns - self.start_ns) / 1e9
 
     def cores(self, role: str) -> float | None:
-        """Return how many cores the busiest process of the role used, or ``None`` if that is unknown."""
+        """Return how many cores the busiest process of the role used, or ``None`` if the number is unknown."""
         return max(cores(self.before, self.after, role).values(), default=None)
 
     def cpu_us_per_delivered(self, role: str) -> float | None:
@@ -169,7 +170,8 @@ class Run:
         """End the run now and keep the measurements. A signal handler may call this."""
         self._cut.set()
         self._crew.cut()
-        # While it connects or subscribes, there is nothing to wait for. While it publishes, messages are under way.
+        # A run that connects or subscribes has nothing to wait for, so its task is cancelled. A run that publishes has
+        # messages under way, and waits for them.
         if self._task is not None and self._phase is not None and self._phase.of is not None:
             self._task.cancel()
 
@@ -203,8 +205,8 @@ class Run:
                     done = not self._cut.is_set()
                     await self._crew.do("close", timeout_s=_CLOSE_S + _CLOSE_S_PER_CONNECTION * self._connections)
         except (CrewFailed, _Silent) as error:
-            # After a cut, this does not count as a failure, because the same signal may have ended the process that
-            # failed.
+            # If the run was cut short, the failure of a process does not count, because the signal that cut the run
+            # short may also have ended the process.
             failed = None if self._cut.is_set() else str(error)
             if self._phase is not None:
                 failed = failed and f"{self._phase.name}: {failed}"
@@ -399,7 +401,7 @@ class Run:
     async def _drain(self, limit_s: float, *, last: bool) -> None:
         """Wait until all messages were sent and have arrived, or until no more arrive.
 
-        ``last``: whether nothing is sent after this drain. If so, a silent system gets the full time after which it
+        ``last``: whether nothing is sent after this drain. If so, the drain waits for a silent system until the system
         counts as failed. After any other drain, the next messages show whether messages were lost or the system is
         silent.
         """
@@ -433,8 +435,8 @@ class Run:
     # -- whether the system still delivers
 
     async def _heed(self) -> None:
-        """Report lost connections, and report when the system delivers nothing. Raise ``_Silent`` if this lasts too
-        long."""
+        """Report lost connections, and report when the system delivers nothing. Raise ``_Silent`` if the system
+        delivers nothing for too long."""
         silence = self._silence
         silent_s = 0.0  # length of the silence that was reported last; 0 if none
         lost, lost_at_s = 0, -_LOST_TOLD_EVERY_S
@@ -470,9 +472,9 @@ class Run:
     def _heed_amount(
         self, slow: tuple[Phase | None, int, float, bool], amount: int, now_s: float
     ) -> tuple[Phase | None, int, float, bool]:
-        """Report a phase whose amount does not grow. Return the phase, its amount, when that last changed, and whether
-        the standstill was reported. In the topics workload, one call makes all subscriptions, so nothing is
-        reported."""
+        """Report a phase whose amount does not grow. Return the phase, its amount, the time when the amount last
+        changed, and whether the standstill was reported. In the topics workload, one call makes all subscriptions, so
+        nothing is reported."""
         phase, before, since_s, told = slow
         if self._phase is not phase or amount != before:
             return self._phase, amount, now_s, False

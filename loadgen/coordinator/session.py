@@ -35,7 +35,8 @@ _GIT_TIMEOUT_S = 5.0
 
 def goals(settings: Settings) -> dict[str, float]:
     """Return the goals for `run.json`. Causal violations are a goal only if the workload sets a limit. No system
-    promises an order across publishers, so without a goal they are a finding and not a failure."""
+    promises an order across publishers, so if the workload sets no limit, violations are a finding and not a
+    failure."""
     if isinstance(settings, Topics):
         return {}
     if isinstance(settings, Causal):
@@ -49,8 +50,8 @@ class Target:
 
     ``dedup_url``: the Redis of the deduplication layer, or ``None`` to have no layer in front of the system. The layer
     has ``deduplicators`` processes, and remembers messages for ``ttl_s``. ``server_pids``: processes of the system that
-    cannot be found by its URLs. For ingeborg only, ``lines``: whether several messages share a frame; ``metrics_urls``:
-    the URLs of the endpoints' metrics and health, if these are not at ``urls``.
+    cannot be found by the URLs. For ingeborg only, ``lines``: whether several messages share a frame; ``metrics_urls``:
+    the URLs of the endpoints' metrics and health, if these pages are not at ``urls``.
     """
 
     system: str
@@ -177,8 +178,8 @@ class Session:
 
     @property
     def duplicates(self) -> float:
-        """The share of publishes that repeat a payload. It is 0 if nothing drops duplicates, because these would then
-        count as delivered twice."""
+        """The share of publishes that repeat a payload. It is 0 if nothing drops duplicates, because the repeated
+        messages would then count as delivered twice."""
         if not isinstance(self.settings, Traffic) or not self.target.deduplicates:
             return 0.0
         return self.settings.duplicates

@@ -4,8 +4,8 @@ Owns: this decision, and the reasons for its numbers. Must never: read a clock, 
 system that loses messages (QoS 0, a saturated step of a search) still delivers others, but a dead system delivers none.
 
 It uses two counts that every run has, for any system: the deliveries that the receivers counted, and the messages that
-have become due since the last delivery. So it needs nothing from an adapter. A server that is paused, cut off or killed
-looks the same.
+have become due since the last delivery. So the adapters need not help. A paused server, an unreachable server and a
+killed server look the same.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 #: The display reports a silence that is longer than this. The peers of a killed endpoint notice after 3 s, and a server
 #: restarts within that time, so a shorter silence gets no line.
 TOLD_AFTER_S = 3.0
-#: A silence needs at least this many due messages. At a low rate, one or two lost messages do not make a silence, no
-#: matter how long the next message takes. Deliveries are not counted here, since one lost message can mean a hundred
-#: missing deliveries.
+#: A silence needs at least this many due messages. So at a low rate, one or two lost messages do not make a silence,
+#: even if the next message is due much later. Deliveries are not counted here, since one lost message can mean a
+#: hundred missing deliveries.
 _DUE_MIN = 5
 
 
@@ -35,11 +35,9 @@ class Silence:
     def observe(self, now_s: float, received: int, news: int, behind: int) -> None:
         """Handle a new state of the run.
 
-        Args:
-            now_s: the monotonic time up to which all processes have reported.
-            received: the number of deliveries that have arrived until ``now_s``.
-            news: the number of announced messages that have receivers.
-            behind: the number of announced deliveries that have not arrived. Only a closed loop uses it.
+        Args: now_s: the monotonic time up to which all processes have reported. received: the number of deliveries that
+            have arrived until ``now_s``. news: the number of messages that the senders have announced and that have
+            receivers. behind: the number of announced deliveries that have not arrived. Only a closed loop uses it.
         """
         self._now_s = max(now_s, self._now_s)
         if received != self._received:

@@ -23,7 +23,7 @@ Sample = dict[str, tuple[int, str, Levels]]
 
 
 class Watch:
-    """``servers``, ``layer``: by source, the pid of a process. Its children count with it."""
+    """``servers``, ``layer``: the pid of a process for each source. A sample of a process includes its children."""
 
     def __init__(self, directory: RunDirectory, servers: Mapping[str, int], layer: Mapping[str, int]) -> None:
         self._directory = directory

@@ -14,7 +14,7 @@ _BUSY = 0.9
 #: Names of the errors which mean that the system could not be reached, by code (`Outcome.gone`).
 _GONE = {"connection_lost": "connections lost", "timeout": "time-outs", "closed": "calls on a closed connection"}
 
-#: Follows the number of messages that arrived after a later one, and says why that is not a fault.
+#: Text that follows the number of messages that arrived after a later message. It says why this is not a fault.
 _OVERTAKEN = " (another connection had published the same message, and there is no order between connections)"
 
 

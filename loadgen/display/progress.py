@@ -34,13 +34,13 @@ _LINE_EVERY_S = 0.9
 class Snapshot(NamedTuple):
     """The state of a run. The rates are those of the last second or so.
 
-    ``offered_per_s``: the schedule's rate, or ``None`` if it has none. ``phase_left_s``: the remaining time, or
-    ``None`` if it is unknown. ``done``, ``of``: how many connections or subscriptions exist, and how many the phase
-    makes; or ``None`` in other phases. The latencies are ``None`` before the first delivery. ``behind``: expected
-    deliveries that have not arrived yet. ``silent_s``: how long nothing has arrived although messages were due, or
-    ``None`` if messages arrive. ``generator_cores``: the cores that the generator's busiest process uses; a Python
-    process can use at most 1.0. ``server_cores``: the cores that all servers together use, or ``None`` if they are not
-    on this machine.
+    ``offered_per_s``: the schedule's rate, or ``None`` if it has none. ``phase_left_s``: the remaining time of the
+    phase, or ``None`` if it is unknown. ``done``, ``of``: how many connections or subscriptions exist, and how many the
+    phase makes; ``None`` in phases that make neither. The latencies are ``None`` before the first delivery. ``behind``:
+    expected deliveries that have not arrived yet. ``silent_s``: how long nothing has arrived although messages were
+    due, or ``None`` if messages arrive. ``generator_cores``: the cores that the generator's busiest process uses; a
+    Python process can use at most 1.0. ``server_cores``: the cores that all servers together use, or ``None`` if they
+    are not on this machine.
     """
 
     phase: str
@@ -61,8 +61,7 @@ class Snapshot(NamedTuple):
 
 
 class Progress:
-    """A display on ``out``, and a context manager. ``close()`` gives the terminal back. ``clock``: monotonic
-    seconds."""
+    """A display on ``out``, and a context manager. ``close()`` restores the terminal. ``clock``: monotonic seconds."""
 
     def __init__(
         self,

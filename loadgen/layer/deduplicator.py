@@ -10,18 +10,18 @@ One Redis holds all data of a layer. It has to be 7.0 or newer, for BLMPOP, and 
 
 - ``NAME``: the work queue, a list of ``topic NUL payload`` (topics have no NUL). It is the thesis' load-balancing
   queue: every deduplicator takes up to `BATCH` messages at a time. So two deduplicators can hold messages of one topic
-  at the same time, and publish them in the wrong order. With more than one deduplicator, the layer keeps no order. (It
-  would keep the order, and need no shared cache, if each deduplicator had its own queue, chosen by a hash of the topic.
-  But that is another system.)
+  at the same time, and publish them in the wrong order. With more than one deduplicator, the layer keeps no order. (If
+  each deduplicator had its own queue, and a hash of the topic chose the queue, the layer would keep the order and need
+  no shared cache. But that would be another system than the thesis'.)
 - ``NAME:seen:HASH``: the shared cache, with one key per message, which expires after the time-to-live. The hash covers
   topic and payload, as in the broker. The value is the time of expiry. So a deduplicator can also remember locally
-  which messages another one has seen, until they expire. The time-to-live runs from the first sighting of a message; in
-  the broker's own table it runs from the last.
+  which messages another one has seen, until they expire. The time-to-live begins when a message is seen for the first
+  time. In the broker's own table, it begins again each time the message is seen.
 - ``NAME:counts``: a hash of counters. ``publishing.py`` names them.
 
 A killed deduplicator loses its current batch, whose messages are in no counter except ``pushed``. If the system fails,
-a deduplicator counts the batch as failed and removes it from the shared cache, so that repetitions of these messages
-can pass. Then it exits.
+a deduplicator counts its batch as failed and removes the messages from the shared cache, so that repetitions of these
+messages can pass. Then the deduplicator exits.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ BATCH = 500
 SEEN_MAX = 200_000
 #: How long a deduplicator waits at an empty queue before it checks whether it should stop.
 _WAIT_S = 0.5
-#: A Redis that takes longer for a command counts as failed. This limit has to be well above `_WAIT_S`.
+#: A Redis that takes longer than this for a command counts as failed. This limit has to be well above `_WAIT_S`.
 _REDIS_TIMEOUT_S = 10.0
-#: Numbers of clients begin at 0, and numbers of deduplicators here, so that names made from numbers do not clash.
+#: The numbers of clients begin at 0, and the numbers of deduplicators begin at this number, so that names made from
+#: them do not clash.
 _FIRST_NUMBER = 1_000_000
 
 
@@ -89,7 +90,7 @@ def seen_prefix(queue: str) -> bytes:
 
 
 class Seen:
-    """The local cache: up to ``keys_max`` hashes, and when each expires (milliseconds of any clock)."""
+    """The local cache: up to ``keys_max`` hashes, and the time when each expires (in milliseconds, of any clock)."""
 
     def __init__(self, keys_max: int = SEEN_MAX) -> None:
         self._expiry_ms: BoundedMap[bytes, int] = BoundedMap(keys_max)

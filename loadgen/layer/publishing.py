@@ -26,21 +26,22 @@ from redis.exceptions import RedisError
 from ..backends.base import Backend, BackendError, Connection, Counters, OnError, OnMessage
 from .deduplicator import counts_key, entry, open_redis, seen_prefix
 
-#: Publishers wait while the work queue has more messages than this, which are half a second of work for a deduplicator.
-#: A longer queue would only delay messages, not speed anything up.
+#: Publishers wait while the work queue has more than this number of messages, which a deduplicator handles in half a
+#: second. A longer queue would only delay messages, not speed anything up.
 QUEUE_MAX = 10_000
 #: The most messages that a process may hold until they are in the queue, and the most messages of one write.
 _HELD_MAX = 2_000
 _PUSH_BATCH = 500
-#: Seconds between two checks of a full queue: a hundredth of the time that a deduplicator needs for its content.
+#: Seconds between two checks of a full queue: a hundredth of the time that a deduplicator needs to handle a full queue.
 _FULL_POLL_S = 0.005
 #: If nothing moves in the layer for this long, it counts as stopped.
 _PROGRESS_TIMEOUT_S = 30.0
 _COUNTERS_TIMEOUT_S = 2.0
 _CLOSE_TIMEOUT_S = 5.0
-#: Time limit for all deduplicators to start their interpreters and connections, on a busy machine.
+#: Time limit for starting all deduplicators, with their interpreters and connections, on a busy machine.
 _START_TIMEOUT_S = 60.0
-#: Time limit for a deduplicator to stop. It notices the signal within half a second, and may have a batch to publish.
+#: Time limit for a deduplicator to stop. A deduplicator notices the signal within half a second, and may still have to
+#: publish a batch.
 _STOP_TIMEOUT_S = 10.0
 #: The most deduplicators of one layer. More processes than a machine has cores are of no use.
 PROCESSES_MAX = 64
@@ -167,7 +168,7 @@ class _Feeder:
                     length = await self._redis.llen(self._queue)
         except (RedisError, OSError) as error:
             self._lost = BackendError("layer_lost", f"the deduplication layer's Redis ({self._where}): {error}")
-            while self._held:  # also the batch under way, which Redis may have received or not
+            while self._held:  # including the batch under way, which Redis may have received
                 self._held.popleft()[1]("layer_lost")
             async with self._room:
                 self._room.notify_all()
@@ -201,8 +202,8 @@ class _Feeder:
         return [Counters(time.monotonic_ns(), "layer", values)]
 
     async def close(self) -> None:
-        """Write the remaining messages, if the queue takes them in time, and close. Other messages never reach the
-        subscribers, so they count as lost there. Idempotent."""
+        """Write the remaining messages, if the queue takes them in time, and close. Messages that are not written never
+        reach the subscribers, so they count as lost. Idempotent."""
         if self._writer is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S), self._room:
@@ -219,7 +220,7 @@ class Layer:
     """The deduplicators of a run, as child processes, and their keys in Redis.
 
     ``system``, ``urls``, ``run``: as for ``open_backend``. ``queue``: the key of the work queue, which no other run may
-    use. ``processes``: how many deduplicators, from 1. Only a single one keeps the order within a topic.
+    use. ``processes``: how many deduplicators, from 1. Only a single deduplicator keeps the order within a topic.
     """
 
     def __init__(
@@ -247,7 +248,8 @@ class Layer:
         return processes if self._redis_pid is None else processes | {"layer-redis": self._redis_pid}
 
     def failures(self) -> list[str]:
-        """Describe the deduplicators that ended unexpectedly. The batch of each is lost. Call this before `stop`."""
+        """Describe the deduplicators that ended unexpectedly. The batch of each is lost. Call this method before
+        `stop`."""
         return [deduplicator.words() for deduplicator in self._deduplicators if deduplicator.ended]
 
     async def start(self) -> None:
@@ -284,8 +286,8 @@ class Layer:
             ) from error
 
     async def stop(self) -> None:
-        """Let the deduplicators finish their batches and end. Kill those that do not end in time. Then remove the queue
-        and its content. Idempotent, bounded in time, raises nothing."""
+        """Let the deduplicators finish their batches and end. Kill the deduplicators that do not end in time. Then
+        remove the queue and its content. Idempotent, bounded in time, raises nothing."""
         await asyncio.gather(*(deduplicator.stop() for deduplicator in self._deduplicators))
         if self._deduplicators:
             self._deduplicators = []

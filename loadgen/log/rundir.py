@@ -43,7 +43,7 @@ class EventFiles:
         self._file = _opened(path / self._name(), recorder.HEADER)
 
     def write(self, text: str, lines: int) -> None:
-        """Append lines from a recorder. ``lines``: how many ``text`` has."""
+        """Append lines from a recorder. ``lines``: the number of lines in ``text``."""
         if self._part_lines + lines > PART_LINES_MAX and self._part_lines:
             self._file.close()
             self._part += 1

@@ -21,7 +21,8 @@ from ..workloads.traffic import TrafficPlan
 
 #: Seconds of its log that a replay covers if no speed is given.
 REPLAY_SPAN_S = 3600.0
-#: Wish lists per played song, if the settings do not say: the figure of the full-size workload (thesis 1.3.2).
+#: Wish lists per played song, if the settings do not give a number. This is the number of the full-size workload
+#: (thesis 1.3.2).
 _WISHES = 100
 
 

@@ -38,13 +38,14 @@ from .tally import Latencies, Sequences
 #: The most connections or subscribe calls that one process has under way. This keeps both sides busy, without a burst
 #: that looks like an attack.
 _AT_ONCE_MAX = 64
-#: The most messages in one call of ``publish``. They are few enough that its return tells when they were written.
+#: The most messages in one call of ``publish``. The number is small, so that the time when the call returns is close to
+#: the time when its messages were written.
 _BATCH_MAX = 256
 #: A sender that is behind its schedule lets receivers run after this many messages.
 _TURN_MAX = 128
 #: The precision of the event loop's timers. A shorter sleep would return at once, so the sender would spin.
 _SLEEP_S_MIN = 0.001
-#: The longest sleep of a sender, which notices a cut only after it.
+#: The longest sleep of a sender, because a sender notices only after its sleep that the run is cut short.
 _SLEEP_S_MAX = 0.1
 #: Up to this many errors of one kind get a line each in the log. Further errors are only counted, so that a broken
 #: server cannot fill the disk.
@@ -61,7 +62,7 @@ class _Due(NamedTuple):
 
 
 class _Receive(Protocol):
-    """Handles a received message. ``skipped``: how many other messages it stands for."""
+    """Handles a received message. ``skipped``: the number of other messages that this message stands for."""
 
     def __call__(self, topic: str, text: str, skipped: int = 0, /) -> None: ...
 
@@ -124,7 +125,7 @@ class Driver:
         self._t0_ns = 0
         self._sends: Iterator[Send] = iter(())  # the sends of the segment that is about to run
         self._drawn_ns = math.inf  # all sends before this time are drawn
-        self.amount = 0  # connections or subscriptions made, in a phase that makes these
+        self.amount = 0  # connections or subscriptions that the present phase has made
         self.sent = 0
         self.received = 0
         self.expected = 0  # deliveries, at all processes, of the news items that this process publishes first
@@ -367,7 +368,7 @@ class Driver:
             self._reply_at(next_ns, now_ns)
 
     def _no_more_replies(self) -> list[int]:
-        """Drop the replies that are not due yet; return the connections that would have sent these."""
+        """Drop the replies that are not due yet; return the connections that would have sent them."""
         self._replies_over = True
         return [] if self._replying is None else self._replying.forget()
 
@@ -445,8 +446,8 @@ class Driver:
         return on_message
 
     def _judge_order(self) -> None:
-        """Judge the order of the messages that arrived before ``_drawn_ns``. Up to then, the sends of all processes are
-        drawn."""
+        """Judge the order of the messages that arrived before ``_drawn_ns``. The sends of all processes are drawn up to
+        that time."""
         t0_ns, publisher = self._t0_ns, self._plan.publisher
         self._sequences.judge(lambda topic, seq, at_ns: publisher(topic, seq, at_ns - t0_ns), self._drawn_ns)
 
@@ -487,8 +488,8 @@ class Driver:
                 for _ in range(min(_AT_ONCE_MAX, len(self._own))):
                     group.create_task(worker())
         except BaseExceptionGroup as errors:
-            # If many clients failed alike, the first reason is enough. Any other exception is a bug and is raised
-            # whole.
+            # If many clients failed alike, the first reason is enough. Any other exceptions are bugs, and their whole
+            # group is raised.
             failures, others = errors.split(BackendError)
             if failures is None or others is not None:
                 raise

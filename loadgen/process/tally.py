@@ -78,7 +78,8 @@ class Latencies:
 
 
 class _Doubtful(NamedTuple):
-    """A delivery in a stream with missing messages. ``late``: whether the delivered message was one of these."""
+    """A delivery in a stream with missing messages. ``late``: whether the delivered message was one of the missing
+    messages."""
 
     stream: int
     seq: int
@@ -90,12 +91,13 @@ class Sequences:
     """The sequence numbers that each connection has received on each topic. A stream is a pair of connection and topic.
 
     This class keeps the highest number of each stream and the missing numbers below it. So its memory grows with the
-    number of streams and of losses. It does not grow with the number of messages, nor of those that others stand for.
+    number of streams and of losses. It does not grow with the number of received messages, nor with the number of
+    messages for which a received message stands.
 
     A message that arrives after a later one is ``reordered`` if only one connection can have published both, because
     its publishes on one topic have an order (SPEC 8.5). The message is ``overtaken`` if another connection has also
-    published one of the two, because the later message may have come from there. The publishers are known only after
-    the plan was drawn up to the time of arrival, so ``judge`` decides afterwards.
+    published one of the two, because the later message may have come from that connection. The publishers are known
+    only after the plan was drawn up to the time of arrival, so ``judge`` decides afterwards.
     """
 
     def __init__(self, connections: int, topics: int) -> None:
@@ -104,7 +106,7 @@ class Sequences:
         self._highest: array[int] | Counter[int] = array("I", bytes(4 * connections * topics)) if dense else Counter()
         self._missing: dict[int, set[int]] = {}  # by stream: its missing numbers
         self._doubtful: list[_Doubtful] = []
-        self._before: dict[tuple[int, int], int] = {}  # by stream and its only publisher: the highest doubtful number
+        self._before: dict[tuple[int, int], int] = {}  # the highest doubtful number, by stream and its only publisher
         self.repeated = 0
         self.reordered = 0
         self.overtaken = 0
@@ -141,9 +143,9 @@ class Sequences:
                 del self._missing[stream]
 
     def judge(self, publisher: Callable[[int, int, int], int | None], until_ns: float) -> None:
-        """Count late messages that arrived before ``until_ns`` as reordered or overtaken.
-        ``publisher(topic, seq, at_ns)`` returns the only connection that the plan let publish that message until
-        ``at_ns``, or ``None`` for several."""
+        """Count late messages that arrived before ``until_ns`` as reordered or overtaken. ``publisher(topic, seq,
+        at_ns)`` returns the only connection that the plan let publish that message until ``at_ns``, or ``None`` if
+        there are several."""
         judged = 0
         for stream, seq, at_ns, late in self._doubtful:
             if at_ns >= until_ns:

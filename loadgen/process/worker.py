@@ -28,7 +28,8 @@ from . import assignment as assignments
 from .assignment import Assignment
 from .driver import LINES_MAX, Driver, Stalled
 
-#: Seconds between two reports. The search has to learn soon that a step has ended, and a person reads no faster.
+#: Seconds between two reports. The interval is short, because the search has to learn soon that a step has ended. It
+#: need not be shorter, because a person reads no faster.
 STATS_S = 0.25
 #: The longest line on stdin, which holds an assignment or a command.
 _LINE_BYTES_MAX = 1 << 20
@@ -120,7 +121,8 @@ class Worker:
 
 
 def allow_files(wanted: int) -> None:
-    """Raise this process's limit of open files to ``wanted``. ``WorkloadError`` if the system does not allow it."""
+    """Raise this process's limit of open files to ``wanted``. Raises ``WorkloadError`` if the system does not allow
+    it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return

@@ -40,8 +40,8 @@ class Message(NamedTuple):
 
 
 class CausalPlan:
-    """Implements ``Plan`` and ``Replying``, with a single segment. ``messages``: all messages of the run. Their indexes
-    are their numbers, with which their contents begin."""
+    """Implements ``Plan`` and ``Replying``, with a single segment. ``messages``: all messages of the run. The index of
+    a message is its number, with which its content begins."""
 
     def __init__(self, settings: Causal) -> None:
         self._settings = settings
@@ -139,7 +139,8 @@ class CausalPlan:
         members = random.sample(range(settings.clients), settings.members)
         for position, member in enumerate(members):
             for topic in range(self._topics_each):
-                # Speakers always subscribe to the questions. Otherwise some could not answer a question drawn for them.
+                # Speakers always subscribe to the questions. Otherwise some speakers could not answer a question that
+                # they are drawn to answer.
                 if random.random() >= settings.partial or (topic == 0 and position < settings.speakers):
                     self._receives[member].add(room * self._topics_each + topic)
                     self._expected[room * self._topics_each + topic] += 1

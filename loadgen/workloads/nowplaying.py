@@ -24,7 +24,8 @@ COLUMNS: Final = ("station", "offset_s", "artist", "track")
 LOG_BYTES_MAX: Final = 1024 * 1024 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _DELIMITERS: Final = {";": "semicolons", "\t": "tabs", "|": "bars"}
-#: Present times since 1970 are above these numbers in these units, and far below all these numbers in seconds.
+#: The present time, counted from 1970, is greater than each of these numbers if it is given in the unit beside the
+#: number. In seconds, it is far less than all of them.
 _UNITS: Final = ((1e17, "nanoseconds"), (1e14, "microseconds"), (1e11, "milliseconds"))
 
 
@@ -44,7 +45,7 @@ class Entry(NamedTuple):
 
     @property
     def song(self) -> str | None:
-        """Artist and track, or whichever of them the row has, or ``None`` if it has neither."""
+        """Artist and track if the row has both, one of them if the row has only one, or ``None`` if it has neither."""
         return " - ".join(text for text in (self.artist, self.track) if text.strip()) or None
 
 
@@ -87,7 +88,7 @@ def seconds(text: str, where: str) -> float:
 
 
 def unit_hint(offset_s: float) -> str:
-    """Return a hint if the offset looks like a present time in another unit, or an empty text."""
+    """Return a hint if the offset looks like a present time in another unit, and an empty text otherwise."""
     for least, unit in _UNITS:
         if least <= offset_s < least * 1e3:
             return f" (this looks like {unit} since 1970: offset_s is in seconds)"

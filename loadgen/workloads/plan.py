@@ -16,11 +16,11 @@ class Send(NamedTuple):
     """One publish. All times are in ns from the segment's beginning.
 
     ``topic`` and ``seq`` identify the message: it is the ``seq``-th message (from 1) of that topic number in this run.
-    ``news_ns``: the intended time of the message's first publish by any client; ``first``: whether this is the first
-    publish. ``size``: the smallest size of the payload in bytes; ``content``: its text after the heading. ``causal``:
-    whether the message replies to one that its connection has received, and so has to arrive after that one everywhere.
-    ``item``, ``weight``: the fields of a publish (SPEC section 2.8). Size, content, item and weight are the same in
-    every publish of the message.
+    ``news_ns``: the intended time of the message's first publish by any client; ``first``: whether this publish is the
+    first. ``size``: the smallest size of the payload in bytes; ``content``: the payload's text after the heading.
+    ``causal``: whether the message replies to one that its connection has received, and so has to arrive after that one
+    everywhere. ``item``, ``weight``: the fields of a publish (SPEC section 2.8). Size, content, item and weight are the
+    same in every publish of the message.
     """
 
     at_ns: int

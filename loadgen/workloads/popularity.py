@@ -9,8 +9,8 @@ from itertools import accumulate
 
 
 def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
-    """Return a count for each rank, the most popular first. It is proportional to ``rank ** -exponent``, but at most
-    ``most``.
+    """Return a count for each rank, the most popular first. Each count is proportional to ``rank ** -exponent``, but at
+    most ``most``.
 
     The counts add up to ``ranks * mean``, apart from rounding. ``mean`` must be at most ``most``, and ``exponent`` at
     most 2.

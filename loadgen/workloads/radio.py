@@ -22,23 +22,24 @@ from .sizes import Sizes
 
 #: The length of a song differs from ``song_s`` by up to this share, so that stations do not change songs in step.
 _SONG_SPREAD = 0.2
-#: Attempts per idle wish to draw a song that is neither played nor on the list yet. Only tiny catalogues need them all.
+#: Attempts per idle wish to draw a song that is neither played nor on the list yet. Only tiny catalogues need all
+#: attempts.
 _DRAWS_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """The listeners. ``wishes``: the average number of wish lists that a played song is on; ``wish_exponent``: the Zipf
-    exponent of these numbers, with the most played song first (0: all songs are on equally many lists);
-    ``idle_wishes``: songs on each wish list that no station plays in this run. Subscriptions to these have a cost, but
-    never cause a delivery."""
+    """The listeners. ``wishes``: the average number of wish lists that contain a played song; ``wish_exponent``: the
+    Zipf exponent of this number over the songs, with the most played song first (0: all songs are on equally many
+    lists); ``idle_wishes``: the number of songs on each wish list that no station plays in this run. Subscriptions to
+    such songs have a cost, but never cause a delivery."""
 
     clients: int
     listens: int  # stations that each client listens to
     wishes: float
     wish_exponent: float
     idle_wishes: int
-    spread_s: float  # reports of a change come within this many seconds
+    spread_s: float  # all reports of a change are sent within this many seconds
     seed: int
 
 

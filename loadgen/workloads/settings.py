@@ -32,8 +32,8 @@ MESSAGES_MAX, SUBSCRIPTIONS_MAX = 1_000_000, 1 << 22
 #: mean.
 WISH_EXPONENT_MAX = 2.0
 DURATION_S_MAX = 24 * 3600.0
-#: The greatest time in a recorded log. Up to this value, a float has exact milliseconds. Present times in milliseconds
-#: since 1970 are below it.
+#: The greatest time in a recorded log. Up to this value, a float has exact milliseconds. The present time in
+#: milliseconds since 1970 is below this value.
 LOG_S_MAX = 9_000_000_000_000
 #: The greatest value of a setting, unless its row says otherwise. Sums and products of such numbers are still finite.
 _NUMBER_MAX = 1_000_000_000
@@ -239,7 +239,7 @@ class Causal(_Paced):
     rate: float = _option(50.0, "questions per second", "PER_S", most=RATE_MAX, above=True)
     answers: int = _option(2, "answers to a question, each by another speaker")
     chain: int = _option(1, "comments below an answer, each on the previous message")
-    # Programs answer this fast. With longer times, most questions have arrived everywhere before their answers, even if
+    # Programs answer this fast. With longer times, most questions would arrive everywhere before their answers, even if
     # the system promises no order.
     think_ms: float = _option(5.0, "the longest time from receiving to answering, uniform from 0", "MS", most=60_000)
     duration_s: float = _option(10.0, "seconds of questions", "S", most=DURATION_S_MAX, above=True)

@@ -10,7 +10,8 @@ the one that the caller passes (so that the same seed gives the same sizes).
 | ``lognormal:MEDIAN:SIGMA:MAX`` | log-normal: half below MEDIAN, 68 % within a factor of e^SIGMA; cut off at MAX |
 
 Every size is between ``LEAST`` and ``MOST``. The nearest limit replaces a value of the log-normal distribution outside
-its limits. There is no second draw, so that each size takes equally many numbers from the generator.
+its limits. A value outside the limits is not drawn again, so that each size takes the same number of draws from the
+random number generator.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ class TopicsPlan:
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
     ) -> Iterator[Send]:
-        """See ``Plan``. Messages go round-robin over the topics. A closed loop has no intended times, so all are 0."""
+        """See ``Plan``. Messages go round-robin over the topics. A closed loop has no intended times, so all times are
+        0."""
         random = Random(f"sizes {self._settings.seed}")
         draw_size = self._settings.payload_sizes.draw
         topics = len(self.topics)

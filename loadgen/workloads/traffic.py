@@ -39,7 +39,8 @@ class TrafficPlan:
         self._duplicates = duplicates
         self._seqs = [0] * settings.topics
         self._segment = 0
-        # When another connection was due to repeat a message, by topic and number. The second dict has older entries.
+        # The time when another connection was due to repeat a message, by the message's topic and number. The second
+        # dict has older entries.
         self._repeats: dict[tuple[int, int], int] = {}
         self._repeats_before: dict[tuple[int, int], int] = {}
         self.connections = settings.connections
