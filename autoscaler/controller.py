@@ -367,7 +367,9 @@ class Controller:
         known_s = [each for each in took_s if each is not None]
         self.stale += len(took_s) - len(known_s)
         if any(known_s):
-            words = f"{message.name} has {len(message.queues):,} more queues, up to {max(known_s):.2g} s after the order"
+            words = (
+                f"{message.name} has {len(message.queues):,} more queues, up to {max(known_s):.2g} s after the order"
+            )
             self._notes.note("given", words, max(known_s))
         if isinstance(message, Refused):
             self._is_known(now_s, message.newer)

@@ -48,7 +48,8 @@ class Asked:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        # The process may hang before it reads, or after half a line. Killing it ends the wait.
+        # The process may hang before it reads the question, or after it has written half a line. Killing the process
+        # ends the wait.
         timer = threading.Timer(ANSWER_S, self._give_up)
         timer.start()
         try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The demo that `make demo` runs. It starts two endpoint processes on an empty embedded store, and generates some
 # seconds of radio traffic (or replays a recorded now-playing log). Then it digests the logs with Spark, and makes the
-# report. It writes everything into one new folder under runs/.
+# report. The demo writes everything into one new folder under runs/.
 #
 #   DURATION  seconds of load (20)
 #   REPLAY    a now-playing log (CSV, gzipped or plain) to replay instead of the made-up radio

@@ -99,7 +99,7 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def keep(path: Path, rows: Iterable[Any]) -> None:
-    """Write a line of JSON for each row, into a file that appears complete or not at all."""
+    """Write a line of JSON for each row into a file. The file appears only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))

@@ -210,7 +210,7 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="URL of an endpoint's metrics and health, if not the --url; give one for each endpoint (ingeborg only)",
+        help="URL of an endpoint's metrics and health, if it differs from --url; one per endpoint (ingeborg only)",
     )
     add(
         "--server-pid",

@@ -1,9 +1,9 @@
-"""The HTTP endpoint to which members send the records that they have read. It writes down each arrival.
+"""The HTTP endpoint to which members send the records that they have read. The endpoint writes down each arrival.
 
-Owns: the rows of a run, and the progress of each partition. Must never: evaluate them.
+Owns: the rows of a run, and the progress of each partition. Must never: evaluate the rows.
 
-For this project's members it is a sink with the interface of ``autoscaler.sinks.http``. From members of the other
-groups it accepts whole batches. A record counts only when it arrives for the first time.
+For this project's members, the endpoint is a sink with the interface of ``autoscaler.sinks.http``. From members of the
+other groups, it accepts whole batches. A record counts only when it arrives for the first time.
 """
 
 from __future__ import annotations

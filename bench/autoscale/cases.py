@@ -23,8 +23,8 @@ FILL: Final = {"mwf": 5 / 6, "mend": 5 / 6, "mend-roomy": 0.65}
 
 @dataclass(frozen=True)
 class Unit:
-    """One run. ``number`` is the number of members for Kafka's own assignments, the records of lag per member for
-    KEDA's rule, and 0 for the packed groups."""
+    """One run. ``number`` is the number of members for Kafka's own assignments, the permitted number of unread records
+    per member for KEDA's rule, and 0 for the packed groups."""
 
     system: str
     number: int
@@ -37,7 +37,7 @@ class Unit:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether the number of members is constant. If so, the result does not depend on how long a program
+        """Return whether the number of members is constant. If it is, the result does not depend on how long a program
         takes to start."""
         return self.system in ASSIGNORS
 

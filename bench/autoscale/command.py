@@ -86,8 +86,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def hours(seeds: int, iterations: int) -> float:
-    """Return about how many hours the comparison takes. A group needs half a minute to settle, and some seconds to
-    end."""
+    """Return roughly the number of hours that the comparison takes. A group needs half a minute to settle, and some
+    seconds to end."""
     each_s = iterations * scale.ITERATION_S + 45.0
     return len(cases.labels()) * seeds * each_s / 3600.0
 

@@ -3,11 +3,11 @@
     python -m ingeborg.bench.autoscale.consumer '{"servers": …}'
 
 Owns: one consumer's cycle, which is the same as that of this project's members (section V-B): fetch until a batch is
-full or its time is over, hand the batch on, and commit. Must never: lose records that it has read. So it hands them on
-before it gives up their partition.
+full or its time is over, hand the batch on, and commit. Must never: lose records that it has read. So the consumer
+hands its records on before it gives up their partition.
 
-It sends all partitions of a batch in one request. It has the same speed limit as this project's members, and reports
-how many partitions it owns.
+The consumer sends all partitions of a batch in one request. It has the same speed limit as this project's members, and
+reports how many partitions it owns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-#: Maximum number of records to take at once, and seconds to wait for a record.
+#: Maximum number of records that one call returns, and seconds to wait for a record.
 _TAKE: Final = 10
 _LOOK_S: Final = 0.05
 _TIMEOUT_S: Final = 10.0
@@ -43,8 +43,8 @@ def properties(given: dict[str, Any]) -> dict[str, Any]:
         "enable.auto.offset.store": False,
         "fetch.wait.max.ms": 100,
         "fetch.message.max.bytes": portion,
-        # The queue of fetched records is short, because records in this queue wait until they are read. When it is
-        # full, the client waits for this time before it fetches again, by default a second.
+        # The queue of fetched records is short, because records in this queue wait until they are read. When the queue
+        # is full, the client waits before it fetches again, by default for a second; this option shortens the wait.
         "queued.max.messages.kbytes": max(2 * portion // 1_024, 1),
         "fetch.queue.backoff.ms": 5,
         "topic.metadata.refresh.interval.ms": 60_000,
@@ -137,7 +137,7 @@ class Member:
                 self._consumer.commit(offsets=places, asynchronous=False)
             else:
                 self._consumer.commit(offsets=places)
-        except KafkaException as error:  # in a rebalance; the next owner reads the batch again, and that is counted
+        except KafkaException as error:  # in a rebalance: the next owner reads the batch again, which is counted
             print(f"not committed: {error}", file=sys.stderr, flush=True)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

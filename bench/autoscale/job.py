@@ -82,8 +82,8 @@ def figures(spark: SparkSession, out: Path) -> Json:
 
 
 def _latencies(spark: SparkSession, out: Path, facts: DataFrame) -> DataFrame:
-    """Return a row for each record that was due while its run was measured: its unit, whether it had not arrived, its
-    due time in seconds since the run's beginning, and its latency in seconds."""
+    """Return a row for each record that was due while its run was measured: its unit, whether it had failed to arrive
+    by the run's end, its due time in seconds since the run's beginning, and its latency in seconds."""
     name = F.regexp_extract(F.input_file_name(), r"([^/]+)\.jsonl$", 1)
     batches = spark.read.schema(_ARRIVALS).json(str(out / work.ARRIVALS)).withColumn("unit", name)
     is_waiting = F.coalesce("waiting", F.lit(False)).alias("waiting")
@@ -131,7 +131,7 @@ def _units(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
 
 
 def _steps_within(spark: SparkSession, out: Path, facts: DataFrame) -> dict[tuple[str, str], int]:
-    """Return how often each event is in a run's journal during its measured time."""
+    """Return how often each event occurs in a run's journal during the run's measured time."""
     if not any((out / work.JOURNALS).glob("*.jsonl")):
         return {}
     notes = spark.read.schema(_JOURNAL).json(str(out / work.JOURNALS))

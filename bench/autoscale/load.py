@@ -41,8 +41,8 @@ class Load:
         return len(self._stream) * self._iteration_s
 
     def due(self, until_s: float) -> list[Due]:
-        """Return the records that became due since the last call, up to this time. They are in the order of 10 ms
-        steps, and within each step by partition, so the records of one partition are in order."""
+        """Return the records that became due since the last call, up to this time. They are sorted by steps of 10 ms,
+        and within each step by partition, so the records of one partition are in order."""
         found = []
         while (end_s := (self._steps + 1) * STEP_S) <= min(until_s, self.length_s) + 1e-9:
             begin_s = self._steps * STEP_S

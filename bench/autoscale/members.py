@@ -126,7 +126,7 @@ class Processes:
         return len(self._living)
 
     def running(self) -> int:
-        """Return how many members run. Raises ``BenchError`` if one has ended unexpectedly."""
+        """Return how many members run. Raises ``BenchError`` if a member has ended unexpectedly."""
         for process in self._living:
             if process.returncode is not None:
                 raise BenchError(f"a member has ended with code {process.returncode}: {_tail(self._log)}")
@@ -159,7 +159,7 @@ class Fixed:
         """Do nothing, because the number of members is fixed."""
 
     def has_settled(self) -> bool:
-        """Return whether all members have joined, and have all partitions between them."""
+        """Return whether all members have joined, and together own all partitions."""
         owned = self._arrivals.owned
         is_whole = len(owned) == self._count and sum(owned.values()) == scale.PARTITIONS and all(owned.values())
         return is_whole and time.monotonic() - self._arrivals.changed_s > _QUIET_S
@@ -266,7 +266,7 @@ class Program:
         return pids(self._folder / "members")
 
     async def stop(self) -> None:
-        """Stop the program, then its members. In the other order, the controller would restart members."""
+        """Stop the program, then its members. If the members were stopped first, the controller would restart them."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             try:
@@ -316,8 +316,8 @@ class Packed:
         self._program.check()
 
     def has_settled(self) -> bool:
-        """Return whether the last change is complete, and its decision is older than the time for which unneeded
-        members stay."""
+        """Return whether the last change is complete, and whether its decision is older than the time for which the
+        group keeps unneeded members."""
         times = {note["event"]: note["unix_ms"] for note in self.notes()}
         decided_ms, settled_ms = times.get("decided", 0), times.get("settled", -1)
         return bool(settled_ms >= decided_ms and unix_ms() - decided_ms > (_DOWN_S + 2 * _LOOK_S) * 1e3)

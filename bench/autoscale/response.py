@@ -39,7 +39,8 @@ SECONDS: Final = 240.0
 JOURNALS, STEPS = "changes", "steps"
 """Folders of rows."""
 
-#: ``scale.CONSUMED`` limits the members' speed. With this size, a batch takes as long to fill as one in the document.
+#: ``scale.CONSUMED`` limits the members' speed. With this size, a batch takes as long to fill as a batch in the
+#: document.
 _BATCH_BYTES: Final = int(scale.CONSUMED * 5.0 / 2.3)
 #: Bytes in each partition at the start. This is more than a member reads from it in the whole experiment.
 _BACKLOG_BYTES: Final = int(scale.CONSUMED * SECONDS * 0.6)

@@ -3,7 +3,7 @@
 Owns: these numbers. Must never: let an experiment use another scale, because results of two scales must not mix.
 
 One measured second stands for ``TIME`` seconds in the document. Bytes per second are scaled so that 32 members together
-need less than one core. So it is a member's own throttle that limits it (to ``CONSUMED``), and not the machine.
+need less than one core. So a member is limited by its own throttle (to ``CONSUMED``), and not by the machine.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ WAIT_S: Final = 1.0 / TIME
 #: Amount of data fetched at once from one partition, in seconds of reading at full speed.
 PORTION_S: Final = 0.1
 
-#: Numbers of members for Kafka's own assignments. The smallest is about the number that the document's packing needs on
-#: average, and the largest is one member for each partition.
+#: Numbers of members for Kafka's own assignments. The smallest number is about what the document's packing needs on
+#: average, and the largest number gives each partition its own member.
 COUNTS: Final = (18, 22, 27, 32)
-#: Unread records that KEDA's rule allows each member. These are the records that a member reads in one second, and in
-#: three seconds.
+#: Unread records that KEDA's rule allows each member. A member reads the first number of records in one second, and the
+#: second number in three seconds.
 LAGS: Final = (50, 150)
 SEEDS: Final = 5
 #: Number of measurements of a stream, which cover 180 s.

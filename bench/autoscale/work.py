@@ -3,7 +3,8 @@
 Owns: the order of a run, and its files. Must never: compute a percentile.
 
 A run begins when the group has settled under the stream's first measurement, so the start of the group does not count.
-Members that start later count from their start. The latency of data that waits for them counts in full.
+The time of members that start later counts from their start. If data wait for such a member, their latency counts in
+full.
 """
 
 from __future__ import annotations
@@ -191,9 +192,9 @@ class _Run:
         }
 
     async def _settle(self) -> float:
-        """Wait until the group has settled. If its number of members follows the load, the group gets the load of the
-        first measurement, and also has to catch up with it. A group with a fixed number of members might never catch
-        up, so it gets no records before the run."""
+        """Wait until the group has settled. If the group's number of members follows the load, the group gets the load
+        of the first measurement, and has settled only when it has also caught up with this load. A group with a fixed
+        number of members might never catch up, so it gets no records before the run."""
         begun_s = time.monotonic()
         scales = not isinstance(self._group, Fixed)
         ramp = [
@@ -240,8 +241,8 @@ class _Run:
             await asyncio.sleep(_TICK_S)
 
     async def _look(self) -> bool:
-        """If a look is due, let the group do its periodic work and write down how many members run. Return whether it
-        was due."""
+        """If it is time, let the group do its periodic work and write down how many members run. Return whether it was
+        time."""
         now_s = time.monotonic()
         if now_s - self._looked_s < _LOOK_S:
             return False

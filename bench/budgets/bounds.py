@@ -3,9 +3,10 @@
     python -m ingeborg.bench.budgets.bounds [--rounds 5]
 
 20 subscribers have all 100 topics, and one connection publishes. One endpoint runs on the first core, and everything
-else on the second. CPU time is the endpoint's for the same deliveries, at a low and at a high
-rate: without bounds, with `interval_ms` 250 and `all`, and with `latest`. Then intervals so long that the endpoint
-holds a little less than its limit, and twice as much. It takes nine minutes on an idle machine.
+else on the second. The figures are the CPU times that the endpoint uses for the same deliveries, at a low and at a high
+rate: without bounds, with `interval_ms` 250 and `all`, and with `interval_ms` 250 and `latest`. The last loads have two
+intervals, with which the endpoint holds at most 0.8 and 1.6 times its limit. The program takes nine minutes on an idle
+machine.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ KINDS: dict[str, list[dict[str, Any]]] = {
     "all": [INTERVAL],
     "latest": [{**INTERVAL, "deliver": "latest"}],
 }
-#: The goals: the share of CPU saved with `all` and with `latest`.
+#: The goals: the share of CPU time that `all` and `latest` have to save.
 SAVED = {"all": 0.30, "latest": 0.45}
 
-#: The load at the limit of held messages. Its intervals hold 0.8 and 1.6 times the limit at most.
+#: The load at the limit of held messages. With its two intervals, the endpoint holds at most 0.8 and 1.6 times the
+#: limit.
 HELD_RATE, HELD_S = 3_000, 15.0
 HELD = {
     share: [{"prefix": "", "interval_ms": round(share * HELD_MAX / (HELD_RATE * FANOUT) * 1000)}]
@@ -45,11 +47,12 @@ HELD = {
 
 
 async def per_delivery(clients: Floor, rules: Any, rate: float, seconds: float) -> float:
-    """Return the endpoint's CPU time for each delivery due, in microseconds. ``BenchError``: a message is missing."""
+    """Return the endpoint's CPU time for each delivery that is due, in microseconds. Raises ``BenchError`` if a message
+    is missing."""
     await clients.bind(lambda _: rules)
     load = await clients.load(constant(rate), seconds, 30.0)
     if not load.is_whole:
-        raise BenchError(f"{rules}: not every message came")
+        raise BenchError(f"{rules}: not every message arrived")
     return load.cpu_s / (load.published * FANOUT) * 1e6
 
 

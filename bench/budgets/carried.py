@@ -4,10 +4,10 @@ alternate.
     python -m ingeborg.bench.budgets.rivals traffic
 
 Each system starts on an empty store. `loadgen` then searches for the system's greatest rate (``traffic.toml``: p99
-within 50 ms), as in a comparison. NATS runs in two versions: the machine's own and the current one. It does not drop
-duplicates, and gets none. RabbitMQ has the deduplication layer in front, as in the thesis, but only the server's CPU
-counts here and not the layer's. A further turn measures this broker with several messages in a frame (``--lines``). The
-figures are medians of three turns. It takes a quarter of an hour.
+within 50 ms), as in a comparison. NATS runs in two versions: the machine's own and the current one. NATS does not drop
+duplicates, so it gets no duplicates. RabbitMQ has the deduplication layer in front of it, as in the thesis, but only
+the server's CPU time counts here, and not the layer's. A further turn measures this broker with several messages in a
+frame (``--lines``). The figures are medians of three turns. The program takes a quarter of an hour.
 
 Owns: the goals for this broker's traffic against rivals. Must never: compute a figure that the digest has.
 """
@@ -44,8 +44,8 @@ SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in NATS), RABBITMQ)
 #: step and of a measurement.
 SEARCH = ("--processes", "2", "--start-rate", "2000", "--step-s", "2", "--measure-s", "4")
 
-#: Maximum CPU cost of a delivered message, as a multiple of NATS's. The other two are shares of RabbitMQ's cost, for
-#: one message in each frame and for several.
+#: Maximum CPU costs of a delivered message. The first is a multiple of NATS's cost. The other two are shares of
+#: RabbitMQ's cost, if this broker has one message in each frame, and if it has several.
 NATS_RATIO, RABBITMQ_SHARE, RABBITMQ_SHARE_LINES = 1.3, 1 / 6, 1 / 8
 
 Json = dict[str, Any]
@@ -113,18 +113,20 @@ def checks(found: Mapping[str, Carried]) -> list[Check]:
         rows.append(
             Check(
                 f"traffic in and out, against {words}",
-                "ahead of the rival",
+                "a greater rate than the rival's",
                 f"{_rate(ours)}, {ratio:.2f} times {_rate(theirs)}",
                 ratio > 1 and not ours.lost,
             )
         )
     for name, words in NATS.items():
         rows.append(
-            _cost_check("traffic, CPU per delivered", ours, words, found[name], NATS_RATIO, f"{NATS_RATIO:g} times")
+            _cost_check(
+                "traffic, CPU per delivered message", ours, words, found[name], NATS_RATIO, f"{NATS_RATIO:g} times"
+            )
         )
     for figure, mine, share in (
-        ("traffic, CPU per delivered", ours, RABBITMQ_SHARE),
-        ("traffic, several messages in a frame, CPU per delivered", lined, RABBITMQ_SHARE_LINES),
+        ("traffic, CPU per delivered message", ours, RABBITMQ_SHARE),
+        ("traffic, several messages in a frame, CPU per delivered message", lined, RABBITMQ_SHARE_LINES),
     ):
         rows.append(_cost_check(figure, mine, "RabbitMQ", rabbitmq, share, f"1/{1 / share:.0f} of"))
     rows.append(

@@ -17,8 +17,8 @@ import orjson
 
 from ingeborg.bench.errors import BenchError
 
-#: Maximum number of clients in one process. A core connects them in some ten seconds, and many systems allow a process
-#: 20,000 open files.
+#: Maximum number of clients in one process. One core connects this number of clients in about ten seconds, and many
+#: systems allow a process 20,000 open files.
 CLIENTS_MAX = 10_000
 #: Files that an endpoint or a process of clients has open in addition to its clients' connections.
 OTHER_FILES = 200
@@ -43,8 +43,8 @@ def allow_files(wanted: int) -> None:
 
 
 def shares(clients: int) -> list[tuple[int, int]]:
-    """Return the number of each process's first client, and the number after its last client. A process has consecutive
-    numbers, so that it has clients of every endpoint."""
+    """Return the number of each process's first client, and the number after its last client. The clients of a process
+    have consecutive numbers, so that it has clients of every endpoint."""
     count = -(-clients // CLIENTS_MAX)
     return [(clients * number // count, clients * (number + 1) // count) for number in range(count)]
 

@@ -32,11 +32,11 @@ from .model import Check, measured, show
 #: this load.
 RATES = {1: 4000, 5: 1600, 20: 500, 100: 100}
 LOAD_S = 3.0
-#: Seconds between two writes. All publishes that are due are sent together, as publishes of many publishers arrive
-#: together.
+#: Seconds between two writes. All publishes that are due are sent together, because publishes of many publishers also
+#: arrive together.
 TICK_S = 0.005
-#: Goals as multiples of the bare server's costs. They come from measured costs. A broker also validates, hashes, checks
-#: for duplicates and routes.
+#: Goals as multiples of the bare server's costs. The goals are based on measured costs. Unlike the bare server, a
+#: broker also validates, hashes, checks for duplicates and routes.
 PUBLISH_RATIO, DELIVERY_RATIO = 1.0, 0.8
 
 

@@ -1,4 +1,4 @@
-"""Measure the current speed of this machine with a bare `websockets` echo. This factor scales absolute goals.
+"""Measure the current speed of this machine with a bare `websockets` echo. The speed scales absolute goals.
 
     python -m ingeborg.bench.budgets.echo
 
@@ -30,15 +30,16 @@ from .model import Check, show
 MESSAGE = b"x" * 230
 #: Number of messages in transit. When half of them are back, the client sends the same number again, all together.
 WINDOW = 64
-#: Number of turns, and seconds of a turn. There are several, because other programs can disturb one.
+#: Number of turns, and seconds of a turn. There are several turns, because other programs can disturb a turn.
 TURNS, TURN_S = 5, 1.5
 #: Number of round trips of a turn, which are made one at a time.
 TRIPS = 300
 
 
 class Echo(NamedTuple):
-    """The result. ``per_s`` is the number of messages that came back per second with many in transit, and ``cpu_us``
-    the server's CPU time for each, in microseconds. ``trip_us`` is the time of a single round trip.
+    """The result. ``per_s`` is the number of messages that came back per second while many were in transit, and
+    ``cpu_us`` is the server's CPU time for each message, in microseconds. ``trip_us`` is the time of a single round
+    trip.
 
     On a slow machine all three are worse. If other programs use the machine, ``per_s`` and ``trip_us`` are worse, but
     ``cpu_us`` hardly changes.
@@ -50,8 +51,8 @@ class Echo(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """This machine's speed relative to the reference: 0.5 is half as fast. Goals that are rates are multiplied by
-        this factor."""
+        """This machine's speed relative to the reference: 0.5 means half the speed. Goals that are rates are multiplied
+        by this factor."""
         return self.per_s / REFERENCE.per_s
 
 

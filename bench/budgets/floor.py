@@ -34,7 +34,7 @@ from ingeborg.protocol.pages import PageError, fetch, samples
 from .light import TIMEOUT_S, dial
 
 TOPICS, FANOUT = 100, 20
-#: The numbers of the subscribers that count, among ``FANOUT``.
+#: The numbers of those of the ``FANOUT`` subscribers that count their notifications.
 COUNTING = (0, 4, 10)
 PAYLOAD_BYTES = 120
 PROBE_EVERY = 20
@@ -54,8 +54,8 @@ class Counter(asyncio.Protocol):
     """Counts a connection's notifications.
 
     Attributes:
-        received: the notifications.
-        due: the messages that they stand for, with those they replaced.
+        received: the number of notifications.
+        due: the messages for which the notifications stand: the delivered messages and those that they replaced.
         probes: the planned time of each probe, and the time at which it arrived, in monotonic seconds.
         is_lost: whether the connection is gone.
         socket: the connection's protocol while nothing is counted.
@@ -75,7 +75,7 @@ class Counter(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Count what has arrived, up to the end of the last whole message."""
-        self.socket.heard = True  # for its keepalive
+        self.socket.heard = True  # so the keepalive sees that the connection works
         data = self._rest + data
         end = data.rfind(b"}") + 1
         data, self._rest = data[:end], data[end:]
@@ -121,7 +121,7 @@ class Discarder:
 
 
 class Sample(NamedTuple):
-    """The endpoint's metrics ``at_s`` seconds after the begin of a load."""
+    """The endpoint's metrics ``at_s`` seconds after the beginning of a load."""
 
     at_s: float
     level: float
@@ -134,11 +134,11 @@ class Load(NamedTuple):
     Attributes:
         published: the number of publishes.
         cpu_s: CPU time of the endpoint's process.
-        generator: the part of its core that this process used while it published.
-        received: notifications of the counting subscribers.
-        is_whole: each of these got every message, or learned that it was skipped.
-        samples: of the endpoint's metrics.
-        probes: by counting subscriber, as ``Counter.probes``.
+        generator: the share of its core that this process used while it published.
+        received: the number of notifications of all counting subscribers together.
+        is_whole: each counting subscriber got every message, or learned that the message was skipped.
+        samples: samples of the endpoint's metrics.
+        probes: for each counting subscriber, its ``Counter.probes``.
     """
 
     published: int
@@ -184,7 +184,7 @@ class Floor:
         await asyncio.sleep(0.1)
 
     async def bind(self, rules: Callable[[int], Any]) -> None:
-        """Set the bounds of each subscriber. ``rules``: by its number."""
+        """Set the bounds of each subscriber. ``rules`` returns the bounds for a subscriber's number."""
         for number, socket in enumerate(self._sockets):
             await _done(socket, command="bounds", client_id=_subscriber(number), bounds=rules(number))
 
@@ -192,7 +192,7 @@ class Floor:
         """Publish, and wait until everything has come.
 
         Args:
-            rate: publishes per second, by the seconds since the begin.
+            rate: returns the publishes per second, at a number of seconds after the beginning.
             seconds: how long to publish.
             settle_s: how long to wait for the last messages.
 
@@ -238,12 +238,12 @@ class Floor:
         return sent
 
     async def sample(self, samples: list[Sample], seconds: float) -> None:
-        """Append the endpoint's metrics every ``SAMPLED_S`` for so long."""
+        """Append the endpoint's metrics every ``SAMPLED_S`` seconds, for this number of seconds."""
         began = time.monotonic()
         while (at_s := time.monotonic() - began) < seconds:
             now = await figures(self._url)
             samples.append(Sample(at_s, now["ingeborg_bounds_level"], now["ingeborg_bounds_busy"]))
-            for socket in self._sockets:  # nothing answers pings
+            for socket in self._sockets:  # nothing else answers pings
                 socket.transport.write(empty_frame(PONG, masked=True))
             await asyncio.sleep(SAMPLED_S)
 
@@ -265,7 +265,7 @@ class Floor:
 
 
 async def figures(url: str) -> dict[str, float]:
-    """Read an endpoint's metrics without labels. ``BenchError``: it does not answer."""
+    """Read those metrics of an endpoint that have no labels. Raises ``BenchError`` if the endpoint does not answer."""
     try:
         return {sample.name: sample.value for sample in samples((await fetch(url, "/metrics")).text)}
     except PageError as error:
@@ -306,7 +306,7 @@ def _subscriber(number: int) -> str:
 
 
 def _publish(topic: int, payload: str) -> bytes:
-    """Return the frame of a publish. All have one masking key, so that they can be made before the load."""
+    """Return the frame of a publish. All frames have the same masking key, so that they can be made before the load."""
     command = {"command": "publish", "client_id": "p", "topic": _topic(topic), "payload": payload, "dedup": False}
     return masked_text_frame(orjson.dumps(command), _MASK)
 

@@ -4,15 +4,15 @@
 
 **A hop.** The workload ``topics`` has its publisher at one endpoint and its subscriber at the other. Either endpoint
 can be the home of a topic, so each message crosses the link once, and its confirmation comes back. There are always
-10,000 messages in flight, so batches are full. The cost of the hop is the CPU time of both endpoints, minus that of the
-same load on one endpoint.
+10,000 messages in flight, so batches are full. The cost of the hop is the CPU time of both endpoints, minus the CPU
+time of the same load on one endpoint.
 
 **Traffic.** One endpoint gets publishes at a fixed rate, and then two endpoints that share a port get the same rate.
-The kernel spreads the connections over the two. The figure is the CPU time of all endpoints for each publish. If each
-endpoint has a core, two endpoints carry ``2 * one / two`` times the traffic of one (docs/scaling.md, the model). The
-model computes this. It cannot be measured here, because the generator uses the same cores.
+The kernel spreads the connections over the two. The figure is the CPU time of all endpoints for each publish. According
+to the model of docs/scaling.md, two endpoints with a core each carry ``2 * one / two`` times the traffic of one. This
+factor is only computed, because the generator uses the same cores, so it cannot be measured here.
 
-The systems alternate, and the figures are medians of three turns. It takes four minutes, on an idle machine.
+The systems alternate, and the figures are medians of three turns. The program takes four minutes, on an idle machine.
 
 Owns: the comparison of one endpoint with two. Must never: compute a figure that the digest has.
 """
@@ -37,7 +37,8 @@ from .model import Check, measured, show
 
 ROUNDS = 3
 
-#: Number of topics, so low that no cache is too small, and number of messages of a run, enough for some seconds.
+#: Number of topics, which is so low that every cache has room for them, and number of messages of a run, which takes a
+#: few seconds.
 TOPICS, MESSAGES = 2_048, 200_000
 #: Maximum cost of a hop, in CPU microseconds of both endpoints together.
 HOP_US = 15.0
@@ -103,7 +104,7 @@ def hop_check(found: Mapping[int, Cost], speed: float) -> Check:
     one, two = found[1], found[2]
     hop_us, most_us = two.server_us - one.server_us, HOP_US / speed
     return Check(
-        "a hop in full batches, both sides",
+        "CPU of a hop in full batches, both endpoints",
         f"at most {most_us:.1f} us: {HOP_US:g} / {speed:.2f}",
         f"{hop_us:.1f} us: {two.server_us:.1f} us with it, {one.server_us:.1f} without{_lost(found)}",
         hop_us <= most_us and not one.lost + two.lost,
@@ -111,7 +112,7 @@ def hop_check(found: Mapping[int, Cost], speed: float) -> Check:
 
 
 def traffic_check(found: Mapping[int, Cost]) -> Check:
-    """Compare the load that two endpoints with a core each carry with that of one."""
+    """Compare the load that one endpoint carries with the load that two endpoints with a core each carry."""
     one, two = found[1], found[2]
     gain = 2 * one.server_us / two.server_us
     return Check(

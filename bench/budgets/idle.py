@@ -6,7 +6,7 @@ Processes open bare connections, one for each client. A client listens, has no s
 pings. There are enough endpoints for all connections, and they share one embedded store. Endpoints are measured when
 the first clients are connected, and again when all clients have been connected for ``--hold-s`` seconds, so that each
 client has got a ping. It takes about a minute. No other program on the machine may open or close connections in that
-time, because the kernel reports its memory for all programs together.
+time, because the kernel reports its own memory only as a sum for all programs.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ async def _connected(processes: Sequence[ClientProcess], command: dict[str, int]
 
 
 class PerClient(NamedTuple):
-    """Bytes for each client, as in ``Levels``. The kernel's memory is only that for the endpoint's end of a
+    """Bytes for each client, as in ``Levels``. The kernel's memory is only its memory for the endpoint's end of the
     connection."""
 
     anon: float
@@ -152,11 +152,11 @@ class PerClient(NamedTuple):
 
 
 def per_client(found: Found) -> PerClient:
-    """Return the growth for each client. Both ends of a connection are on this machine, and each needs the same in the
-    kernel: one socket, one file and one entry of epoll. So the kernel's memory at the endpoint's end is its growth
-    divided by the number of new sockets. There are two new sockets for each client, plus those that other programs have
-    opened meanwhile. Raises ``BenchError`` if there are fewer new sockets than clients, because other programs have
-    closed theirs."""
+    """Return the growth for each client. Both ends of a connection are on this machine, and each end needs the same in
+    the kernel: one socket, one file and one entry of epoll. So the memory for one end is the growth of the kernel's
+    memory, divided by the number of new sockets. There are two new sockets for each client, plus those that other
+    programs have opened meanwhile. Raises ``BenchError`` if there are fewer new sockets than clients, because other
+    programs have closed sockets."""
     anon, pss, objects, buffers, sockets = (
         after - before for before, after in zip(found.before, found.after, strict=True)
     )

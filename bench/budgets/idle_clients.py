@@ -16,7 +16,8 @@ from .light import ask, dial
 
 
 async def main() -> None:
-    """For each command, connect the number of clients that it asks for, if any, and report how many are connected."""
+    """For each command, connect as many clients as the command says, which can be none, and report how many are
+    connected."""
     given = assignment()
     urls: list[str] = given["urls"]
     first, stop = given["numbers"]

@@ -27,7 +27,7 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, ask, dial, started
 from .model import Check, measured, show
 
-#: Messages of one turn, and the number of first messages that do not count.
+#: Messages of one turn, and how many messages at the beginning do not count.
 TURN, WARM_UP = 200, 20
 #: The number of topics. Each endpoint is the home of some topics.
 TOPICS = 16

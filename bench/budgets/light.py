@@ -1,7 +1,7 @@
 """Bare connections and measured processes, which several budgets share.
 
-Owns: connections that hand over messages as bytes, without parsing them. So the clients need little CPU, and the
-measurement shows the server even on few cores. Must never: interpret a message.
+Owns: connections that hand over messages as bytes, without parsing them. So the clients need little CPU, and a
+measurement shows the server's limits even on a machine with few cores. Must never: interpret a message.
 """
 
 from __future__ import annotations

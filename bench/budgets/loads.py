@@ -40,19 +40,19 @@ LOADGEN_S_MAX, DIGEST_S_MAX, IMPORT_S_MAX = 1_500.0, 600.0, 600.0
 
 #: Goals of figure 1: messages in and out per second, and p99 in ms, at that rate and at half that rate.
 IN_ALL, P99_MS, HALF_P99_MS = 100_000, 50.0, 5.0
-#: The numbers of topics of figure 3, and its goals: subscriptions per second, the rate as a share of the rate with few
-#: topics, and the growth of the endpoint's memory in bytes.
+#: The numbers of topics of figure 3, and its goals: subscriptions per second, the message rate with the most topics as
+#: a share of the rate with few topics, and the growth of the endpoint's memory in bytes.
 TOPICS, FEW = 2_097_152, 1_024
 SUBSCRIBE_PER_S, END_TO_END_SHARE, GROWTH_BYTES = 200_000, 0.75, 100_000_000
-#: Messages of the run with few topics, enough for some seconds. The run with most topics has one message for each
+#: Messages of the run with few topics, which takes a few seconds. The run with most topics has one message for each
 #: topic. The run with one topic has the same number of messages, so that the hashes of their payloads take the same
 #: memory.
 FEW_MESSAGES = 200_000
 #: Limits of figure 4, in ms and s.
 RADIO_P50_MS, RADIO_P99_MS, CONNECT_S = 10.0, 100.0, 180.0
 RADIO_ENDPOINTS = 7
-#: The short form of figure 4: a fifth of the clients, stations and songs, for a minute. So the reports per station and
-#: the wish lists per song stay the same.
+#: The short form of figure 4: a fifth of the clients, stations and songs, for a minute. So the number of reports per
+#: station and the number of wish lists per song stay the same.
 RADIO_SHORT = {"clients": 20_000, "stations": 4_000, "songs": 200_000, "duration_s": 60}
 #: Figure 7: ten million payloads in ten minutes, to four times as many topics as the routing cache holds.
 FLOOD_PER_S, FLOOD_FULL_S, FLOOD_S, FLOOD_TOPICS = 17_000, 600, 60, 200_000
@@ -75,7 +75,7 @@ def loadgen(workload: str, file: str, urls: Sequence[str], out: Path, *words: st
     ]
     for url in urls:
         command += ["--url", url]
-    # Losses are a figure that is checked later, and no error here.
+    # Losses are not an error here, because they are a figure that is checked later.
     _run([*command, *words], LOADGEN_S_MAX, results=(0, LOSSES))
 
 
@@ -168,8 +168,8 @@ def traffic(full: bool) -> list[Check]:
 
 
 def topics(full: bool) -> list[Check]:
-    """Measure one topic, few topics and two million topics, each on a new endpoint. It takes four minutes, at full
-    length or not. This machine's speed (``echo``) scales the goal for the subscribe rate."""
+    """Measure one topic, few topics and two million topics, each on a new endpoint. It takes four minutes, whether or
+    not ``full`` is set. This machine's speed (``echo``) scales the goal for the subscribe rate."""
     least = SUBSCRIBE_PER_S * (speed := echo.factor())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -212,8 +212,8 @@ def topics(full: bool) -> list[Check]:
 
 
 def radio(full: bool) -> list[Check]:
-    """Measure the radio world with even wish lists, which are imported, on seven endpoints. It takes three minutes. At
-    full length (100,000 clients, ten minutes) it takes a quarter of an hour."""
+    """Measure the radio workload on seven endpoints. The songs are on equally many wish lists, which are imported
+    beforehand. It takes three minutes. At full length (100,000 clients, ten minutes) it takes a quarter of an hour."""
     settings = [] if full else _options(RADIO_SHORT)
     processes = 8 if full else 2
     with tempfile.TemporaryDirectory() as name:
@@ -276,9 +276,9 @@ def radio(full: bool) -> list[Check]:
 
 
 def memory(full: bool) -> list[Check]:
-    """Measure the memory under distinct payloads to more topics than the routing cache holds, at a rate that an
-    endpoint certainly accepts. It takes two minutes. At full length (ten million payloads, ten minutes) it takes a
-    quarter of an hour."""
+    """Measure an endpoint's memory while it gets distinct payloads, to more topics than the routing cache holds, at a
+    rate that it can certainly handle. It takes two minutes. At full length (ten million payloads, ten minutes) it takes
+    a quarter of an hour."""
     seconds = FLOOD_FULL_S if full else FLOOD_S
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,10 +1,11 @@
-"""Many clients with bounds: the CPU they cost while they are idle, and memory while they get messages.
+"""Many clients with bounds: the CPU time that an endpoint uses for them while they are idle, and its memory while they
+get messages.
 
     python -m ingeborg.bench.budgets.many_bounds [--minutes 10]
 
-1,000 connections have 100 clients each, all with the preset `wall`. Each client subscribes to one of 100 topics. One
-endpoint runs on the first core, and everything else on the second. After a minute without a message, the command
-publishes 10 messages per second for the given minutes, each to 1,000 clients.
+There are 1,000 connections with 100 clients each. All clients have the preset `wall`. Each client subscribes to one of
+100 topics. One endpoint runs on the first core, and everything else on the second. After a minute without a message,
+the command publishes 10 messages per second for the given minutes, each to 1,000 clients.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from .model import Check, measured, show
 CONNECTIONS, CLIENTS, TOPICS = 1_000, 100, 100
 IDLE_S, MINUTES, RATE, SAMPLED_S = 60.0, 10.0, 10.0, 15.0
 
-#: The goals: a part of a core, and the growth of memory from the first to the last third of the load.
+#: The goals: the greatest share of a core while clients are idle, and the greatest growth of memory from the first to
+#: the last third of the load.
 CPU_MAX, GROWTH_MAX = 0.02, 0.02
 
 
@@ -75,7 +77,7 @@ async def measure(minutes: float) -> list[Check]:
 
 
 async def _load(url: str, minutes: float) -> list[float]:
-    """Publish, and return the endpoint's memory in bytes, every ``SAMPLED_S`` seconds."""
+    """Publish, and return the endpoint's memory in bytes, measured every ``SAMPLED_S`` seconds."""
     publisher = await dial(url)
     sizes: list[float] = []
     begin = time.monotonic()
@@ -102,7 +104,12 @@ def checks(clients: float, idle: float, sizes: Sequence[float]) -> list[Check]:
         growth = last / first - 1
         text = f"{growth:+.1%} of {first / 1e6:,.0f} MB"
         rows.append(
-            Check("memory from the first to the last third", f"at most {GROWTH_MAX:+.0%}", text, growth <= GROWTH_MAX)
+            Check(
+                "growth of memory from the first to the last third",
+                f"at most {GROWTH_MAX:+.0%}",
+                text,
+                growth <= GROWTH_MAX,
+            )
         )
     return rows
 

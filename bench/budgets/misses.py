@@ -1,12 +1,12 @@
-"""Compare the cost of a message whose topic is not in the routing cache with that of one whose topic is.
+"""Compare the cost of a message whose topic is in the routing cache with the cost of a message whose topic is not.
 
     python -m ingeborg.bench.budgets.misses [--full]
 
 There are one endpoint, and one client with many subscriptions. The client publishes to all its topics in turn, so that
 no topic is in the cache when its message arrives (a miss), and to a few topics again and again (hits). Hits and misses
 take turns on the same endpoint. The figures are the CPU time of each message, and the number of messages per second
-with many in transit. It takes a minute. With ``--full`` it measures each power of two from the fewest topics to the
-most, and takes four minutes.
+with many in transit. The program takes a minute. With ``--full`` it measures each power of two from the fewest topics
+to the most topics, and takes four minutes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, ask, cpu_s, dial, started
 from .model import Check, show
 
-#: The fewest and the most subscribed topics. Both numbers are more than the cache holds, and the greater is this
-#: broker's goal of millions of topics.
+#: The fewest and the most subscribed topics. The cache holds fewer topics than either number. The greater number is
+#: this broker's goal of millions of topics.
 FEWEST, MOST = 1 << 16, 1 << 21
 #: Number of topics of the hits.
 HITS = 1 << 10
@@ -41,7 +41,7 @@ TURNS = 5
 #: Maximum extra cost of a miss, in microseconds.
 MISS_US = 4.0
 #: Minimum rate of misses, as a share of the rate that their CPU time allows. If the rate is lower, messages wait for
-#: something else.
+#: something other than the CPU.
 NO_WAITING = 0.9
 
 

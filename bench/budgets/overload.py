@@ -1,12 +1,13 @@
-"""Bounds under load: how fresh each preset is at each rate, the greatest rate, and an overload.
+"""Bounds under load: how fresh the messages of each preset are at each rate, the greatest rate, and an overload.
 
     python -m ingeborg.bench.budgets.overload [--rounds 3]
 
 20 subscribers have all 100 topics: 4 with the preset `live`, 6 with `screen` and 10 with `wall`. One connection
-publishes. The endpoint runs on the first core, and everything else on the second. Each round raises the rate twice,
-while no subscriber has bounds and while all do, until messages are too old for their subscribers. Then the load rises
-from half of the greatest rate without bounds to 150 %, and stays there. At last, at 90 % and 150 %, 16 subscribers with
-a staleness of 500 ms are compared with 4 without bounds: nothing may be held for longer. A round takes six minutes.
+publishes. The endpoint runs on the first core, and everything else on the second. Each round raises the rate until
+messages are too old for their subscribers, once while no subscriber has bounds, and once while all subscribers have
+bounds. Then the load rises from half of the greatest rate without bounds to 150 %, and stays there. At the end of a
+round, at 90 % and 150 %, 16 subscribers with a staleness of 500 ms are compared with 4 subscribers without bounds: the
+endpoint may hold no message for longer than 500 ms. A round takes six minutes.
 """
 
 from __future__ import annotations
@@ -32,30 +33,33 @@ ROUNDS = 3
 
 #: The presets, the number of subscribers of each, and the age in seconds that each allows.
 PRESETS = (("live", 4, 0.05), ("screen", 6, 1.0), ("wall", 10, 5.0))
-#: A rate is too high if a hundredth of a preset's messages are so much older than it allows, in seconds.
+#: A rate is too high if a hundredth of a preset's messages exceed the age that the preset allows by this number of
+#: seconds.
 LATE_S = 0.1
 RATE_FIRST, RATE_MAX, STEP, TRIED_S = 2_000.0, 200_000.0, 1.5, 4.0
 
-#: The overload: its rate as a share of the greatest one without bounds, its rise, and its length in seconds.
+#: The overload: its rate as a multiple of the greatest rate without bounds, the length of its rise, and its whole
+#: length, in seconds.
 OVERLOAD, RISE_S, OVERLOAD_S = 1.5, 10.0, 30.0
-#: The level has to be back at 0 within these seconds after the last message.
+#: The level has to be back at 0 within this number of seconds after the last message.
 QUIET_S = 10.0
 #: Seconds to wait for the last message.
 SETTLE_S = 60.0
 
-#: How exactly a staleness is kept: its rule, the shares of the greatest rate, and the length of each load in seconds.
-#: The lag is the greatest age that a subscriber without bounds saw within ``AROUND_S`` of the arrival.
+#: Settings for measuring how exactly an endpoint keeps to a staleness: the rule, the shares of the greatest rate, and
+#: the length of each load in seconds. The lag is the greatest age that a subscriber without bounds saw within
+#: ``AROUND_S`` of the arrival.
 EXACT: dict[str, Any] = {"prefix": "", "staleness_ms": 500, "priority": -1}
 EXACT_SHARES, EXACT_S, AROUND_S = (0.9, 1.5), 8.0, 0.05
-#: The greatest share of messages that may be more than ``BEYOND_S`` seconds older than staleness and lag allow.
+#: The greatest share of messages that may be older than staleness and lag together by more than ``BEYOND_S`` seconds.
 BEYOND_S, BEYOND_SHARE = 0.01, 0.001
 
 STEERED, LIVE_P99_S = 1.25, 0.05
 
 
 class Age(NamedTuple):
-    """Seconds between the planned publish and the arrival of a preset's probes. ``p99``, ``excess``: the latter beyond
-    what the preset allows."""
+    """Seconds between the planned publish and the arrival of a preset's probes. ``p99`` is the 99th percentile of the
+    times, and ``excess`` its part beyond the age that the preset allows."""
 
     preset: str
     p99: float
@@ -89,7 +93,7 @@ def line(kind: str, rate: float, seconds: float, load: Load) -> str:
 
 
 async def greatest(clients: Floor, kind: str) -> float:
-    """Return the greatest rate at which every message came as fresh as its subscriber allows."""
+    """Return the greatest rate at which no subscriber's messages were too old."""
     await clients.bind(preset if kind == "bounds" else lambda _: [])
     rate, best = RATE_FIRST, 0.0
     while rate <= RATE_MAX:
@@ -104,8 +108,8 @@ async def greatest(clients: Floor, kind: str) -> float:
 
 
 class Overload(NamedTuple):
-    """``ages``: of all probes, by preset. ``back_s``: seconds from the last message to level 0. ``is_steady``: the
-    level never rose after that message."""
+    """``ages``: the ages of all probes, by preset. ``back_s``: seconds from the last message to level 0. ``is_steady``:
+    the level never rose after that message."""
 
     ages: list[Age]
     back_s: float
@@ -113,7 +117,7 @@ class Overload(NamedTuple):
 
 
 async def overload(clients: Floor, rate: float) -> Overload:
-    """Overload the endpoint, and see it become quiet again."""
+    """Overload the endpoint, and wait until its level is 0 again."""
     await clients.bind(preset)
     top = OVERLOAD * rate
     load = await clients.load(lambda at: min(top, 0.5 * rate + (top - 0.5 * rate) * at / RISE_S), OVERLOAD_S, SETTLE_S)
@@ -126,7 +130,7 @@ async def overload(clients: Floor, rate: float) -> Overload:
 
 
 def beyond(load: Load, staleness_s: float) -> float:
-    """Return the share of the probes that were too old. The first counting subscriber has no bounds."""
+    """Return the share of the probes that were held for too long. The first counting subscriber has no bounds."""
     lags = sorted((came, came - planned) for planned, came in load.probes[0])
     times = [came for came, _ in lags]
     late = total = 0
@@ -150,7 +154,7 @@ async def exactness(clients: Floor, rate: float) -> float:
 
 
 async def measure(rounds: int) -> list[Check]:
-    """Measure. ``BenchError``: the endpoint does not answer, or closes a connection."""
+    """Measure everything. Raises ``BenchError`` if the endpoint does not answer, or closes a connection."""
     found: dict[str, list[float]] = {"plain": [], "bounds": []}
     over: list[Overload] = []
     late: dict[float, list[float]] = {share: [] for share in EXACT_SHARES}

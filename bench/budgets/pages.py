@@ -3,8 +3,8 @@
 Owns: the bytes of a page, and the caller's end of the side channel. Must never: import the broker. The endpoint's end
 of the channel is ``ingeborg.bench.micro.paged``.
 
-The side channel is a Unix socket of the endpoint's process. Each command is a line of JSON, and each answer is one,
-too. Answers come in the order of the commands. ``ingeborg.bench.micro.paged`` lists the commands.
+The side channel is a Unix socket of the endpoint's process. Each command and each answer is a line of JSON. Answers
+come in the order of the commands. ``ingeborg.bench.micro.paged`` lists the commands.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ingeborg.bench.errors import BenchError
 #: The head of a page: its slot, its number in the slot, its version.
 HEAD = struct.Struct("<HIQ")
 
-#: Maximum size of an answer's line. It can have a row for each of a hundred thousand pages.
+#: Maximum size of an answer's line. An answer can have a row for each of a hundred thousand pages.
 _LINE_BYTES_MAX = 1 << 24
 
 #: Pause between two attempts to reach a process that has not opened its side channel yet, in seconds.
@@ -33,7 +33,7 @@ _AGAIN_S = 0.02
 
 
 class SideLost(BenchError):
-    """The process is gone, or did not answer in time. Whether it carried out the command is unknown."""
+    """The process is gone, or did not answer in time. It is unknown whether the process carried out the command."""
 
 
 def page(slot: int, number: int, version: int, size: int) -> bytes:
@@ -84,7 +84,7 @@ class Side:
         try:
             async with asyncio.timeout(within_s):
                 found = await answer
-        except TimeoutError:  # the answer may still arrive, when no caller waits for it
+        except TimeoutError:  # the answer may still arrive later, when no caller waits for it
             raise SideLost(f"{do}: no answer within {within_s:g} s") from None
         if "failed" in found:
             raise BenchError(f"{do}: {found['failed']}")

@@ -4,8 +4,8 @@ Owns: the measurement of a recovery, from `listen` to `recovered`, with all fram
 message while the time of a recovery is measured.
 
 A client here is a hundred lines of code and does not use ``OutgoingSocket``, because a core would need ten seconds to
-connect ten thousand outgoing sockets. The endpoint is to be measured, and not its clients. A client understands whole
-text frames, pings and a close, and nothing else.
+connect ten thousand outgoing sockets. The measurement is about the endpoint, and not about its clients. A client
+understands whole text frames, pings and a close, and nothing else.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ingeborg.protocol.sockets import next_mask
 
 from .light import dial
 
-#: Time limit of every wait except that for an import, in seconds.
+#: Time limit of every wait except the wait for an import, in seconds.
 PATIENCE_S = 60.0
 IMPORT_S = 600.0
-#: Maximum number of publishes on one connection that have no reply yet.
+#: Maximum number of unanswered publishes on one connection.
 WINDOW = 256
 #: Topics in one line of an import.
 TOPICS_PER_LINE = 1_000

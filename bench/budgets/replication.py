@@ -4,9 +4,9 @@
 
 Both clusters run on embedded stores, one of them with `serve --replication on`. Each publish requests a reply.
 Publishes come one by one, which costs most, and then in bursts, as at a busy endpoint. Both rates leave the machine
-mostly idle. Half of the publishes arrive at the home of their topic. CPU time is that of both endpoints, minus their
-idle use. Latency is from the publisher's write to the reply, which the same process gets. It takes two minutes, on an
-idle machine.
+mostly idle. Half of the publishes arrive at the home of their topic. The CPU time is the sum for both endpoints, minus
+their use while idle. The latency is the time from the publisher's write to the reply, which the same process gets. The
+program takes two minutes, on an idle machine.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ LOOK_S = 0.1
 
 class Turn(NamedTuple):
     """The result of one load on one cluster. ``cpu_us`` and ``copied`` are CPU microseconds and bytes of copies, both
-    per publish. ``replies_ns`` are the nanoseconds until each reply."""
+    per publish. ``replies_ns`` has the latency of each reply in nanoseconds."""
 
     cpu_us: float
     copied: float
@@ -69,7 +69,7 @@ class Turn(NamedTuple):
 
 class Cost(NamedTuple):
     """The result of all rounds. ``cpu_us`` is the lowest CPU time, because other load on the machine can only add to
-    it. ``replies_ns`` has all replies, sorted."""
+    it. ``replies_ns`` has the latencies of all replies, sorted."""
 
     cpu_us: float
     copied: float
@@ -157,7 +157,7 @@ def has_replicas(page: str) -> bool:
 
 
 async def measure(rounds: int) -> dict[Load, tuple[Cost, Cost]]:
-    """Return for each load the cost without replicas, and with replicas."""
+    """Return, for each load, the cost without replicas and the cost with replicas."""
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         clusters: list[_Replied] = []

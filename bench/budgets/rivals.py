@@ -15,8 +15,9 @@ load differently:
 
 **Redis and NATS** (the machine's own NATS, and the current one) get the workload `topics` from `loadgen`, as this
 broker does. Each system is one server or endpoint, which starts on an empty store for each run. The same generator
-reaches all systems through their Python clients. So the rates are those of a Python program; the server's CPU time
-stands next to them. A further turn compares this broker with itself when a frame has several messages (`--lines`).
+reaches all systems through their Python clients. So the rates are limited by a Python program, and the server's CPU
+time is reported next to them. A further turn compares this broker with itself when a frame has several messages
+(`--lines`).
 
 **The traffic workload** against NATS and RabbitMQ: ``carried``.
 
@@ -61,8 +62,8 @@ ROUNDS = 3
 #: Maximum CPU time of this broker per publish, as a share of Centrifuge's, by fan-out.
 COST_SHARE = {1: 0.8, 5: 0.8, 20: 0.9, 100: 0.9}
 
-#: Numbers of topics, which are below the 50,000 that the routing cache holds, and messages of a run, enough for a
-#: second or two.
+#: Numbers of topics, which are below the 50,000 topics that the routing cache holds, and the number of messages of a
+#: run, which takes a second or two.
 TOPICS, MESSAGES = (1 << 11, 1 << 13, 1 << 15), 100_000
 #: Minimum end-to-end rate of this broker, as a multiple of the rival's.
 RATE_RATIO = {"redis": 1.0, "nats": 1.2, "nats-current": 1.2}
@@ -116,7 +117,7 @@ async def _granted(socket: OutgoingSocket, command: Json) -> None:
 
 
 def _answer_ping(socket: OutgoingSocket, data: bytes) -> None:
-    # A string in JSON contains no newline, so an empty object at the start of a line is a message.
+    # A string in JSON contains no newline, so an empty object at the start of a line is a whole message.
     if data.startswith(b"{}") or b"\n{}" in data:
         socket.write(b"{}")
 
@@ -289,8 +290,8 @@ def measure() -> list[Check]:
     for program in go_programs.PROGRAMS:
         go_programs.ensure(program)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
-        # Start each rival here first. A rival that cannot start would otherwise fail only after minutes of measuring
-        # others.
+        # Start each rival here first. Otherwise, a rival that cannot start would fail only after other systems have
+        # been measured for minutes.
         for system in (*SYSTEMS[1:], RABBITMQ):
             servers.enter_context(running(system, Path(folder, system.name), layer=False))
     return [check for part in PARTS.values() for check in part()]

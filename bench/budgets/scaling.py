@@ -4,10 +4,10 @@
 
 Publishes arrive one by one, which costs most, and then in bursts, as at a busy endpoint. Both rates leave the machine
 mostly idle, so that CPU per publish shows the cost and no queueing. Every endpoint gets the same number of publishes of
-each topic. So with E endpoints, exactly one of E publishes arrives at its home. (No metric counts the messages from an
-origin to a home.) Subscribers are spread over the endpoints at random. The program counts forwards and deliveries, and
-measures the CPU time of all endpoints, minus their idle use. It fits a model with the cost of each step to these
-measurements. It takes two minutes, on an idle machine.
+each topic. So with E endpoints, exactly one of E publishes arrives at the home of its topic. (This has to be computed,
+because no metric counts the messages from an origin to a home.) Subscribers are spread over the endpoints at random.
+The program counts forwards and deliveries, and measures the CPU time of all endpoints, minus their use while idle. It
+fits a model with the cost of each step to these measurements, and takes two minutes on an idle machine.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from ingeborg.protocol.pages import PageError, fetch, samples
 from .light import TIMEOUT_S, ask, dial
 from .model import Check, measured, show
 
-#: The last number is too many for two cores. It shows how good the model is beyond the points that it is fitted to, and
-#: the costs that grow with the number of peers.
+#: The last number is too many for two cores. Its measurements show how good the model is beyond the points that it is
+#: fitted to, and which costs grow with the number of peers.
 ENDPOINTS = (1, 2, 4, 16)
-#: The model is fitted to these numbers of endpoints, and has to predict the last one.
+#: The model is fitted to these numbers of endpoints, and has to predict the measurements of the last number.
 FITTED = ENDPOINTS[:-1]
 #: For each number of subscribers of a topic, the number of publishes per second to all endpoints together.
 RATES = {1: 400, 5: 400, 20: 300}
-#: In bursts: possible numbers of publishes that each endpoint gets at once, the usual number, and the factor by which
-#: the rate is higher.
+#: In bursts: possible numbers of publishes that each endpoint gets at once, the default number, and the factor by which
+#: the rate is higher than the rate without bursts.
 BURSTS, BURST, BURST_RATE = (2, 4, 8, 16, 32), 4, 2
 TOPICS = 32
 #: Number of publishes of one load. It is a multiple of the number of topics times each number of endpoints.
 PUBLISHES = max(ENDPOINTS) * TOPICS
 #: Number of topics of each fan-out for which forwards are counted after each publish.
 SINGLES = 12
-#: Subscriber connections at each endpoint. They are enough that one endpoint can have all subscribers of a topic, and
-#: that few connections get two messages of a burst.
+#: Subscriber connections at each endpoint. The number is so large that one endpoint can have all subscribers of a
+#: topic, and that few connections get two messages of a burst.
 CLIENTS = 48
 LISTENS, LISTENS_PER_S = 160, 200
 IDLE_S = 3.0
@@ -76,20 +76,20 @@ def holders_expected(endpoints: int, fanout: int) -> float:
 
 
 def forwards_expected(endpoints: int, fanout: int) -> float:
-    """Return the expected number of endpoints with subscribers, without the topic's home, which is a random
+    """Return the expected number of endpoints with subscribers, not counting the topic's home, which is a random
     endpoint."""
     return holders_expected(endpoints, fanout) * (endpoints - 1) / endpoints
 
 
 def away(endpoints: int) -> float:
-    """Return the share of publishes that arrive at an endpoint other than their home."""
+    """Return the share of publishes that arrive at an endpoint which is not the home of their topic."""
     return (endpoints - 1) / endpoints
 
 
 class Costs(NamedTuple):
-    """CPU microseconds of each step. ``publish`` is for receiving and routing a message at its home. ``hop`` is for the
-    way from its origin to the home and the answer, at both endpoints. ``forward`` is the same for the way from the home
-    to another endpoint. ``delivery`` is for each subscriber."""
+    """CPU microseconds of each step. ``publish`` is for receiving and routing a message at its home. ``hop`` is for
+    sending the message from its origin to the home, and for the answer, at both endpoints. ``forward`` is the same for
+    sending it from the home to another endpoint. ``delivery`` is for each subscriber."""
 
     publish: float
     hop: float
@@ -169,8 +169,8 @@ def line(values: dict[int, float]) -> Line:
 
 
 class Projection(NamedTuple):
-    """A prediction. ``cpu_us`` and ``hops`` are per publish. ``per_core`` is the publishes per second of one endpoint
-    on a core of its own, and ``total`` those of all endpoints."""
+    """A prediction. ``cpu_us`` and ``hops`` are per publish. ``per_core`` is the number of publishes per second of one
+    endpoint on a core of its own, and ``total`` the number of all endpoints together."""
 
     cpu_us: float
     hops: float
@@ -180,7 +180,7 @@ class Projection(NamedTuple):
 
 def projection(costs: Costs, idle: Line, endpoints: int, fanout: int) -> Projection:
     """Predict the costs when all endpoints are fully busy, with one core each. ``idle`` is the share of a core that an
-    endpoint uses without messages."""
+    endpoint uses while it handles no messages."""
     forwards = forwards_expected(endpoints, fanout)
     cpu_us = costs.of(endpoints, fanout, forwards)
     total = endpoints * max(1 - idle.at(endpoints), 0.0) * 1e6 / cpu_us
@@ -238,7 +238,7 @@ class Metrics(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The results for one number of endpoints. ``alone`` and ``bursts`` are the kinds of ``KINDS``. ``idle`` is the
+    """The results for one number of endpoints. ``alone`` and ``bursts`` are named as in ``KINDS``. ``idle`` is the
     share of a core that an idle endpoint uses. ``listen_us`` is the CPU time of all endpoints for one `listen`.
     ``singles`` has a pair for each single publish: its forwards, and the endpoints with a subscriber. For ``refused``,
     see ``Metrics``."""
@@ -256,7 +256,8 @@ def _topic(fanout: int, number: int) -> str:
 
 
 async def _paced(numbers: Sequence[int], rate: float) -> AsyncIterator[int]:
-    """Yield each number when it is due, with a pause in between, so that no turn of a server's loop gets two."""
+    """Yield each number when it is due, with a pause after each number, so that no turn of a server's loop handles two
+    numbers."""
     start_s = time.monotonic()
     for position, number in enumerate(numbers):
         await asyncio.sleep(max(start_s + position / rate - time.monotonic(), 0.001))
@@ -276,7 +277,7 @@ class Cluster:
         self._received = self._expected = 0
         self._all_came = asyncio.Event()
         self._numbers = count()
-        self._idle_s = 0.0  # CPU seconds per second, of all endpoints
+        self._idle_s = 0.0  # CPU seconds that all idle endpoints together use per second
         #: Number of endpoints with a subscriber, by topic.
         self._holders: dict[str, int] = {}
 
@@ -340,7 +341,7 @@ class Cluster:
         self._all_came.clear()
 
     async def idle(self) -> float:
-        """Return the share of a core that each endpoint uses without messages."""
+        """Return the share of a core that each endpoint uses while it handles no messages."""
         before, start_s = await Metrics.read(self._urls), time.monotonic()
         await asyncio.sleep(IDLE_S)
         used = (await Metrics.read(self._urls)).since(before)
@@ -349,7 +350,7 @@ class Cluster:
 
     async def singles(self, fanout: int) -> list[tuple[int, int]]:
         """Publish to each topic once. For some of the publishes, return how often each was forwarded, and how often it
-        may be forwarded."""
+        may be forwarded at most."""
         found = []
         before = await Metrics.read(self._urls)
         for number in range(TOPICS):
@@ -363,7 +364,7 @@ class Cluster:
         return found
 
     async def _due(self, publishes: int, rate: float, burst: int) -> AsyncIterator[tuple[OutgoingSocket, range]]:
-        """Whenever publishes are due (``rate`` per second), yield the sender and the numbers of its publishes.
+        """Whenever publishes are due (``rate`` of them per second), yield a sender and the numbers of its publishes.
         ``burst``: see ``load``."""
         endpoints = len(self._urls)
         step = endpoints * burst if burst > 1 else 1
@@ -374,7 +375,8 @@ class Cluster:
     async def load(self, fanout: int, burst: int) -> tuple[Point, int]:
         """Run one load. Return its costs, and how many requests came to an endpoint that was not the home.
 
-        ``burst`` is the number of publishes that every endpoint gets at once. If it is 1, publishes come one at a time.
+        ``burst`` is the number of publishes that every endpoint gets at once. If ``burst`` is 1, publishes come one at
+        a time.
         """
         endpoints = len(self._urls)
         rate = RATES[fanout] * (BURST_RATE if burst > 1 else 1)

@@ -2,18 +2,18 @@
 
     python -m ingeborg.bench.budgets.slots [--only pages|duplicates] [--mib 320] [--keys 1000000]
 
-The endpoints have their own processes and share one embedded store. In addition to the product's contents, each has
-pages (`ingeborg.bench.micro.paged`). It takes a minute and a half, on an idle machine.
+The endpoints have their own processes and share one embedded store. In addition to the product's contents, each slot
+has pages (`ingeborg.bench.micro.paged`). The program takes a minute and a half, on an idle machine.
 
 Pages: two endpoints have all pages. A third endpoint joins, and then the first leaves in an orderly way. Publishers at
 all endpoints send 600 messages per second with `ack`, and 200 pages change per second. A slot has no home from its
-home's last action for it until the next home learns that it may act. Both processes report these times. At the end, a
-digest of each slot compares the pages with their last writes.
+home's last action for it until the next home learns that it may act. The processes of both endpoints report the times
+of these two events. At the end, a digest of each slot compares the pages with their last writes.
 
 Duplicates: one endpoint's table is filled inside its process, without publishing. A second endpoint joins. Then the
 first endpoint's table is filled up again, and this endpoint leaves. A probe sends one light message after the other. In
 each process, a watch reports long turns of the event loop, with the time by the clock and the thread's CPU time. The
-lesser time is the turn's own.
+lesser of the two times is the time that the turn itself took.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .model import Check, measured, show
 from .pages import Side, SideLost, digest, page
 from .steady import Listener, Probe, Publisher, Sent
 
-#: Maximum time for a slot to be without a home, and for a publish to it to wait, in milliseconds.
+#: Maximum time for which a slot has no home, and for which a publish to the slot waits, in milliseconds.
 HOMELESS_MS = 500.0
 #: Maximum time, in seconds, that a new endpoint waits for the copies of its slots, and that a leaving endpoint waits
 #: until others have copies of its slots. After that, slots move without copies.
@@ -57,13 +57,13 @@ PAGE_BYTES = 4096
 PUBLISHES_PER_S, TOPICS, CHANGES_PER_S = 600.0, 512, 200.0
 #: Seconds for connections and caches to settle, and seconds of measuring before slots move and after.
 SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0
-#: Number of topics of a probe. A message counts as sent during a move until this many seconds after the last slot has
-#: arrived.
+#: Number of topics of a probe. During a move, and for this many seconds after the arrival of the last slot, messages
+#: count as sent during the move.
 PROBE_TOPICS, MEANWHILE_S = 16, 0.2
-#: The longest wait for the last answers at the end, and the time between two looks, in seconds.
+#: The longest wait for the last answers at the end, and the time between two checks for them, in seconds.
 ANSWER_S, LOOK_S = 15.0, 0.05
 #: Pause before another attempt to write a page whose slot has no acting home, in seconds. The measured wait for a home
-#: is as precise as this.
+#: is only as precise as this pause.
 RETRY_S = 0.005
 
 Json = dict[str, Any]
@@ -110,8 +110,8 @@ async def _nodes(names: str, **variables: str) -> AsyncIterator[list[Node]]:
 
 class Move(NamedTuple):
     """A move of slots, from the processes' reports. ``begun_ns`` and ``over_ns`` are times in nanoseconds.
-    ``without_ms`` is the longest time of a slot without a home. ``in_part`` counts slots that arrived incomplete, and
-    ``lost`` those whose arrival no process has reported."""
+    ``without_ms`` is the longest time for which a slot had no home. ``in_part`` counts slots that arrived incomplete,
+    and ``lost`` those whose arrival no process has reported."""
 
     begun_ns: int
     over_ns: int
@@ -127,7 +127,7 @@ class Move(NamedTuple):
 
 
 def move(told: Iterable[Json], since_ns: int, until_ns: int) -> Move:
-    """Combine the reports on slots released within this time."""
+    """Combine the reports on slots that were released between these two times."""
     told = list(told)
     arrivals: dict[int, list[tuple[int, bool]]] = {}
     for each in told:
@@ -160,10 +160,10 @@ def move(told: Iterable[Json], since_ns: int, until_ns: int) -> Move:
 class Pages(NamedTuple):
     """The result of the measurement with pages. ``before``, ``joining`` and ``leaving`` are the messages that were due
     before an endpoint joined, while it joined, and while another left. They are from publishers that keep their
-    endpoint. ``going`` are those of the publisher at the leaving endpoint, while it leaves. ``moves`` has both moves,
-    and ``moved_mib`` the MiB that each sent in copies. ``resent`` counts messages that had no reply when their endpoint
-    left, and were sent again. ``unheard`` counts messages that the subscriber did not get. ``paused_ms`` has the length
-    of each pause of a connection."""
+    endpoint. ``going`` are the messages of the publisher at the leaving endpoint, while this endpoint leaves. ``moves``
+    has both moves, and ``moved_mib`` the MiB of copies that were sent in each move. ``resent`` counts messages that had
+    no reply when their endpoint left, and were sent again. ``unheard`` counts messages that the subscriber did not get.
+    ``paused_ms`` has the length of each pause of a connection."""
 
     before: list[Sent]
     joining: list[Sent]

@@ -35,7 +35,7 @@ _UNREACHABLE = (OSError, TimeoutError, WebSocketException)
 
 class Sent(NamedTuple):
     """One message. ``due_ns`` is when it was due, ``slot`` its topic's slot, and ``over_ns`` when its reply arrived,
-    or, for a probe, when the message itself arrived."""
+    or, if it is a message of a probe, when the message itself arrived."""
 
     due_ns: int
     slot: int
@@ -75,7 +75,7 @@ class _Connection:
             self.again()
 
     def came(self, socket: OutgoingSocket, data: bytes) -> None:
-        """Take a message."""
+        """Handle a message from the endpoint."""
 
     def again(self) -> None:
         """Do what a new connection needs."""
@@ -135,7 +135,7 @@ class Publisher(_Connection):
             self.sent.append(Sent(row[0], row[2], time.monotonic_ns()))
 
     def again(self) -> None:
-        """Send unanswered messages again. At worst they are duplicates."""
+        """Send unanswered messages again. In the worst case, they are duplicates of messages that had arrived."""
         for number in list(self._unanswered):
             self.repeated += 1
             self._publish(number)

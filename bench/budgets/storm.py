@@ -4,10 +4,10 @@
 
 The endpoints share one embedded store. The clients use the client library, in processes of their own. Each client
 listens and is subscribed to its own topic; clients try the endpoints in different orders. One endpoint is killed (with
-SIGKILL, and nothing starts it again). Two times are measured from then: until a client listens elsewhere, and until it
-gets a message that was published to its topic after that. Clients miss messages published in between, as the protocol
-says (SPEC, section 9). It takes about a minute. Clients and endpoints share this machine, so the times include the work
-of both sides.
+SIGKILL, and nothing starts it again). Two times are measured from this moment: until a client listens elsewhere, and
+until it gets a message that was published to its topic after it listened. Clients miss messages published in between,
+as the protocol says (SPEC, section 9). The program takes about a minute. Clients and endpoints share this machine, so
+the times include the work of both sides.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GOAL_S = 30.0
 _STORM_S_MAX = 120.0
 #: Time limit for one process to connect and subscribe its clients on a busy machine, in seconds.
 _CONNECT_S_MAX = 180.0
-#: Time limit for a process to answer, in seconds, which is added to ``_STORM_S_MAX``.
+#: Seconds that are added to ``_STORM_S_MAX`` for the time limit of a process to answer.
 _ANSWER_S = 30.0
 
 
@@ -56,7 +56,8 @@ class Found(NamedTuple):
 
 async def measure(clients: int, endpoints: int) -> Found:
     """Measure one storm. Raises ``BenchError``."""
-    # Allow enough open files for an endpoint when another endpoint is dead, and for a process of clients.
+    # Allow enough open files for a process of clients, and for an endpoint that has to accept its share of all clients
+    # while another endpoint is dead.
     allow_files(max(-(-clients // (endpoints - 1)), min(clients, CLIENTS_MAX)) + OTHER_FILES)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())

@@ -1,9 +1,9 @@
 """One process of the storm's clients, which ``storm`` starts.
 
 Each client listens and is subscribed to its own topic. When an endpoint is killed, the client library connects its
-clients again and makes them listen. This process records when. Then each of these clients publishes to its own topic.
-The delivered message shows that the client can send, that its subscription still exists, and that the broker knows
-where the client listens now.
+clients again and makes them listen. This process records when they listen. Then each of these clients publishes to its
+own topic. The delivered message shows that the client can send, that its subscription still exists, and that the broker
+knows where the client listens now.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .clients import assignment, commands, each, say
 
 #: The precision of the time at which a client listens again, in seconds.
 _LOOK_S = 0.02
-#: A message that did not arrive within this time after its confirmation is sent again, and counted.
+#: If a message did not arrive within this time after its confirmation, it is sent again, and the repetition is counted.
 _AGAIN_S = 5.0
 
 
@@ -117,7 +117,7 @@ class Clients:
             try:
                 await client.publish(topic, f"storm {number}, {attempt}", ack=True)
             except (ClientError, ProtocolError):
-                self._refused += 1  # the client library retries what it may; this code retries the rest
+                self._refused += 1  # the client library does not retry every failed publish, so retry here
             await asyncio.sleep(_AGAIN_S)
             if number in self._got_ns:
                 return

@@ -28,7 +28,7 @@ Job = tuple[Requests, Path, str, Path | None]
 
 def run(plan: Sequence[Unit], out: Path, python: str, log: Path | None, processes: int) -> None:
     """Run the units of the plan that are plain requests, except those with a kept result. ``python`` is an interpreter
-    with libcachesim. Raises ``BenchError`` if it has no libcachesim."""
+    with libcachesim. Raises ``BenchError`` if the interpreter has no libcachesim."""
     requests_of = [unit for unit in plan if isinstance(unit, Requests)]
     due: list[Job] = [(unit, out, python, log) for unit in requests_of if not path_of(out, unit).is_file()]
     for _ in units.run(_one, due, processes):
@@ -73,6 +73,6 @@ def _rows(unit: Requests, simulator: Simulator, log: Path | None) -> Iterator[Ro
 
 
 def narrow(items: list[int], room: int) -> int:
-    """Count hits of our W-TinyLFU with half the counters, which makes it as exact as libcachesim's. libcachesim adds to
-    all counters of a key, and so counts too many requests for other keys."""
+    """Count hits of our W-TinyLFU with half the counters, which makes it as exact as libcachesim's. The sketch of
+    libcachesim counts too many requests for other keys, because it adds to all counters of a key."""
     return requests(items, TinyLfu(room, room, width=2), room).hits

@@ -3,10 +3,10 @@
 Owns: the bound. Must never: be presented as the result of a policy.
 
 Berger, Beckmann, Harchol-Balter: "Practical Bounds on Optimal Caching with Variable Object Sizes" (SIGMETRICS 2018),
-PFOO-L. A read is a hit if its record stays in memory from the record's previous event until the read. Such a hit takes
-the record's bytes for that time. All hits together can take at most the room for the whole time. So the bound counts
-the cheapest reads until they have used up this amount. The result is a bound with any step of time. One variant here
-has a step for each publication, another has a step for each event, and the lower result counts.
+PFOO-L. A read is a hit if its record stays in memory from the record's previous event until the read. Such a hit
+occupies the record's bytes for that time. All hits together can occupy at most the whole room for the whole time. So
+the bound counts the cheapest reads until they have used up this amount. The result is a bound, whatever the steps are
+in which time is counted. This module counts time once in publications and once in events, and the lower result counts.
 """
 
 from __future__ import annotations

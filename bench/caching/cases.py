@@ -13,21 +13,21 @@ from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
 
 HOUR_S: Final = 3_600.0
 
-#: The room, as a share of all items, or of the bytes of all records.
+#: The size of the memory, as a share of all items, or of the bytes of all records.
 SHARES: Final = (0.01, 0.1)
 
 EXPONENTS: Final = (0.8, 1.0, 1.2)
 
-#: Number of seeds of the streams in the comparison, additional seeds by room (results differ more if the room is
-#: small), and number of seeds of the other streams.
+#: Number of seeds of the streams in the comparison, number of additional seeds by room (with little room, results
+#: differ more between seeds), and number of seeds of the other streams.
 SEEDS: Final = 3
 MORE_SEEDS: Final = {0.01: 2}
 FEW_SEEDS: Final = 1
 
-#: Number of seeds of plain requests, whose streams differ little.
+#: Number of seeds of plain requests. It is small, because these streams differ little.
 REQUEST_SEEDS: Final = 3
 
-#: Number of seeds of the document's experiments, which take little time, and of those with bounded room.
+#: Number of seeds of the document's experiments, which take little time, and of its experiments with bounded room.
 DOCUMENT_SEEDS: Final = 10
 ROOM_SEEDS: Final = 3
 
@@ -56,7 +56,7 @@ RISES: Final = tuple(f"0.{tenths}" for tenths in range(1, 10))
 BATCHES: Final = (1, 2, 3, 5, 10, 30, 100, 300, 1_000, 3_000, 10_000)
 WEIGHTS: Final = ("0.1", "0.3", "0.5", "0.7", "0.9")
 
-#: Numbers of returns of a subscriber in a run, in addition to the default.
+#: How often a subscriber returns in a run: values in addition to the default.
 OTHER_RETURNS: Final = (5.0, 80.0)
 
 
@@ -80,7 +80,8 @@ class Requests:
 
 @dataclass(frozen=True)
 class Reads:
-    """A stream of records and reads. With ``whole``, each policy runs in all its ways (``replay.Ways``)."""
+    """A stream of records and reads. If ``whole`` is set, each policy runs in all ways that ``replay.Ways`` allows
+    it."""
 
     stream: str
     share: float

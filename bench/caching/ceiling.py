@@ -36,8 +36,8 @@ def hits(stream: Stream, bytes_max: int) -> float:
 
 
 class _Levels:
-    """The bytes of the records by the worth of a byte, with the greatest worth first, as a tree of sums (Fenwick,
-    1994)."""
+    """The bytes of all records, sorted by the worth of a byte, with the greatest worth first. They are stored as a tree
+    of sums (Fenwick, 1994)."""
 
     def __init__(self, stream: Stream) -> None:
         pairs = {

@@ -2,9 +2,9 @@
 
 Owns: the choice of figures for each finding. Must never: make markup, or do I/O.
 
-The document prints no numbers with its charts, so only its sentences can be compared with our figures. It does not say
-how much memory there is. So this module judges each finding about hit rates three times: without a limit, and with 10 %
-and 1 % of the bytes of all records. It judges each finding about time for every place that was measured.
+The document prints no numbers with its charts, so only its sentences can be compared with our figures. The document
+does not say how much memory there is. So this module judges each finding about hit rates three times: without a limit,
+and with 10 % and 1 % of the bytes of all records. It judges each finding about time for every set-up that was measured.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def judged(found: Found) -> list[Claim]:
 
 
 def _over(verdicts: Iterable[str]) -> str:
-    """Combine the verdicts of all numbers of records. The finding fails if it fails for any number of records, and
-    holds if it holds for all."""
+    """Combine the verdicts for several numbers of records. The finding fails if it fails for at least one number, and
+    holds if it holds for every number."""
     each = list(verdicts)
     return FAILS if FAILS in each else EQUAL if EQUAL in each else HOLDS
 
@@ -214,7 +214,7 @@ def _again(found: Found) -> str:
 
 def _slower(one: Json, other: Json) -> str:
     """Return whether the first latency is higher. Only the database's part, which also includes writes that wait for
-    reads, can depend on the strategy. So a difference counts as chance if less than half comes from this part."""
+    reads, can depend on the strategy. So a difference counts as chance if less than half of it comes from this part."""
     database_ms, other_ms = (row["database_ms"] + row["writing_ms"] for row in (one, other))
     if abs(database_ms - other_ms) < abs(one["latency_ms"] - other["latency_ms"]) / 2:
         return EQUAL
@@ -253,8 +253,8 @@ def _per_s(row: Json) -> str:
 
 
 def _faster(one: Json, other: Json) -> str:
-    """Return whether the first is certainly faster. This needs several runs of both, and the slowest run of the first
-    has to be faster than the fastest run of the other."""
+    """Return whether the first unit is certainly faster. For this, there must be several runs of both units, and the
+    slowest run of the first unit must be faster than the fastest run of the other unit."""
     if min(one["runs"], other["runs"]) == 1:
         return EQUAL
     if one["slowest_per_s"] > other["fastest_per_s"] and one["records_per_s"] > (1 + NOISE) * other["records_per_s"]:
@@ -292,8 +292,8 @@ def _falling(rows: Sequence[Json]) -> str:
 
 
 def _swept(rates: Sequence[float], latencies: Sequence[Json]) -> list[tuple[str, str]]:
-    """Judge hit rates and latencies. They are in the order in which, according to the document, the hit rate falls and
-    the latency rises."""
+    """Judge hit rates and latencies. The caller passes them in an order in which, according to the document, the hit
+    rate falls and the latency rises."""
     verdicts = [("hit rate", _falls(rates))] if rates else []
     return [*verdicts, *([("latency", _falling(latencies[::-1]))] if latencies else [])]
 

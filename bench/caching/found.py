@@ -14,7 +14,7 @@ from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
 
 Json = Mapping[str, Any]
 Rate = Sequence[float]
-"""A mean, and half the width of its 95 % interval, as they are in JSON."""
+"""A mean, and half the width of its 95 % interval, as a list from JSON."""
 
 LIVE: Final = "live"
 """Folder of a result with the runs on real processes."""

@@ -23,8 +23,8 @@ APART_MAX: Final = 0.005
 
 @dataclass(frozen=True)
 class Goal:
-    """One of our goals. ``found`` has, for each reading, its figure and whether the figure meets the goal, or ``None``
-    if no goal applies."""
+    """One of our goals. ``found`` has, for each reading, the figure, and whether the figure meets the goal (``None`` if
+    no goal applies to it)."""
 
     text: str
     limit: str

@@ -2,8 +2,8 @@
 
 Owns: every figure except those of a single unit. Must never: draw anything, or run a unit.
 
-A policy can run in two ways: missed records are admitted again or not. The better way counts, separately for each
-stream and room.
+A policy can run in two ways: with or without admitting missed records again. The better way counts, and is chosen
+separately for each stream and room.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def _rounded(values: Iterable[float], digits: int = DIGITS) -> list[float]:
 
 def _with_rates(rows: DataFrame) -> DataFrame:
     """Add the hit rate by read, the mean number of subscribers of a record in memory (the document's duplication
-    factor) and of any record (0 outside memory), and the share of admitted records."""
+    factor), the mean number over all records (where a record outside memory counts as 0), and the share of admitted
+    records."""
 
     def per(one: str, other: str) -> Column:
         return F.when(F.col(other) > 0, F.col(one) / F.col(other)).otherwise(0.0)
@@ -114,8 +115,8 @@ def _with_rates(rows: DataFrame) -> DataFrame:
 
 
 def _better(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> list[Json]:
-    """For each key return the way with more hits by read, on average, with its figures by seed. If two ways are equal,
-    the way without repeated admission wins."""
+    """For each key, return the way with more hits by read, on average, and the figures of this way by seed. If two ways
+    are equal, the way without repeated admission wins."""
     of_seed = F.struct("seed", *names)
     ways = rows.groupBy(*keys, "way").agg(
         F.round(F.avg("by_read"), 9).alias("mean"), F.array_sort(F.collect_list(of_seed)).alias("seeds")
@@ -170,8 +171,8 @@ def _document(rows: DataFrame) -> dict[str, list[Json]]:
 
 
 def _requests(rows: DataFrame, simulated: DataFrame | None) -> list[Json]:
-    """Average three shares of hits over the seeds: that of our policy, that of libcachesim, and that of our policy with
-    a sketch as exact as libcachesim's."""
+    """Average three hit rates over the seeds: the rate of our policy, the rate of libcachesim, and the rate of our
+    policy with a sketch as exact as libcachesim's."""
     keys = ("exponent", "share", "policy")
     rates = rows.withColumn("rate", F.col("hits") / F.col("requests"))
     theirs = ("libcachesim", "narrow")

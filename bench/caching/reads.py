@@ -32,7 +32,8 @@ WISH_EXPONENT: Final = 0.8
 #: Mean absence of a subscriber, which comes back four times a day.
 AWAY_S: Final = 6 * 3_600.0
 
-#: Sizes of the synthetic streams, which last a day, as the log does.
+#: Numbers of topics and publications of the synthetic streams, and their length, which is a day, as for the now-playing
+#: log.
 TOPICS: Final = 10_000
 PUBLICATIONS: Final = 60_000
 DAY_S: Final = 86_400.0
@@ -80,8 +81,8 @@ class Stream:
         return found.hexdigest()
 
     def following(self) -> list[int]:
-        """Return, for each event, the index of its record's next read. An index beyond the end means that there is
-        none."""
+        """Return, for each event, the index of its record's next read. An index beyond the end means that there is no
+        next read."""
         end = len(self.events)
         found, next_at = [end] * end, [end] * len(self.sizes)
         for at in range(end - 1, -1, -1):
@@ -132,7 +133,7 @@ def wishes(
     topics: int, each: float, numbers: random.Random, ranks: Sequence[int] | None = None, clients: int = CLIENTS
 ) -> list[list[int]]:
     """Draw the subscribers of each topic. ``each`` is the mean number of topics that a subscriber wishes for. ``ranks``
-    has the topics, with the most popular first. If it is missing, the order is random."""
+    has the topics, with the most popular first. If ``ranks`` is None, the order is random."""
     order = ranks if ranks is not None else numbers.sample(range(topics), topics)
     weights = [rank**-WISH_EXPONENT for rank in range(1, topics + 1)]
     scale = clients * each / sum(weights)
@@ -145,7 +146,7 @@ def wishes(
 
 def absences(mean_s: float, spread: float, numbers: random.Random, clients: int = CLIENTS) -> list[float]:
     """Draw the mean absence of each subscriber; ``mean_s`` is the mean over all. ``spread`` is the standard deviation
-    of the logarithm. If it is 0, all subscribers have the same mean."""
+    of the logarithm. If ``spread`` is 0, all subscribers have the same mean."""
     if not spread:
         return [mean_s] * clients
     return [mean_s * numbers.lognormvariate(-spread * spread / 2, spread) for _ in range(clients)]
@@ -163,8 +164,8 @@ def zipf(
     count: int = PUBLICATIONS,
 ) -> Stream:
     """Draw records at a constant rate for a day, with topics by Zipf's law. With ``even``, all records have one size.
-    Otherwise sizes are from few bytes to many, with each order of magnitude equally often. ``gone`` is the share of
-    subscribers that never come back."""
+    Otherwise, the sizes range from few bytes to many bytes, with each order of magnitude equally often. ``gone`` is the
+    share of subscribers that never come back."""
     numbers = random.Random(f"reads {exponent:g} {seed}")
     subscribers = wishes(topics, each, numbers)
     chosen = numbers.choices(range(topics), [rank**-exponent for rank in range(1, topics + 1)], k=count)

@@ -19,9 +19,9 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 @dataclass(frozen=True)
 class Ways:
     """Choices in addition to the policy. With ``reads_in``, a record that was not in memory when a subscriber read it
-    requests admission again. With ``told``, the caller knows which subscribers have received a record, so it drops a
-    record that all have received, and does not admit it again. Otherwise a policy knows only the number of a record's
-    subscribers."""
+    requests admission again. With ``told``, the caller knows which subscribers have received a record. It drops a
+    record that all its subscribers have received, and does not admit this record again. Otherwise a policy knows only
+    the number of a record's subscribers."""
 
     reads_in: bool = False
     told: bool = False

@@ -22,7 +22,7 @@ def zipf(exponent: float, seed: int, items: int = ITEMS, count: int = COUNT) -> 
 
 def following(requests: list[int]) -> list[int]:
     """Return, for each request, the index of the next request for the same item. An index beyond the end means that
-    there is none."""
+    there is no next request."""
     found = [len(requests)] * len(requests)
     next_at: dict[int, int] = {}
     for at in range(len(requests) - 1, -1, -1):

@@ -3,8 +3,8 @@
 Owns: the 24 kinds of offers (the document's bitmaps), and the drawing of subscribers and publications, from a seed
 alone. Must never: depend on a policy.
 
-The document does not say how subscribers are spread over the kinds. Here each subscriber wants one kind, by Zipf's law.
-All kinds have the same number of publications, apart from chance.
+The document does not say how subscribers are spread over the kinds. Here each subscriber wants one kind, which is drawn
+by Zipf's law. All kinds have the same number of publications, apart from chance.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SUBSCRIBERS: Final = 1_000
 #: Exponent of Zipf's law over the kinds. With 0, all kinds have the same number of subscribers, apart from chance.
 EXPONENT: Final = 1.0
 
-#: Mean number of returns of a subscriber in a run. A subscriber that polls twice a second has this number in ten
+#: Mean number of returns of a subscriber in a run. A subscriber that polls twice a second returns this often in ten
 #: seconds.
 RETURNS: Final = 20.0
 

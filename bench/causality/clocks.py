@@ -6,9 +6,9 @@ rows, and with the sizes of the clocks.
 
 A message has a place, which is an axis and a number on this axis. Each publishing connection is an axis. A client that
 knows a connection's n-th message also knows all earlier messages of that connection. So a clock, which has a number for
-each axis, holds all dependencies of a message (Fidge, Mattern). Two kinds of messages break this rule, and each such
-message gets an axis of its own. A message of the first kind has several reports that could be its original; it depends
-only on the common dependencies of these reports. A message of the second kind has no dependencies.
+each axis, holds all dependencies of a message (Fidge, Mattern). Two kinds of messages break this rule, and every
+message of these kinds gets its own axis. A message of the first kind has several reports that could be its original; it
+depends only on the common dependencies of these reports. A message of the second kind has no dependencies.
 
 A clock is sparse, because it omits messages that no connection can still get too late. `until_ns` of each message says
 until when that can happen. The caller computes `until_ns` from the whole run (bench.spark.happened).
@@ -23,8 +23,8 @@ Message = tuple[int, int]
 """Topic and sequence number."""
 
 Entry = tuple[int, int]
-"""The number of known messages of an axis, and the time (ns) until which one can still come too late. Both values grow
-along an axis."""
+"""The number of known messages of an axis, and the time (ns) until which one of these messages can still come too late.
+Both values grow along an axis."""
 
 Clock = Mapping[int, Entry]
 
@@ -33,7 +33,7 @@ NEVER = -(1 << 63)
 
 SWEEP_MIN = 10_000
 """A sweep forgets items that are no longer needed. It starts whenever the number of kept items has doubled, but never
-below this number. So a sweep costs less than adding these items did."""
+below this number of items. So a sweep takes less time than adding these items took."""
 
 _NONE: dict[int, Entry] = {}
 
@@ -68,8 +68,8 @@ class _Open:
 
 
 class Clocks:
-    """The clocks of one run. `sent` and `received` take its rows, in order. The counts cover the messages with a
-    clock."""
+    """The clocks of one run. `sent` and `received` take its rows, in order. The counts include only messages that have
+    a clock."""
 
     def __init__(self) -> None:
         self.messages = 0

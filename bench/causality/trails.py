@@ -14,7 +14,7 @@ from ingeborg.bench.causality.clocks import Message
 
 class Link(NamedTuple):
     """A step of a trail. `connection` sent `message` at `at_ns`, after it had received `cause` at `cause_ns`. If
-    `cause_ns` is None, it had sent `cause` itself. The first message of a trail has no cause."""
+    `cause_ns` is None, the connection had sent `cause` itself. The first message of a trail has no cause."""
 
     message: Message
     connection: int
@@ -24,8 +24,8 @@ class Link(NamedTuple):
 
 
 class Trail:
-    """The way from one message to another. It takes rows of the run, as `Clocks` does, from the first original of
-    `first` to the last original of `last`. Then `links` has the way."""
+    """The way from one message to another. `received` and `sent` take rows of the run, as in `Clocks`, from the first
+    original of `first` to the last original of `last`. After that, `links` has the way."""
 
     def __init__(self, first: Message, last: Message) -> None:
         self._first, self._last = first, last
@@ -38,8 +38,8 @@ class Trail:
         self._heard: dict[int, tuple[int, Message]] = {}
         """For each connection, the time and the message of its first receipt of a message in `_reached`."""
         self._knows: dict[int, tuple[Message, int | None]] = {}
-        """For each connection that sent a message in `_reached`, or sent anything after it had received one: that
-        message, and the time of receipt, or None if it sent the message."""
+        """For each connection that sent a message in `_reached`, or that sent anything after it had received such a
+        message: this message, and the time of its receipt, or None if the connection sent it."""
 
     def received(self, at_ns: int, connection: int, message: Message) -> None:
         if self._is_whole(message):

@@ -26,11 +26,11 @@ def add(
     checks = check.add_subparsers(title="checks", metavar="CHECK", required=True)
     command = checks.add_parser(
         "causal",
-        help="check whether a connection got a message before another on which the first depends",
-        description="Find every connection that got a message before another message on which the first depends, and "
-        "name both messages and the chain between them. A message depends on all messages that its publisher had sent "
-        "or received before, and on the messages on which these depend. Each run is judged separately. The exit code "
-        "is 0 if there is no such connection, and 1 if there are some or the check failed.",
+        help="check whether messages arrived before the messages on which they depend",
+        description="Find every connection that got a message before another message on which this message depends. For "
+        "each, name both messages and the chain between them. A message depends on all messages that its publisher had "
+        "sent or received before, and on the messages on which these depend. Each run is judged separately. The exit "
+        "code is 0 if there is no such connection, and 1 if there are some or the check failed.",
     )
     command.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many runs at any depth")
     command.add_argument(

@@ -15,10 +15,10 @@ anything.
     skip = []                          # workloads that this system does not run
     options = { topics = { last = 4096 } }      # settings of a workload, for this system only
 
-Any system can have a `variant`, which tables show after the system's name. For rivals, the release follows it. Three
-keys are for this broker only: `serve` (arguments of `ingeborg serve`), `lines` (whether several messages share a frame
-between the broker and the generator) and `store` (`lmdb` or `riak`). For `riak`, INGEBORG_TEST_RIAK names the cluster.
-If it is not set, the system is skipped.
+Any system can have a `variant`, which tables show after the system's name. For rivals, the tables also show the release
+after the variant. Three keys are for this broker only: `serve` (arguments of `ingeborg serve`), `lines` (whether
+several messages share a frame between the broker and the generator) and `store` (`lmdb` or `riak`). For `riak`,
+INGEBORG_TEST_RIAK names the cluster. If this variable is not set, the system is skipped.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from typing import Any
 from ingeborg.bench.errors import BenchError
 
 WORKLOAD_KINDS = ("traffic", "topics", "radio", "replay", "causal")
-#: The systems that a matrix can name, as `bench rivals` does (except `mqtt`), and the adapter of loadgen that drives
-#: each.
+#: The systems that a matrix can name, with the adapter of loadgen that drives each. The names are those of `bench
+#: rivals` (except `mqtt`).
 SYSTEMS = {
     "ingeborg": "ingeborg",
     "rabbitmq": "rabbitmq",

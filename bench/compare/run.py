@@ -29,7 +29,8 @@ _CUT_S_MAX = 60.0
 #: Pause between two cells, in seconds, in which the system closes the previous cell's sockets and writes its pages.
 _REST_S = 2.0
 
-#: Exit code of loadgen if the run is complete and a result, but deliveries or connections were lost (docs/cli.md).
+#: Exit code of loadgen if the run is complete and counts as a result, but deliveries or connections were lost
+#: (docs/cli.md).
 LOSSES = 3
 
 DONE, CUT, FAILED, SKIPPED = "done", "cut short at its time limit", "failed", "skipped"
@@ -189,7 +190,7 @@ def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
 
 
 def _why(log: Path) -> str:
-    """Return why a cell's run failed. In a series of runs, return why the last failed run did."""
+    """Return why a cell's run failed. In a series of runs, return why the last of the failed runs failed."""
     for file in sorted(log.glob("**/run.json"), reverse=True):
         failed = json.loads(file.read_text(encoding="utf-8")).get("failed")
         if failed:

@@ -30,7 +30,7 @@ class Skipped(BenchError):
 
 class Running(NamedTuple):
     """A running system. ``urls`` are the system's URLs. ``version`` is what the system reports, or empty. ``dedup_url``
-    is the URL of the layer's Redis. ``year`` is the release year of that version, if it is known. ``inside`` are the
+    is the URL of the layer's Redis. ``year`` is the release year of ``version``, if it is known. ``inside`` are the
     metrics URLs of this broker's endpoints, if they differ from ``urls``."""
 
     urls: list[str]

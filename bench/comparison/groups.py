@@ -119,7 +119,8 @@ def distinct(limits: Iterable[Limit]) -> tuple[Limit, ...]:
     parts: dict[str, Limit] = {}
     for limit in limits:
         parts.setdefault(limit.part, limit)
-    # `system` means that no other part was at its limit. It does not count if another repetition found such a part.
+    # `system` means that no other part was at its limit. This limit does not count if, in another repetition, another
+    # part was at its limit.
     return tuple(limit for part, limit in parts.items() if part != "system" or len(parts) == 1)
 
 
@@ -138,8 +139,8 @@ def _key(value: Any) -> str:
 
 def forms_of(facts: Mapping[str, Any], what: str) -> dict[str, list[str]]:
     """Return the forms of the code (`compiled`, `interpreted`) that a run's `generator` or `endpoints` (``what``) had,
-    each with the names of its processes. The result is empty if the log does not say it, and for the endpoints of
-    systems other than this broker."""
+    each with the names of its processes. The result is empty if the log does not contain the form, and for the
+    endpoints of systems other than this broker."""
     form = facts.get("form")
     said = form.get(what) if isinstance(form, dict) else None
     if isinstance(said, str):
@@ -182,7 +183,7 @@ def repetitions(runs: Sequence[Json], ignored: Set[str] = frozenset()) -> list[t
 
 def baseline_first(rows: Sequence[Row]) -> list[Row]:
     """Sort the rows: first this broker with the variant of the baseline, then this broker with other variants, then the
-    other systems. Rows of one rank keep their order."""
+    other systems. Rows of the same group keep their order."""
 
     def rank(row: Row) -> int:
         if row.system != OWN_SYSTEM:

@@ -28,11 +28,11 @@ LOAD = ("messages", "window", "size")
 """Settings that make the load of a topics benchmark. Only series with equal settings are in one table."""
 
 OF_A_RUN = frozenset({"topics", "first", "last"})
-"""Settings in which the runs of one series differ, or a longer series differs from a shorter one."""
+"""Settings that may differ between the runs of one series, or between a longer and a shorter series."""
 
 SLOPE_TOPICS_MIN = 1024
-"""Below this number, things other than topics dominate the growth of memory. One page more would already make kilobytes
-per topic."""
+"""Below this number, things other than topics dominate the growth of memory. A single additional page of memory would
+already look like kilobytes per topic."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class TopicsPoint:
         return distinct((*self.subscribing, *self.flooding))
 
     def limits_of(self, figure: str) -> tuple[Limit, ...]:
-        """Return the limits that affect a figure. A saturated part does not change memory."""
+        """Return the limits that affect a figure. The memory has no limits, because a saturated part does not change
+        it."""
         if figure == "server_bytes":
             return ()
         return self.subscribing if figure.startswith("subscribe") else self.flooding
@@ -82,7 +83,8 @@ class TopicsSeries:
 
     @property
     def bytes_per_topic(self) -> float | None:
-        """Return the slope of the servers' memory, from the first number of topics that is not tiny to the last."""
+        """Return the slope of the servers' memory, from the first number of topics that is at least `SLOPE_TOPICS_MIN`
+        to the last number."""
         sized = [(p.topics, memory.value) for p in self.points if (memory := p.figures["server_bytes"]) is not None]
         sized = [point for point in sized if point[0] >= SLOPE_TOPICS_MIN]
         return slope(sized[0], sized[-1]) if len(sized) > 1 else None

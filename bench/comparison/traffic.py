@@ -26,7 +26,7 @@ from ingeborg.bench.digest.document import Json
 
 LOAD = ("connections", "topics", "fanout", "size", "skew", "repeat_within_s", "rate", "p99_ms")
 """Settings that make the load of a traffic run. Only runs with equal settings are in one table. The share of repeated
-payloads is not among these settings. It is 0 if nothing would drop repeats, and a column shows it."""
+payloads is not among these settings, because a column shows it. (It is 0 if nothing would drop repeated payloads.)"""
 
 CEILING = 0.999
 """If a sustained rate is at least this share of the search's upper end, the search was its limit."""
@@ -53,7 +53,8 @@ class TrafficRow:
 
     @property
     def noise(self) -> Json | None:
-        """Return the noise within a run if there is only one. With repetitions, their extremes tell more."""
+        """Return the noise within the run if there is only one run. If there are repetitions, their extremes tell
+        more."""
         phase = main_phase(self.runs[0]) if len(self.runs) == 1 else None
         return phase["noise"] if phase else None
 
@@ -86,8 +87,9 @@ def main_phase(run: Json) -> Json | None:
 
 
 def headline(run: Json) -> Json:
-    """Return a run's figures for one line. For traffic, they are from the phase at the sustained rate, because figures
-    at half that rate would only blur them. For another workload, they are the total over the measured phases."""
+    """Return a run's figures for one line. For traffic, they are from the phase at the sustained rate, because
+    including the phase at half that rate would only blur them. For another workload, they are the total over the
+    measured phases."""
     return (main_phase(run) if run["facts"]["workload"] == "traffic" else None) or run["measured"]
 
 
@@ -169,8 +171,8 @@ def _row(name: str, runs: Sequence[Json]) -> TrafficRow:
 
 def limits_of(run: Json) -> list[Limit]:
     """Return the limits that kept the sustained rate from being greater. They are the parts that were at their limit in
-    the measured phase, or in the search's lowest step above it, which exceeded a limit. If no other part was at its
-    limit, the system was."""
+    the measured phase, or in the search's lowest step above the sustained rate, which exceeded a limit. If no other
+    part was at its limit, the system was."""
     phase = main_phase(run)
     if phase is not None and phase["kind"] == "run":
         return [Limit("rate", "the run was made at a fixed rate"), *saturated([phase])]

@@ -90,11 +90,11 @@ class Traffic(_Paced):
 
     connections: int = _option(20, "clients, each of which publishes and subscribes", least=1, most=CONNECTIONS_MAX)
     topics: int = _option(1000, "topics", least=1, most=TOPICS_MAX)
-    fanout: float = _option(5.0, "average number of subscribers of a topic; Zipf(1) over the topics")
+    fanout: float = _option(5.0, "average number of subscribers of a topic, distributed over the topics by Zipf(1)")
     duplicates: float = _option(0.23, "share of publishes that repeat another connection's payload", "SHARE", most=0.99)
     repeat_within_s: float = _option(1.0, "longest time from first publish to repetition", "S", most=3600, above=True)
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
-    skew: float = _option(0.0, "Zipf exponent of the topics of publishes (0: all equally often)", "X", most=10)
+    skew: float = _option(0.0, "Zipf exponent for the topics of publishes (0: all topics equally often)", "X", most=10)
     rate: float | None = _option(
         None, "publish at this rate instead of searching for the greatest", "PER_S", most=RATE_MAX, above=True
     )
@@ -174,7 +174,7 @@ class _Air(_Paced):
     )
     wish_exponent: float = _option(
         0.8,
-        "Zipf exponent of the number of wish lists with a played song, the most played first (0: equally many)",
+        "Zipf exponent for the number of wish lists with a song, most played songs first (0: equally many lists)",
         "X",
         most=WISH_EXPONENT_MAX,
     )

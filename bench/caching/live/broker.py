@@ -28,7 +28,8 @@ POLLED_MAX: Final = 500
 """Maximum number of records in an answer. It is the default of Kafka's consumers (``max.poll.records``)."""
 
 WRITTEN_MAX: Final = 1_000
-"""Maximum number of records in a transaction. Later records wait some ten milliseconds for its end."""
+"""Maximum number of records in a transaction. Later records wait about ten milliseconds for the end of a full
+transaction."""
 
 QUEUED_MAX: Final = 4 * WRITTEN_MAX
 """If this many records wait for the database, the broker stops reading from publishers."""
@@ -107,7 +108,8 @@ class Broker:
             self.room.clear()
 
     def poll(self, subscriber: str, send: Send) -> None:
-        """Hand the subscriber the records that it has not received yet. It must not poll again before the answer."""
+        """Hand the subscriber the records that it has not received yet. A subscriber must not poll again before it has
+        the answer."""
         assert subscriber not in self._busy
         if self._waits and not self._waiting[subscriber]:
             self._held[subscriber] = send

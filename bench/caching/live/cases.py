@@ -21,7 +21,7 @@ RECORDS: Final = (500, 800, 1_000, 2_000, 5_000, 10_000)
 """The document's numbers of records."""
 
 RECORDS_MAX: Final = 100_000
-"""Maximum number of records, which is ten times the document's maximum. There is a limit because memory holds every
+"""Maximum number of records, which is ten times the document's maximum. A limit is necessary because memory holds every
 subscriber's answers until the end of the run."""
 
 SUBSCRIBERS: Final = 200
@@ -37,7 +37,8 @@ is three times this rate."""
 RIAK_RECORDS: Final = 500
 RIAK_RATE_PER_S: Final = 100
 """Number and rate of records on Riak. Without a cache, each delivery needs a request to Riak, so there are a thousand
-requests a second. A cluster of three nodes can serve that, and so can the tests' stand-in for Riak on one core."""
+requests a second. A cluster of three nodes can serve this rate, and so can the tests' substitute for Riak on one
+core."""
 
 RIAK_RUNS: Final = 2
 """Number of runs on Riak, with consecutive seeds, because results vary more with a networked store and with other work
@@ -69,7 +70,7 @@ Parameters = tuple[tuple[str, str], ...]
 @dataclass(frozen=True)
 class Unit:
     """One unit. ``capacity`` is a share of all bytes, or ``None`` without a limit. ``parameters`` are those of the
-    strategy, by their names in ``strategies``. If they are empty, the document's own apply."""
+    strategy, by their names in ``strategies``. If they are empty, the parameters of the document apply."""
 
     kind: str
     records: int

@@ -2,7 +2,7 @@
 
 Owns: the interface, and LMDB's file with its threads. Must never: depend on a policy, or lose a record silently.
 
-Writes are durable, with many records in one transaction. They have their own thread, because a commit waits some
+Writes are durable, with many records in one transaction. Writes have their own thread, because a commit waits a few
 milliseconds for the disk. A read of LMDB takes a microsecond if the file is in the system's memory, which it is in a
 run of this size. So the event loop reads directly. With a thread for reads (``THREAD``), the hand-over takes
 milliseconds if the loop is busy. The reads of an answer took 0.05 ms in the loop, and 5 ms in a thread.
@@ -44,7 +44,7 @@ class Database(Protocol):
         """Open the database, before all other calls. Raises ``DatabaseError``."""
 
     async def write(self, items: Items) -> None:
-        """Write the items. All are safe when this returns. Raises ``DatabaseError``."""
+        """Write the items. All items are safe when this method returns. Raises ``DatabaseError``."""
 
     def read(self, numbers: Sequence[int]) -> list[bytes] | Awaitable[list[bytes]]:
         """Return the records' payloads, directly or as an awaitable. This or the awaitable raises ``DatabaseError``."""
@@ -81,8 +81,8 @@ class Lmdb:
 
     def _write(self, items: Items) -> None:
         rows = [(_key(number), payload) for number, payload in items]
-        # Write all rows with one call. LMDB releases Python's lock in each call, and the event loop would then hold the
-        # lock for a long time.
+        # Write all rows with one call. LMDB releases Python's lock in each call, and after each of many calls, this
+        # thread might wait long until the event loop releases the lock.
         with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(rows)
 

@@ -3,9 +3,9 @@
 Owns: the form of a kind as a filter, and of a record as a payload. Must never: draw anything itself (``restaurants``
 does), or depend on a policy.
 
-The world is the same, record by record, as that of the replayed experiments with the same seed. Only the first of its
-1,000 subscribers take part, because two cores cannot serve all. Subscribers are in random order, so each kind has about
-the same share among the first subscribers as among all.
+The world is the same, record by record, as that of the replayed experiments with the same seed. Only the first few of
+its 1,000 subscribers take part, because two cores cannot serve all of them. Subscribers are in random order, so each
+kind has about the same share among the first subscribers as among all.
 """
 
 from __future__ import annotations

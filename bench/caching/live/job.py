@@ -28,7 +28,8 @@ from ingeborg.bench.units import keep
 Json = dict[str, Any]
 
 MASTER, MEMORY = "local[*]", "4g"
-"""All cores, and the memory for ten million events (docs/digest.md). The whole plan has half that number."""
+"""Spark's options: all cores, and the memory for ten million events (docs/digest.md). The whole plan has half as many
+events."""
 
 AGREE_MS: Final = 1e-3
 """Largest permitted difference of the two means, in milliseconds. The digest's mean is a double."""

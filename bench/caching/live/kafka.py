@@ -27,7 +27,8 @@ TIMEOUT_S: Final = 20.0
 machine."""
 
 TAKEN_MAX: Final = 500
-"""Maximum number of records that the broker fetches at a time. It is Kafka's own default (``max.poll.records``)."""
+"""Maximum number of records that the broker fetches at a time. This number is Kafka's own default
+(``max.poll.records``)."""
 
 FETCH_WAIT_MS: Final = 100
 """The longest time that a fetch waits at Kafka for a record. A new record ends the wait at once."""
@@ -101,7 +102,8 @@ async def consume(consumer: AIOKafkaConsumer, broker: Broker) -> None:
 
 
 class Producer:
-    """The publishers' side. ``failed`` gets an exception if Kafka does not acknowledge a record, and never a result."""
+    """The publishers' side. ``failed`` gets an exception if Kafka does not acknowledge a record. It never gets a
+    result."""
 
     def __init__(self, producer: AIOKafkaProducer, name: str) -> None:
         self._producer = producer

@@ -3,9 +3,9 @@
 Owns: the payloads, and the counts of records and reads. Must never: read the database, or know which subscribers there
 are.
 
-The cache is the project's (``broker.core.caches``), and the policy one of ``bench.caching``. Its methods are called in
-the same order as in the replay (``bench.caching.replay``): with a record at its publication, and with a read at its
-request.
+The cache is the project's (``broker.core.caches``), and the policy one of ``bench.caching``. The methods of the cache
+are called in the same order as in the replay (``bench.caching.replay``): for a record when it is published, and for a
+read when it is requested.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Memory:
     """The memory. ``bytes_max`` is the limit of all payloads together, or ``None`` for no limit. With ``told``, a
     record that all subscribers have received is dropped. With ``noted``, ``order`` has the order of events.
 
-    ``order`` is then like ``bench.caching.reads.Stream.events``: a record's number at its publication, and its
+    ``order`` has the form of ``bench.caching.reads.Stream.events``: a record's number at its publication, and its
     complement (``~``) at each read.
     """
 
@@ -87,9 +87,10 @@ class Memory:
         return payload
 
     def counters(self) -> dict[str, int]:
-        """Return the counts since the beginning, by their names in ``counters.csv``. Only ``caching_memory_…`` is the
-        present state. ``…_utility`` is the sum of the records' numbers of subscribers. ``admitted`` counts the records
-        that stayed after others had made room."""
+        """Return the counts since the beginning, by their names in ``counters.csv``. Only the values
+        ``caching_memory_…`` are the present state and not counts. ``…_utility`` is the sum of the records' numbers of
+        subscribers. ``admitted`` counts the records that stayed in memory after other records had been evicted for
+        them."""
         counts = self._cache.counts
         return {
             "caching_records_total": self.records,

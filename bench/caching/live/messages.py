@@ -3,8 +3,9 @@
 Owns: the form of the messages. Must never: wait, or interpret a record.
 
 A message's first byte is its type. The broker receives subscriptions (as JSON), records (as payloads), polls, and
-requests for the counters and for the report. It answers with the same byte and the requested data. An answer to a poll
-is a line of numbers, and a line for each record: its number, a space, and its payload, which has no line feed.
+requests for the counters and for the report. The broker's answer begins with the request's byte, followed by the
+requested data. An answer to a poll is a line of numbers, and a line for each record: its number, a space, and its
+payload, which has no line feed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ MESSAGE_BYTES_MAX: Final = 256 << 20
 
 
 class Answer(NamedTuple):
-    """The answer to a poll before the database is read. A payload that is not in memory is ``None``. ``more`` says
-    whether records wait for the next poll. ``asked_ns`` is the start of the poll, and ``looked_ns`` the end of the
+    """The state of a poll's answer before the database is read. A payload that is not in memory is ``None``. ``more``
+    says whether records wait for the next poll. ``asked_ns`` is the start of the poll, and ``looked_ns`` the end of the
     search in memory."""
 
     numbers: Sequence[int]

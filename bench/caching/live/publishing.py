@@ -20,8 +20,8 @@ AT_ONCE: Final = 50
 """Number of records in one write at full speed, which are some kilobytes."""
 
 STEP_S: Final = 0.002
-"""The pause between two writes of due records. A record can be late by this time, and this lateness counts. With a
-write for each record, the publishers would need half of a core."""
+"""The pause between two writes of due records. A record can be late by this time, and the lateness counts as a part of
+its latency. If each record had its own write, the publishers would need half of a core."""
 
 DRAIN_S: Final = 20.0
 """A broker that accepts nothing for this time counts as stopped."""

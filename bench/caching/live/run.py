@@ -37,7 +37,7 @@ CONNECT_S: Final = 20.0
 second."""
 
 STALL_S: Final = 15.0
-"""The run has failed after this time without any delivery or publication, in seconds."""
+"""If nothing is delivered or published for this time, in seconds, the run has failed."""
 
 LOOK_S: Final = 0.5
 """The pause between two checks for deliveries and publications, in seconds."""

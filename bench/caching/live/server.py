@@ -44,10 +44,10 @@ BACKLOG: Final = 1_024
 
 SWITCH_S: Final = 0.000_5
 """How long the loop keeps Python's lock while a thread of the database waits for it. The default is ten times as long.
-With the default, a batch of 1,000 records took 16 ms next to a busy loop. With this value it took 4 ms."""
+With the default, writing a batch of 1,000 records took 16 ms while the loop was busy. With this value, it took 4 ms."""
 
 CLOSE_S: Final = 2.0
-"""Time for connections to receive the reason of the broker's end."""
+"""Time for connections to receive the reason why the broker ends."""
 
 LOOK_S: Final = 0.01
 """The pause between two checks whether all connections have received it."""
@@ -79,7 +79,7 @@ class _Accepted(Socket):
             self._server.sockets.add(self)
 
     def rest_waits(self) -> None:
-        """Process the rest at once, because this server does not limit the work of a turn."""
+        """Process the rest of the received data at once, because this server does not limit the work of a turn."""
         while self.waits:
             self.next_quantum()
 

@@ -21,8 +21,8 @@ DOCUMENT: Final[Mapping[str, Callable[..., Rule]]] = {
     "mean": lambda batch="3": Mean(int(batch)),
     "buffer": Buffer,
 }
-"""The document's strategies, by their rules of admission. If the records do not fit into the room, LRU chooses which to
-drop."""
+"""The document's strategies, by their rules of admission. If the records do not fit into the room, LRU chooses the
+records to drop."""
 
 OURS: Final = OWED
 OTHERS: Final = ("lru", "sieve", "tinylfu", "gdsf")
@@ -32,8 +32,8 @@ Parameters = Mapping[str, str]
 
 
 def policy_of(strategy: str, parameters: Parameters, bytes_max: int | None, records: int) -> Policy:
-    """Create a policy. ``parameters`` are those of the document's rules, as text. If they are empty, the document's own
-    apply. ``bytes_max`` is the room, and ``records`` roughly the number of records that fit."""
+    """Create a policy. ``parameters`` are those of the document's rules, as text. If they are empty, the parameters of
+    the document apply. ``bytes_max`` is the room, and ``records`` roughly the number of records that fit."""
     if strategy in DOCUMENT:
         return Ruled(DOCUMENT[strategy](**parameters))
     assert not parameters, f"{strategy} has no parameters"

@@ -36,7 +36,7 @@ class Got(NamedTuple):
 
 
 class _Subscriber:
-    """One subscriber. ``due`` says that its next poll became due while an answer was pending."""
+    """One subscriber. ``due`` says that the subscriber's next poll became due while an answer was pending."""
 
     def __init__(self, crowd: Crowd, number: int) -> None:
         self._crowd = crowd

@@ -26,9 +26,9 @@ UNFINISHED = "unfinished"
 
 
 def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
-    """Run the unit and store its results, unless they exist. The row is written last, and marks the unit as done.
-    Raises ``BenchError``. Then the unit's log and the broker's output stay in ``UNFINISHED``, so that a person can read
-    them."""
+    """Run the unit and store its results, unless they exist. The row is written last, and marks the unit as done. If
+    the run fails, this raises ``BenchError``, and the unit's log and the broker's output stay in ``UNFINISHED``, so
+    that a person can read them."""
     if kept(unit, out):
         return
     part, log = out / UNFINISHED / unit.name, path_of(out, LOGS, unit)
@@ -42,8 +42,8 @@ def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
 
 
 def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Run the measurement in a separate event loop. SIGTERM interrupts it in an orderly way, as Ctrl-C does. After
-    everything has ended, this raises ``KeyboardInterrupt`` then."""
+    """Run the measurement in a separate event loop. SIGTERM interrupts it in an orderly way, as Ctrl-C does: after
+    everything has ended, this function raises ``KeyboardInterrupt``."""
     if threading.current_thread() is not threading.main_thread():
         return uvloop.run(measuring)
     before = signal.getsignal(signal.SIGTERM)

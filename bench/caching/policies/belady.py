@@ -2,9 +2,9 @@
 
 Owns: only the order. Must never: be presented as a policy for a broker, because it has to know the future.
 
-For entries of one size, no policy has more hits (Belady, 1966; here the newcomer itself can be the victim, so it need
-not even enter the cache). For entries of different sizes this does not hold, and no fast optimal policy is known.
-`bound.py` has an upper bound instead.
+For entries of one size, no policy has more hits (Belady, 1966). In this implementation, the newcomer itself can be the
+victim, and then never enters the cache. For entries of different sizes this does not hold, and no fast optimal policy
+is known. `bound.py` has an upper bound instead.
 """
 
 from __future__ import annotations

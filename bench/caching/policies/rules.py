@@ -1,7 +1,7 @@
 """The document's rules of admission. They compare a record's number of subscribers with those of earlier records.
 
 Owns: the rules, each with its small state. Must never: calculate with binary fractions, in which .7 * 3 + .3 * 3 is
-less than 3. A record with exactly as many subscribers as the threshold must not enter the cache.
+less than 3. A record whose number of subscribers equals the threshold would then enter the cache, which it must not.
 
 Thresholds start at 0, and so does the number for the previous record. A threshold can fall below 0, which the document
 does not exclude.
@@ -82,8 +82,8 @@ class Mean(Rule):
 
 
 class Buffer(Rule):
-    """Admits a record if its number of subscribers is above ``own`` (gamma) times that number plus ``before`` (alpha)
-    times the previous record's number. So only ``before / (1 - own)`` matters."""
+    """Admits a record if its number of subscribers is above the sum of two products: ``own`` (gamma) times this number,
+    and ``before`` (alpha) times the previous record's number. So only ``before / (1 - own)`` matters."""
 
     def __init__(self, own: Share = "0.7", before: Share = "0.3") -> None:
         owns, befores = Fraction(own), Fraction(before)

@@ -1,4 +1,4 @@
-"""Estimate how often a key was requested lately, with a count-min sketch that halves its counters from time to time.
+"""Estimate how often a key was requested recently, with a count-min sketch that halves its counters from time to time.
 
 Owns: the counters. Must never: return less than the true number, unless a counter is full or the sketch has halved its
 counters.

@@ -1,11 +1,11 @@
-"""W-TinyLFU: a newcomer stays if it had more requests lately than the entry that it would replace.
+"""W-TinyLFU: a newcomer stays if it recently had more requests than the entry that it would replace.
 
 Owns: a small window for newcomers, and a segmented LRU behind it. Must never: count requests exactly (`sketch.py`
 estimates).
 
 Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy" (ACM Transactions on Storage, 2017),
-sections 3 and 4. A newcomer goes into the window. An entry that leaves the window competes for the main part with the
-entry that it would replace there.
+sections 3 and 4. A newcomer goes into the window. An entry that leaves the window competes with the entry that it would
+replace in the main part.
 """
 
 from __future__ import annotations
