@@ -147,14 +147,14 @@ class Controller:
 
     def _above(self, now_s: float, term: int) -> None:
         """Move to the term above ``term``. Another program already knows ``term``, which is not below this controller's
-        term. This happens if the offsets restarted because the topic was deleted and recreated. Terms must grow even
-        then."""
+        term. This happens if the topic was deleted and recreated, so that its offsets restarted. Even in this case,
+        terms must grow."""
         self._notes.trouble("term", f"term {term} was already used, so this controller continues with term {term + 1}")
         self._reign(now_s, term + 1)
 
     def heard(self, now_s: float, *messages: tuple[Message, int]) -> None:
         """Process a batch of messages for the controller, each with its offset (0 if it has none). The controller
-        decides only once, after the batch, because a decision can take some milliseconds."""
+        decides only once, after the batch, because a decision can take a few milliseconds."""
         for message, place in messages:
             self._take_in(now_s, message, place)
         self._turn(now_s)
@@ -432,7 +432,7 @@ class Controller:
 
     def _is_young(self, now_s: float, monitor: str) -> bool:
         """Return whether this monitor began recently while an older monitor still sends. A monitor's first measurements
-        cover only a second or two, so those of the older monitor are better."""
+        cover only a second or two, so the measurements of the older monitor are better."""
         known = {name: times for name, times in self._monitors.items() if now_s - times[1] <= STALE_S}
         began_s, _ = known.get(monitor, (now_s if known else now_s - SETTLE_S, now_s))
         self._monitors = {**known, monitor: (began_s, now_s)}

@@ -98,7 +98,7 @@ class Owners:
 
     def started(self, now_s: float, name: str, epoch: int, queue: Queue) -> float | None:
         """Take note that the member owns the queue. Return the seconds since the first order of this move. Return
-        ``None`` if the member had no such order, and 0 if the ownership was known already."""
+        ``None`` if the member had no such order, and 0 if the ownership was already known."""
         owner = self.of.get(queue)
         if owner is None or (owner.name, owner.epoch) != (name, epoch):
             return None

@@ -245,7 +245,7 @@ async def _dry_run(settings: Settings) -> None:
 
 async def _member(settings: Settings, name: str, ending: asyncio.Event) -> int:
     """Run a member. After a problem with Kafka, it starts again, and the controller reassigns its queues, to this
-    member or to others."""
+    member or to other members."""
     pause_s = _AGAIN_S
     nonce = secrets.token_hex(8)
     while not ending.is_set():

@@ -136,8 +136,8 @@ class RecordSizes:
 
     def _grown(self, written: _Written, before: Reading, now: Reading, kept: float) -> _Written:
         """Add the growth between two readings. The monitor does not read offsets and sizes at the same instant, so a
-        write can appear in one before it appears in the other. Therefore an interval counts even if only the offset or
-        only the size has grown."""
+        write can appear in the offsets before it appears in the sizes, or the other way round. Therefore an interval
+        counts even if only the offset or only the size has grown."""
         records, size = now.end - before.end, now.size - before.size
         if now.begin != before.begin or size < 0 or not (records or size):
             return written

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The demo that `make demo` runs. It starts two endpoint processes on an empty embedded store, and generates some
+# The demo that `make demo` runs. It starts two endpoint processes on an empty embedded store, and generates a few
 # seconds of radio traffic (or replays a recorded now-playing log). Then it digests the logs with Spark, and makes the
 # report. The demo writes everything into one new folder under runs/.
 #

@@ -93,11 +93,11 @@ def any_fit(instance: Instance, fit: str, decreasing: bool) -> Work:
 
 
 def modified(instance: Instance, fit: str, order: str, open_fit: str) -> Work:
-    """Pack with the paper's algorithm 1 (section IV-B). The algorithm visits the consumers one after the other, the
-    largest first (table II; ``order`` is the measure). First, the consumer's items go into bins that are already open,
-    the smallest item first (``open_fit`` chooses the bin). Then the remaining items stay with the consumer as long as
-    they fit, the largest item first. At the end, the algorithm places the items that still have no bin (``fit`` chooses
-    the bin)."""
+    """Pack with the paper's algorithm 1 (section IV-B). The algorithm visits the consumers one by one, the largest
+    first (table II; ``order`` is the measure). First, the consumer's items go into bins that are already open, the
+    smallest item first (``open_fit`` chooses the bin). Then the remaining items stay with the consumer as long as they
+    fit, the largest item first. At the end, the algorithm places the items that still have no bin (``fit`` chooses the
+    bin)."""
     sizes, former = instance.sizes, instance.former
     bins = Bins(instance)
     where = [NOWHERE] * len(sizes)

@@ -64,8 +64,8 @@ class Outgoing:
         return int(sent.offset)
 
     async def put(self, messages: Sequence[tuple[int, Message]]) -> None:
-        """Send all (partition, message) pairs concurrently. Raises ``KafkaProblem``. Some messages may have arrived
-        even then."""
+        """Send all (partition, message) pairs concurrently. Raises ``KafkaProblem``. After this error, some messages
+        may nevertheless have arrived."""
         async with asking(f"cannot write to topic {self._topic}", self._servers, self._timeout_s):
             waiting = [
                 await self._producer.send(self._topic, encode(message), partition=partition)

@@ -205,7 +205,7 @@ def _reason_of(error: Exception) -> str:
 async def start(client: Client, options: Mapping[str, Any]) -> None:
     """Connect a client with these options. Raises ``KafkaProblem``. On any exception, the client is closed."""
     begin = client.bootstrap() if isinstance(client, AIOKafkaClient) else client.start()
-    # aiokafka tries one server after the other, and perhaps only the last server answers.
+    # aiokafka tries the servers one by one, and perhaps only the last server answers.
     limit_s = timeout_of(options) * len(options["bootstrap_servers"])
     try:
         async with asyncio.timeout(limit_s):
@@ -239,7 +239,7 @@ async def _reason(options: Mapping[str, Any]) -> BaseException | None:
 
 
 async def close(client: Client) -> None:
-    """Close the client within some seconds, even if the cluster does not respond. Raises nothing."""
+    """Close the client within a few seconds, even if the cluster does not respond. Raises nothing."""
     # If the cluster responds, the client's own close is enough. If not, a producer waits for acknowledgements that
     # never arrive. A consumer's close is cancelled by its own tasks, and leaves tasks and sockets behind. In these
     # cases, this function closes the client's parts by their private names, because aiokafka has no public ones.

@@ -56,8 +56,8 @@ MOVING: Final = (
 
 
 class DescribeLogDirsResponse_v1(Response):  # type: ignore[misc]  # aiokafka has no types
-    """The answer to ``DescribeLogDirsRequest_v1``. It has a row for each directory of the broker. This row contains a
-    row for each replica in the directory."""
+    """The answer to ``DescribeLogDirsRequest_v1``. It has a row for each directory of the broker. Each of these rows
+    contains a row for each replica in the directory."""
 
     API_KEY = 35
     API_VERSION = 1

@@ -42,7 +42,7 @@ from .logs import Logs
 
 _log = logging.getLogger("ingeborg.autoscale")
 
-#: Maximum number of flows in one message. A controller reads such a message in some milliseconds.
+#: Maximum number of flows in one message. A controller reads a message of this size in a few milliseconds.
 FLOWS_MAX: Final = 5_000
 #: Maximum size in bytes of a flow in JSON without the topic's name: two numbers of up to 24 characters, a number of up
 #: to 10 characters, and punctuation.

@@ -47,7 +47,8 @@ class Progress:
         return (await self._logs.committed(self._group, [queue])).get(queue)
 
     async def commit(self, places: Mapping[Queue, int]) -> None:
-        """Commit offsets for the group. Raises ``KafkaProblem``. Some offsets may be committed even then."""
+        """Commit offsets for the group. Raises ``KafkaProblem``. After this error, some offsets may nevertheless be
+        committed."""
         what = f"cannot commit the offsets of group {self._group}"
         async with asking(what, self._servers, self._timeout_s):
             while True:

@@ -19,7 +19,7 @@ from ..settings import MemberSettings
 from ..sinks.base import Record
 from .connecting import asking
 
-#: Maximum number of records in one read, which then takes some milliseconds of the event loop.
+#: Maximum number of records in one read. A read of this size occupies the event loop for a few milliseconds.
 _TAKE_MAX = 2_000
 
 

@@ -21,7 +21,7 @@ class ScalerError(Exception):
 class Running:
     """The members that the scaler runs or is about to start. ``count``: their number. ``names``: their names, or
     ``None`` if the scaler knows only their number. A member that was ordered to end no longer counts, even while it
-    still runs, because the scaler may already start another in its place."""
+    still runs, because the scaler may already start another member in its place."""
 
     count: int
     names: frozenset[str] | None
@@ -38,8 +38,8 @@ class Scaler(Protocol):
         """Order that ``count`` members run. ``leaving``: members with no work left. If too many members run, the scaler
         ends members from this list, in its order. It never ends any other member, so if the list is too short, more
         than ``count`` members keep running. The scaler ignores unknown names. The call returns when the order is given,
-        which is before it is carried out. Repeating an order changes nothing. Raises ``ScalerError``. Part of the order
-        may have been given even then."""
+        which is before it is carried out. Repeating an order changes nothing. Raises ``ScalerError``. After this error,
+        part of the order may nevertheless have been given."""
 
     async def close(self) -> None:
         """Release all resources. Members keep running."""

@@ -46,7 +46,7 @@ LEAVING_COST = "-1000"
 SETTLE_S = 1.0
 
 #: Maximum number of attempts to carry out an order. Setting costs takes an attempt, and each change of the Deployment
-#: by somebody else takes another. Kubernetes' own controllers make such changes for some seconds after each order.
+#: by somebody else takes another. Kubernetes' own controllers make such changes for a few seconds after each order.
 ATTEMPTS = 8
 #: Pause before another attempt after a conflict, in seconds.
 CONFLICT_PAUSE_S = 0.05

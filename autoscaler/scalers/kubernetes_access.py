@@ -29,7 +29,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 #: Maximum size of a kubeconfig. It is enough for hundreds of clusters, including certificates.
 _KUBECONFIG_BYTES_MAX = 4 << 20
-#: Maximum size of a token. A token with many claims takes some KB.
+#: Maximum size of a token. A token with many claims takes a few KB.
 _TOKEN_BYTES_MAX = 64 << 10
 
 _PROXY = "run `kubectl proxy`, and set [scaler] api_url to where it listens: http://127.0.0.1:8001"

@@ -9,7 +9,7 @@ process, and ``NAME.log``, which is the process's output. The scaler removes the
 newest ``LOGS_KEPT`` logs.
 
 The order of the steps makes a crash of the autoscaler harmless at any point. The scaler writes ``NAME.json`` before it
-starts the process, and again afterwards with the process's number. If the number is missing in the file, the scaler
+starts the process, and again afterwards with the process's number. If the file does not contain the number, the scaler
 looks for a process whose command line ends with ``--name NAME``. The scaler writes the time of SIGTERM into the file
 before it sends SIGTERM. So the first call after ``grace_s`` sends SIGKILL, even if another autoscaler makes that call.
 
@@ -148,7 +148,7 @@ class ProcessScaler:
         """Do nothing, because members are not part of this process."""
 
     async def _in_turn(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in a thread, because a disk may be slow. Calls run one after the other. If the folder does not
+        """Run ``work`` in a thread, because a disk may be slow. Only one call runs at a time. If the folder does not
         answer in time, abandon the thread, and start no other thread until this one ends."""
         try:
             async with asyncio.timeout(PATIENCE_S), self._turn:

@@ -36,7 +36,7 @@ _HEADERS = {
 }
 #: Number of cells of a full bar on the page, which shows a member at its capacity.
 _CELLS = 200
-#: ``FRESH_S``: the minimum number of seconds between two renderings of the picture, for any number of viewers.
+#: ``FRESH_S``: the minimum number of seconds between two renderings of the picture, however many viewers there are.
 #: ``FRESH_TIMES``: the same minimum, as a multiple of the duration of a rendering. So rendering takes at most a tenth
 #: of the event loop's time, although a picture of 100,000 queues takes half a second.
 FRESH_S, FRESH_TIMES = 0.5, 10.0

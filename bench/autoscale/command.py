@@ -51,7 +51,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "run again.",
     )
     command.add_argument(
-        "experiment", choices=EXPERIMENTS, help="the experiment to run; all: all three, one after the other"
+        "experiment", choices=EXPERIMENTS, help="the experiment to run; all: all three, one after another"
     )
     command.add_argument(
         "--out", required=True, metavar="DIR", help="where to write rows and figures; created if missing"

@@ -227,9 +227,9 @@ class Lagging:
 
 
 class Program:
-    """A process of `ingeborg autoscale`, and the members that it starts as processes. ``folder`` has its files, and
-    those about members in ``members``. ``text`` is the content of its configuration file, and ``part`` the value of its
-    option ``--part``. Its journal is the file ``journal``."""
+    """A process of `ingeborg autoscale`, and the members that it starts as processes. ``folder`` has its files, and the
+    files about its members in ``members``. ``text`` is the content of its configuration file, and ``part`` the value of
+    its option ``--part``. Its journal is the file ``journal``."""
 
     def __init__(self, folder: Path, text: str, part: str) -> None:
         self._folder = folder

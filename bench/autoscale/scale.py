@@ -1,6 +1,7 @@
 """The scale of the experiments compared with the document's (arXiv 2402.06085).
 
-Owns: these numbers. Must never: let an experiment use another scale, because results of two scales must not mix.
+Owns: the numbers of the scale. Must never: let an experiment use another scale, because results of two scales must not
+mix.
 
 One measured second stands for ``TIME`` seconds in the document. Bytes per second are scaled so that 32 members together
 need less than one core. So a member is limited by its own throttle (to ``CONSUMED``), and not by the machine.

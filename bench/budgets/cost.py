@@ -2,10 +2,10 @@
 
     python -m ingeborg.bench.budgets.cost [--rounds 3]
 
-Both servers get the same frames at the same rate, in alternating turns. A frame is a publish of some 200 bytes to one
+Both servers get the same frames at the same rate, in alternating turns. A frame is a publish of about 200 bytes to one
 topic with 1, 5, 20 or 100 subscribers. The program fits a line to each server's CPU time per publish, over the number
-of subscribers. The line gives the cost of a received publish, and the extra cost of each delivered message. It takes
-two minutes, on an idle machine.
+of subscribers. The line gives the cost of a received publish, and the extra cost of each delivered message. The program
+takes two minutes, on an idle machine.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     python -m ingeborg.bench.budgets.echo
 
 A server in its own process sends every message back. The same Python interpreter runs the server and this program.
-There is one connection, with enough messages in transit to keep the server busy all the time. It takes ten seconds.
+There is one connection, with enough messages in transit to keep the server busy all the time. The program takes ten
+seconds.
 
 Owns: the load, and the figures of the machine on which the goals were set. Must never: run this broker's code in the
 server, because the factor must not depend on that code.
@@ -135,7 +136,8 @@ def factor() -> float:
 
 
 def check(found: Echo) -> Check:
-    """Report the figures next to those of the reference. A machine has no goal."""
+    """Report the figures next to the figures of the reference. They have no goal, because they are about the
+    machine."""
     words = f"factor {found.factor:.2f}: {_words(found)}; on {REFERENCE_DATE}: {_words(REFERENCE)}"
     return Check("this machine, measured with a bare websockets echo", "reported", words, True)
 

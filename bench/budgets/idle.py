@@ -5,8 +5,8 @@
 Processes open bare connections, one for each client. A client listens, has no subscriptions, and gets nothing except
 pings. There are enough endpoints for all connections, and they share one embedded store. Endpoints are measured when
 the first clients are connected, and again when all clients have been connected for ``--hold-s`` seconds, so that each
-client has got a ping. It takes about a minute. No other program on the machine may open or close connections in that
-time, because the kernel reports its own memory only as a sum for all programs.
+client has got a ping. The program takes about a minute. No other program on the machine may open or close connections
+in that time, because the kernel reports its own memory only as a sum for all programs.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python -m ingeborg.bench.budgets.latency [--messages 4000]
 
-Three systems take turns: a bare `websockets` echo server, one endpoint, and two endpoints. With two, messages are
-published at one endpoint and received at the other, and either can be the topic's home. Latency is from the publisher's
-write to the subscriber's receipt; both are in one process. It takes half a minute, on an idle machine.
+Three systems take turns: a bare `websockets` echo server, one endpoint, and two endpoints. With two endpoints, messages
+are published at one endpoint and received at the other, and either can be the topic's home. The latency is the time
+from the publisher's write to the subscriber's receipt; publisher and subscriber are in one process. The program takes
+half a minute, on an idle machine.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def percentile_us(sorted_ns: Sequence[int], share: float) -> float:
 
 
 def checks(found: dict[str, list[int]]) -> list[Check]:
-    """Compare p50 and p99 of one endpoint and of two with those of the echo."""
+    """Compare p50 and p99 of one endpoint, and of two endpoints, with p50 and p99 of the echo."""
     rows = []
     for name, words, most in (("one", "one endpoint", ONE_RATIO), ("two", "across two endpoints", TWO_RATIO)):
         for label, share in (("p50", 0.5), ("p99", 0.99)):

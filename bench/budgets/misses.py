@@ -2,11 +2,11 @@
 
     python -m ingeborg.bench.budgets.misses [--full]
 
-There are one endpoint, and one client with many subscriptions. The client publishes to all its topics in turn, so that
-no topic is in the cache when its message arrives (a miss), and to a few topics again and again (hits). Hits and misses
-take turns on the same endpoint. The figures are the CPU time of each message, and the number of messages per second
-with many in transit. The program takes a minute. With ``--full`` it measures each power of two from the fewest topics
-to the most topics, and takes four minutes.
+The load uses one endpoint, and one client with many subscriptions. The client publishes to all its topics in turn, so
+that no topic is in the cache when its message arrives (a miss), and to a few topics again and again (hits). Hits and
+misses take turns on the same endpoint. The figures are the CPU time of each message, and the number of messages per
+second with many in transit. The program takes a minute. With ``--full`` it measures each power of two from the fewest
+topics to the most topics, and takes four minutes.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def topic(number: int) -> str:
 
 
 async def measure(sizes: Sequence[int]) -> dict[int, tuple[Turn, Turn]]:
-    """For each number of topics, return the medians of the turns with hits and of those with misses."""
+    """For each number of topics, return the medians of the turns with hits and the medians of the turns with misses."""
     found = {}
     with (
         tempfile.TemporaryDirectory() as folder,

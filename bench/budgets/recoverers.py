@@ -165,8 +165,8 @@ class Lean(asyncio.Protocol):
 
 
 class Recoverer:
-    """A client with all its connections, one after the other. It calls ``on_lost`` when a connection is lost while no
-    recovery is in progress."""
+    """A client and its successive connections, of which only one is open at a time. It calls ``on_lost`` when a
+    connection is lost while no recovery is in progress."""
 
     def __init__(self, name: str, on_lost: Callable[[Recoverer], None] | None = None) -> None:
         self.name = name

@@ -22,7 +22,7 @@ time is reported next to them. A further turn compares this broker with itself w
 **The traffic workload** against NATS and RabbitMQ: ``carried``.
 
 **The machine's speed** is measured in the same run with a bare echo (`echo`), because absolute figures depend on it.
-Every figure is the median of three turns. It takes twenty minutes, on an idle machine.
+Every figure is the median of three turns. The program takes twenty minutes, on an idle machine.
 
 Owns: the goals for this broker against rivals. Must never: configure a rival to be slower than with its own defaults,
 or compare figures from runs that did not alternate.

@@ -88,8 +88,8 @@ def away(endpoints: int) -> float:
 
 class Costs(NamedTuple):
     """CPU microseconds of each step. ``publish`` is for receiving and routing a message at its home. ``hop`` is for
-    sending the message from its origin to the home, and for the answer, at both endpoints. ``forward`` is the same for
-    sending it from the home to another endpoint. ``delivery`` is for each subscriber."""
+    sending the message from its origin to the home, and for the answer, at both endpoints. ``forward`` is for sending
+    the message from the home to another endpoint, and for the answer. ``delivery`` is for each subscriber."""
 
     publish: float
     hop: float

@@ -11,7 +11,7 @@ home's last action for it until the next home learns that it may act. The proces
 of these two events. At the end, a digest of each slot compares the pages with their last writes.
 
 Duplicates: one endpoint's table is filled inside its process, without publishing. A second endpoint joins. Then the
-first endpoint's table is filled up again, and this endpoint leaves. A probe sends one light message after the other. In
+first endpoint's table is filled up again, and this endpoint leaves. A probe sends light messages, one at a time. In
 each process, a watch reports long turns of the event loop, with the time by the clock and the thread's CPU time. The
 lesser of the two times is the time that the turn itself took.
 """
@@ -512,7 +512,7 @@ ONLY = ("pages", "duplicates")
 
 
 def measure(only: Sequence[str] = ONLY, mib: int = 320, keys: int = 1_000_000) -> list[Check]:
-    """Measure the wanted parts, one after the other. Raises ``BenchError``."""
+    """Measure the wanted parts, one at a time. Raises ``BenchError``."""
     found: list[Check] = []
     if "pages" in only:
         found += checks_of_pages(uvloop.run(measure_pages(mib)))

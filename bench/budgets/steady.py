@@ -1,4 +1,4 @@
-"""Clients that publish at a steady rate, or one message after the other, while endpoints join and leave.
+"""Clients that publish at a steady rate, or one message at a time, while endpoints join and leave.
 
 Owns: the clients' messages, and the times and codes of the replies. Must never: judge results, or hold a message back
 because another one is late. Latency counts from the time at which a message was due.
@@ -174,8 +174,8 @@ class Listener(_Connection):
 
 
 class Probe(Listener):
-    """A client that publishes and receives one message after the other at one endpoint. It measures the time from the
-    write of each message to its arrival."""
+    """A client that publishes and receives messages at one endpoint, one at a time. It measures the time from the write
+    of each message to its arrival."""
 
     def __init__(self, name: str, url: str, topics: Sequence[str]) -> None:
         super().__init__(name, [url], topics)

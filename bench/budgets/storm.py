@@ -5,9 +5,9 @@
 The endpoints share one embedded store. The clients use the client library, in processes of their own. Each client
 listens and is subscribed to its own topic; clients try the endpoints in different orders. One endpoint is killed (with
 SIGKILL, and nothing starts it again). Two times are measured from this moment: until a client listens elsewhere, and
-until it gets a message that was published to its topic after it listened. Clients miss messages published in between,
-as the protocol says (SPEC, section 9). The program takes about a minute. Clients and endpoints share this machine, so
-the times include the work of both sides.
+until it gets a message that was published to its topic after it listened. Clients miss messages that are published
+before they listen again, as the protocol says (SPEC, section 9). The program takes about a minute. Clients and
+endpoints share this machine, so the times include the work of both sides.
 """
 
 from __future__ import annotations

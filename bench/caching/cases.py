@@ -34,8 +34,8 @@ ROOM_SEEDS: Final = 3
 #: Names of streams of records and reads. A stream with ``plays`` in its name comes from the now-playing log.
 PLAYS, POPULAR, UNEVEN, SIZES = "plays", "plays, popular", "plays, uneven", "zipf 1, sizes"
 
-#: A stream in which a fifth of the subscribers never come back. The others are away for an hour, so the stream has many
-#: records that only the missing subscribers have not received.
+#: A stream in which a fifth of the subscribers never come back. The other subscribers are away for an hour at a time,
+#: so the stream has many records that only the missing subscribers have not received.
 GONE: Final = "zipf 1, gone"
 GONE_SHARE: Final = 0.2
 GONE_AWAY_S: Final = HOUR_S

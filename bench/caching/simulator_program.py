@@ -19,7 +19,7 @@ NEVER = 1 << 62
 
 
 def hits(policy: str, entries_max: int, items: list[int]) -> int:
-    """Count the hits of requests for these items, one after the other."""
+    """Count the hits of requests for these items, in this order."""
     cache = getattr(libcachesim, policy)(entries_max)
     following = [NEVER] * len(items)
     next_at: dict[int, int] = {}

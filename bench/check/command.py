@@ -27,8 +27,8 @@ def add(
     command = checks.add_parser(
         "causal",
         help="check whether messages arrived before the messages on which they depend",
-        description="Find every connection that got a message before another message on which this message depends. For "
-        "each, name both messages and the chain between them. A message depends on all messages that its publisher had "
+        description="Find every connection that got a message before another message on which this message depends, "
+        "and name both messages and the chain between them. A message depends on all messages that its publisher had "
         "sent or received before, and on the messages on which these depend. Each run is judged separately. The exit "
         "code is 0 if there is no such connection, and 1 if there are some or the check failed.",
     )

@@ -1,4 +1,4 @@
-"""Run a matrix: every system under every workload, each on a fresh server, one after the other.
+"""Run a matrix: every system under every workload, one at a time, each on a fresh server.
 
 Owns: the outcome of a cell, and `comparison.json`, from which an interrupted comparison continues. Must never: measure
 (loadgen does), or run two cells at once.

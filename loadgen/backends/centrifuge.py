@@ -36,7 +36,7 @@ from .lifeline import Call, Lifeline, no_server
 #: Time limit for TCP, the upgrade and the first command. A server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
 #: The longest time without an answer from the server. It applies to each step of a call, since 2 million topics take
-#: some seconds.
+#: several seconds.
 _PROGRESS_TIMEOUT_S = 30.0
 #: The most commands sent before the call waits for all their replies. The number is small, so that each wait, which has
 #: its own time-out, is short. The replies, which wait in the server (about 30 bytes each), also stay far below the
@@ -64,7 +64,7 @@ class Centrifuge(Spread):
 
     async def counters(self) -> list[Counters]:
         """See ``Backend``. This system has no counters: the library has counters for Prometheus, but the program that
-        embeds it decides whether to expose them."""
+        embeds the library decides whether to expose them."""
         return []
 
 

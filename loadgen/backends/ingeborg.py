@@ -18,7 +18,7 @@ from ingeborg.protocol.pages import PageError, fetch, samples
 
 from .base import About, BackendError, Bounded, BoundingConnection, Counters, OnError, OnMessage
 
-#: Time limit for each command of a large subscribe (of some ten thousand topics) over a slow store.
+#: Time limit for each command of a large subscribe (about ten thousand topics) over a slow store.
 _SUBSCRIBE_TIMEOUT_S = 120.0
 #: Counters are read once a second. If an endpoint is too busy to answer within this time, the log has a gap.
 _SCRAPE_TIMEOUT_S = 2.0

@@ -7,8 +7,8 @@ leave a topic behind that it could have removed.
   every message. A client with assigned partitions also gets every message, but needs no group coordinator, no
   heartbeats, no rebalances of groups with one member, and no commits. This is the fastest way to consume from Kafka. It
   is also fair, because the other systems keep no position for a client either. A client reads from the end, and knows
-  the offset before ``subscribe`` returns. It skips messages that retention removed before it could read them, and these
-  count as lost.
+  the offset before ``subscribe`` returns. The client skips messages that retention removed before the client could read
+  them. These messages count as lost.
 - **Topics** are created in batches at the first subscribe or publish, as a part of that call (Kafka itself would create
   topics on demand one by one). The process that created a topic deletes it. Retention is a minute, because a shorter
   retention would remove messages before a slow consumer has read them.
@@ -174,7 +174,7 @@ class Kafka:
                 lifeline.lose(str(error) or "it does not answer")
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. There are none, because Kafka exposes its counters only over JMX."""
+        """See ``Backend``. This system has no counters, because Kafka exposes its counters only over JMX."""
         return []
 
     async def close(self) -> None:
@@ -397,8 +397,8 @@ class _Connection:
 
 
 async def _finished(closing: Coroutine[Any, Any, None]) -> bool:
-    """Return whether ``closing`` finished in time. It runs in its own task, so that a cancellation inside stays
-    there."""
+    """Return whether ``closing`` finished in time. It runs in its own task, so that a cancellation inside does not
+    cancel the caller."""
     task = asyncio.ensure_future(closing)
     if not (await asyncio.wait([task], timeout=_CLOSE_TIMEOUT_S))[0]:
         task.cancel()

@@ -12,9 +12,9 @@ each binding, and writes messages one by one. This adapter writes a batch of pub
 - Publisher confirms are off, and consumers do not acknowledge. This is the fastest of RabbitMQ's modes, and is what
   RabbitMQ means by "fire and forget". Without acknowledgements, RabbitMQ ignores prefetch. Messages that a client does
   not read in time pile up in its socket and then in its queue, until RabbitMQ's memory limit stops the publishers.
-- Only the last binding of a batch has a reply; the others are sent with ``nowait``. RabbitMQ serves a channel in order,
-  so this reply confirms the whole batch. An unbind always has a reply (AMQP 0-9-1 1.7.2.7), so it takes a round trip
-  per topic. With four or sixteen channels at once, unbinding was 15 % faster, which is not worth the effort.
+- Only the last binding of a batch has a reply; the other bindings are sent with ``nowait``. RabbitMQ serves a channel
+  in order, so this reply confirms the whole batch. An unbind always has a reply (AMQP 0-9-1 1.7.2.7), so it takes a
+  round trip per topic. With four or sixteen channels at once, unbinding was 15 % faster, which is not worth the effort.
 - The exchange is deleted with its last binding, and a queue with its connection. Each queue has one binding from the
   beginning, so the exchange exists exactly as long as any client of the run, even if the run crashes.
 """
@@ -133,8 +133,8 @@ class RabbitMq:
         return client
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. There are none, because RabbitMQ exposes counters only by plugins over HTTP, which take
-        CPU."""
+        """See ``Backend``. This system has no counters, because RabbitMQ exposes counters only by plugins over HTTP,
+        which take CPU."""
         return []
 
     async def close(self) -> None:

@@ -40,7 +40,7 @@ from .lifeline import Call, Lifeline, no_server
 #: Time limit for TCP and, if the URL has a password, the login. A server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
 #: The longest time without an answer from the server. It applies to each step of a call, since 2 million topics take
-#: some seconds.
+#: several seconds.
 _PROGRESS_TIMEOUT_S = 30.0
 #: Channels per SUBSCRIBE. Their confirmations, each as long as its topic, wait in the server's output buffer, and more
 #: than 8 MiB there may end the connection. More channels would not be faster.

@@ -14,8 +14,8 @@ The search, in the order of the code below:
    holds and the backlog drains no further.
 4. Bisect (geometrically) between the highest rate that held and the lowest rate that did not, until the interval is
    half the precision. If latency was far below the limit at the highest rate that held, also try the lowest failed rate
-   once more. A disturbance of the machine may have made both of its steps fail. If this rate holds now, continue from
-   there as in 1.
+   once more. A disturbance of the machine may have made both steps at this rate fail. If this rate holds now, continue
+   from there as in 1.
 5. Measure (``sustained``). This phase is longer, so it detects smaller overloads than the search could. If it is a
    breach, lower the rate by half the precision, and then by more. So if the search result is right within half the
    precision, the final result is right within the full precision.

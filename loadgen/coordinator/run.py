@@ -26,7 +26,8 @@ from .watch import Sample, Watch, cores
 _LEAD_NS = 300_000_000
 #: The pace of a phase predicts its remaining time only after this share of its amount is done.
 _TELLING = 0.01
-#: A drain ends when nothing has arrived for this long and nothing waits to be sent. Messages still missing are lost.
+#: A drain ends when nothing has arrived for this long and nothing waits to be sent. Messages that are still missing are
+#: lost.
 _QUIET_S = 2.0
 #: If receivers reply, a drain ends only when nothing has arrived for this long, even if nothing seems to be missing.
 #: The processes report at different instants, so the receivers may have reported a reply before its sender has.

@@ -1,7 +1,8 @@
 """Detects that a system under load has stopped delivering: messages are due, but nothing has arrived for a while.
 
 Owns: this decision, and the reasons for its numbers. Must never: read a clock, or mistake a loss for a silence. A
-system that loses messages (QoS 0, a saturated step of a search) still delivers others, but a dead system delivers none.
+system that loses messages (QoS 0, a saturated step of a search) still delivers other messages, but a dead system
+delivers no messages.
 
 It uses two counts that every run has, for any system: the deliveries that the receivers counted, and the messages that
 have become due since the last delivery. So the adapters need not help. A paused server, an unreachable server and a

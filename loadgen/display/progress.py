@@ -226,7 +226,7 @@ def _cpu(seen: Snapshot) -> Iterator[tuple[str, str]]:
 
 def _share_done(seen: Snapshot) -> float | None:
     """Return how much of the phase is done, from 0 to 1, by its amount if it has one, or else by its time. Return
-    ``None`` if neither is known."""
+    ``None`` if neither the amount nor the time is known."""
     if seen.done is not None and seen.of:
         return min(max(seen.done / seen.of, 0.0), 1.0)
     if seen.phase_left_s is None:

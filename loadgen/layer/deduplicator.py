@@ -15,8 +15,8 @@ One Redis holds all data of a layer. It has to be 7.0 or newer, for BLMPOP, and 
   no shared cache. But that would be another system than the thesis'.)
 - ``NAME:seen:HASH``: the shared cache, with one key per message, which expires after the time-to-live. The hash covers
   topic and payload, as in the broker. The value is the time of expiry. So a deduplicator can also remember locally
-  which messages another one has seen, until they expire. The time-to-live begins when a message is seen for the first
-  time. In the broker's own table, it begins again each time the message is seen.
+  which messages another deduplicator has seen, until they expire. The time-to-live begins when a message is seen for
+  the first time. In the broker's own table, it begins again each time the message is seen.
 - ``NAME:counts``: a hash of counters. ``publishing.py`` names them.
 
 A killed deduplicator loses its current batch, whose messages are in no counter except ``pushed``. If the system fails,
@@ -49,7 +49,8 @@ from ingeborg.protocol.hashes import digest
 from ..backends import SYSTEMS, check_urls, open_backend
 from ..backends.base import BackendError, Connection
 
-#: The most messages that a deduplicator takes at a time. They share round trips, and a crash loses only these.
+#: The most messages that a deduplicator takes at a time. The messages of one take share round trips, and a crash loses
+#: only these messages.
 BATCH = 500
 #: The most entries of the local cache. At 180 bytes each, they take 36 MB. At 10,000 new messages per second, they
 #: cover the last 20 s. The shared cache still has older entries.
@@ -297,7 +298,7 @@ def _watch(stop: asyncio.Event) -> None:
 
 
 def _ignore(topic: str, payload: str) -> None:
-    """Ignore a message. None arrives, because a deduplicator subscribes to nothing."""
+    """Ignore a message. No message arrives, because a deduplicator subscribes to nothing."""
 
 
 if __name__ == "__main__":

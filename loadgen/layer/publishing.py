@@ -34,7 +34,7 @@ _HELD_MAX = 2_000
 _PUSH_BATCH = 500
 #: Seconds between two checks of a full queue: a hundredth of the time that a deduplicator needs to handle a full queue.
 _FULL_POLL_S = 0.005
-#: If nothing moves in the layer for this long, it counts as stopped.
+#: If nothing moves in the layer for this long, the layer counts as stopped.
 _PROGRESS_TIMEOUT_S = 30.0
 _COUNTERS_TIMEOUT_S = 2.0
 _CLOSE_TIMEOUT_S = 5.0

@@ -90,7 +90,7 @@ def bounds(assignment: Assignment, connections: int) -> Sequence[Group | None]:
 
 
 def window(assignment: Assignment) -> int | None:
-    """Return how many notifications a client with bounds may leave unconfirmed, or ``None`` for any number."""
+    """Return how many notifications a client with bounds may leave unconfirmed, or ``None`` if there is no limit."""
     made = assignment.made()
     return None if isinstance(made, Topics) else made.bounds_window or None
 

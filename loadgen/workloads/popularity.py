@@ -19,7 +19,8 @@ def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
         return []
     weights = [(rank + 1) ** -exponent for rank in range(ranks)]
     low, high = 0.0, most / weights[-1]
-    # Each step halves the interval. It ends below 1 even for a million ranks and a ``most`` of a million.
+    # Each step halves the interval. At the end, the interval is below 1, even for a million ranks and a ``most`` of a
+    # million.
     for _ in range(60):
         scale = (low + high) / 2
         if sum(min(most, scale * weight) for weight in weights) < mean * ranks:

@@ -62,7 +62,7 @@ def read(path: Path) -> Log:
 def replay(log: Log, crowd: Crowd, *, stations: int, start_s: float, speed: float, duration_s: float) -> World:
     """Play ``duration_s * speed`` seconds of the log from ``start_s`` on.
 
-    Draw ``stations`` stations from those that change songs in that time, or take all if there are fewer.
+    Of the stations that change songs in that time, draw ``stations``, or take all if there are fewer.
     """
     if not (speed > 0 and math.isfinite(speed)):
         raise WorkloadError("--speed has to be above 0")

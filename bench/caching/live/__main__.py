@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_all(units: Sequence[Unit], out: Path, *, kafka: str | None, riak: str, reads: str = LOOP) -> list[str]:
-    """Run one unit after the other, and return the names of failed units. ``kafka`` has the servers of a Kafka, or is
+    """Run the units one at a time, and return the names of failed units. ``kafka`` has the servers of a Kafka, or is
     ``HERE`` or ``None``. ``riak`` has the nodes of a Riak, or is empty. If one of these systems is missing, its units
     are left out, with a message. Raises ``BenchError`` if no node of Riak answers."""
     due = [unit for unit in units if not work.kept(unit, out)]

@@ -27,7 +27,7 @@ from ingeborg.bench.caching.live.verdict import Batch
 
 SCHEMA: Final = 2
 PART_LINES: Final = 250_000
-"""Maximum number of lines of a part, which are some 15 MB. Spark reads parts in parallel."""
+"""Maximum number of lines of a part, which are about 15 MB. Spark reads parts in parallel."""
 
 SOURCE: Final = "broker"
 TOPIC: Final = 0

@@ -20,7 +20,7 @@ COUNTERS: Final = b"c"
 REPORT: Final = b"t"
 
 MESSAGE_BYTES_MAX: Final = 256 << 20
-"""Maximum size of a message. A report with the order of all events of the largest run has some megabytes of JSON."""
+"""Maximum size of a message. A report with the order of all events of the largest run has a few megabytes of JSON."""
 
 
 class Answer(NamedTuple):

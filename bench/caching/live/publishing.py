@@ -17,7 +17,7 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 AT_ONCE: Final = 50
-"""Number of records in one write at full speed, which are some kilobytes."""
+"""Number of records in one write at full speed, which are a few kilobytes."""
 
 STEP_S: Final = 0.002
 """The pause between two writes of due records. A record can be late by this time, and the lateness counts as a part of
@@ -75,7 +75,7 @@ class Publishing:
             at = until
 
     async def at_full_speed(self, way: Way) -> None:
-        """Send one write after the other. A record's intended time is the start of its write."""
+        """Send the writes one by one, without a pause. A record's intended time is the start of its write."""
         for at in range(0, len(self._payloads), AT_ONCE):
             some = self._payloads[at : at + AT_ONCE]
             begun_ns = time.monotonic_ns()

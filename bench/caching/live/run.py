@@ -69,7 +69,7 @@ NOWHERE: Final = Places()
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run. ``row`` has its figures, without those from the digest of the log. ``report`` is the
+    """The outcome of a run. ``row`` has its figures, except the figures from the digest of the log. ``report`` is the
     broker's report."""
 
     row: Json
