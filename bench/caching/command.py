@@ -48,8 +48,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Run every caching strategy of the document (Effect of Caching in a Content-Based Pub/Sub System "
         "using Kafka), other strategies, and ours. Run them over streams of records and reads, and then in a broker on "
         "real processes. Digest the results with Spark, and write one page. Units with results in DIR do not run "
-        f"again. The same seeds give the same {DIGEST}; {MEASURED} depends on the machine. It takes about 20 minutes on "
-        "two cores.",
+        f"again. The same seeds give the same {DIGEST}; {MEASURED} depends on the machine. It takes about 20 minutes "
+        "on two cores.",
     )
     command.add_argument(
         "--out", required=True, metavar="DIR", help="folder for rows, digests and page; created if missing"
