@@ -207,7 +207,7 @@ class Logs:
             while True:
                 try:
                     return await self._committed(group, queues)
-                except MOVING:  # a new cluster also answers so at first, and creates its offsets topic
+                except MOVING:  # a new cluster also answers with these errors, and creates its offsets topic
                     self._coordinators.pop(group, None)
                     await asyncio.sleep(_COORDINATOR_POLL_S)
                 except errors.GroupAuthorizationFailedError:

@@ -33,7 +33,7 @@ A repeated request gets the same answer. The service makes an ``open`` durable b
 
 The query is UTF-8, percent-encoded. ``first`` and ``last`` are the offsets of the first and the last line, and
 ``records`` is the number of lines. Offsets ascend, but some may be missing. The module ``lines`` describes a line. The
-body has a Content-Length, and is not compressed. The body is about ``batch_bytes`` of ``[member]`` long. Text that JSON
+body has a Content-Length, and is not compressed. Its length is about ``batch_bytes`` of ``[member]``. Text that JSON
 must escape, and bytes in base64, make it longer. Configure proxies to accept such bodies (nginx:
 ``client_max_body_size``).
 

@@ -5,9 +5,9 @@ Owns: the rule. Must never: query a lag, or start a member.
 KEDA's scaler for Kafka gives the autoscaler the group's total lag as a metric with an average value for each pod, its
 ``lagThreshold``. Kubernetes' autoscaler does the rest. The desired number of members is the metric divided by the
 threshold, rounded up. The number of members does not change if the desired number is within a tenth of the running
-number. At each check, the number of members grows by at most four, or at most doubles if that is more. It falls at most
-to the greatest number that was desired in the last five minutes. All of these numbers are defaults. KEDA runs no more
-members than there are partitions.
+number. At each check, the number of members grows by at most four, or at most doubles if that is more. It never falls
+below the greatest number that was desired in the last five minutes. All of these numbers are defaults. KEDA runs no
+more members than there are partitions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PODS: Final = 4
 
 class LagRule:
     """The rule for one group. ``lag_each`` is the number of unread records that a member may have. ``most`` is the
-    maximum number of members. ``stable_s`` is like ``STABLE_S``."""
+    maximum number of members. ``stable_s`` has the meaning of ``STABLE_S``."""
 
     def __init__(self, lag_each: float, most: int, stable_s: float = STABLE_S) -> None:
         self._lag_each = lag_each

@@ -3,8 +3,7 @@
 Owns: the order of a run, and its files. Must never: compute a percentile.
 
 A run begins when the group has settled under the stream's first measurement, so the start of the group does not count.
-The time of members that start later counts from their start. If data wait for such a member, their latency counts in
-full.
+Members that start later count from their start on. If data wait for such a member, the whole latency counts.
 """
 
 from __future__ import annotations

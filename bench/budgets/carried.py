@@ -5,7 +5,7 @@ alternate.
 
 Each system starts on an empty store. `loadgen` then searches for the system's greatest rate (``traffic.toml``: p99
 within 50 ms), as in a comparison. NATS runs in two versions: the machine's own and the current one. NATS does not drop
-duplicates, so it gets no duplicates. RabbitMQ has the deduplication layer in front of it, as in the thesis, but only
+duplicates, so its load contains none. RabbitMQ has the deduplication layer in front of it, as in the thesis, but only
 the server's CPU time counts here, and not the layer's. A further turn measures this broker with several messages in a
 frame (``--lines``). The figures are medians of three turns. The program takes a quarter of an hour.
 

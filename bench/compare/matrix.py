@@ -32,8 +32,8 @@ from typing import Any
 from ingeborg.bench.errors import BenchError
 
 WORKLOAD_KINDS = ("traffic", "topics", "radio", "replay", "causal")
-#: The systems that a matrix can name, with the adapter of loadgen that drives each. The names are those of `bench
-#: rivals` (except `mqtt`).
+#: The systems that a matrix can name, with the adapter of loadgen that drives each.
+#: The names are those of `bench rivals` (except `mqtt`).
 SYSTEMS = {
     "ingeborg": "ingeborg",
     "rabbitmq": "rabbitmq",

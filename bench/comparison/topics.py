@@ -52,7 +52,7 @@ class TopicsPoint:
         return distinct((*self.subscribing, *self.flooding))
 
     def limits_of(self, figure: str) -> tuple[Limit, ...]:
-        """Return the limits that affect a figure. The memory has no limits, because a saturated part does not change
+        """Return the limits that affect a figure. Memory has no such limits, because a saturated part does not change
         it."""
         if figure == "server_bytes":
             return ()

@@ -51,7 +51,7 @@ _STRETCHED_MOST = 3
 #: The fewest publishes of a recovery step, because fewer could not show a latency.
 _RECOVER_MESSAGES = 5
 #: A system recovers at this share of the highest rate that held. At this rate a system is nearly idle, and some systems
-#: recover only if they are.
+#: recover only when they are nearly idle.
 _RECOVER_SHARE = 0.1
 #: Close to the greatest rate, p99 is more than the limit divided by this number, unless latency rises abruptly.
 _CALM = 5

@@ -49,8 +49,8 @@ from ingeborg.protocol.hashes import digest
 from ..backends import SYSTEMS, check_urls, open_backend
 from ..backends.base import BackendError, Connection
 
-#: The most messages that a deduplicator takes at a time. The messages of one take share round trips, and a crash loses
-#: only these messages.
+#: The most messages that a deduplicator takes at a time. These messages share round trips, and a crash loses no other
+#: messages.
 BATCH = 500
 #: The most entries of the local cache. At 180 bytes each, they take 36 MB. At 10,000 new messages per second, they
 #: cover the last 20 s. The shared cache still has older entries.

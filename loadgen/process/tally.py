@@ -143,9 +143,9 @@ class Sequences:
                 del self._missing[stream]
 
     def judge(self, publisher: Callable[[int, int, int], int | None], until_ns: float) -> None:
-        """Count late messages that arrived before ``until_ns`` as reordered or overtaken. ``publisher(topic, seq,
-        at_ns)`` returns the only connection that the plan let publish that message until ``at_ns``, or ``None`` if
-        there are several."""
+        """Count late messages that arrived before ``until_ns`` as reordered or overtaken.
+        ``publisher(topic, seq, at_ns)`` returns the only connection that the plan let publish that message until
+        ``at_ns``, or ``None`` if there are several."""
         judged = 0
         for stream, seq, at_ns, late in self._doubtful:
             if at_ns >= until_ns:
