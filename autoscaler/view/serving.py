@@ -20,7 +20,7 @@ from . import words
 from .metrics import CONTENT_TYPE, Metrics
 
 _PAGE = Path(__file__).parent / "page.html"
-#: The page's content security policy, by which the browser loads nothing from other servers.
+#: The page's content security policy, which keeps the browser from loading anything from other servers.
 _POLICY = "; ".join(
     (
         *("default-src 'none'", "connect-src 'self'", "style-src 'unsafe-inline'", "script-src 'unsafe-inline'"),

@@ -8,9 +8,9 @@ can be the home of a topic, so each message crosses the link once, and its confi
 time of the same load on one endpoint.
 
 **Traffic.** One endpoint gets publishes at a fixed rate, and then two endpoints that share a port get the same rate.
-The kernel spreads the connections over the two. The figure is the CPU time of all endpoints for each publish. According
-to the model of docs/scaling.md, two endpoints with a core each carry ``2 * one / two`` times the traffic of one. This
-factor is only computed, because the generator uses the same cores, so it cannot be measured here.
+The kernel spreads the connections over the two endpoints. The figure is the CPU time of all endpoints for each publish.
+According to the model of docs/scaling.md, two endpoints with a core each carry ``2 * one / two`` times the traffic of
+one. This factor is only computed, because the generator uses the same cores, so it cannot be measured here.
 
 The systems alternate, and the figures are medians of three turns. The program takes four minutes, on an idle machine.
 

@@ -59,19 +59,19 @@ _WATCH_INTERVAL_S = 1.0
 #: Seconds between two checks that a new topic has a leader.
 _LEADER_POLL_S = 0.02
 #: The most topics that one request creates, looks up or deletes. A controller accepts at most 10,000 records at a time,
-#: and a topic takes three. While Kafka still makes the files of new topics, aiokafka also repeats its request for all
-#: their offsets, which more topics would make larger.
+#: and a topic takes three. A second reason for the limit: while Kafka still makes the files of new topics, aiokafka
+#: repeats its request for the offsets of all these topics, and with more topics, this request would be larger.
 _TOPIC_BATCH = 500
 #: Kafka's retention.ms is the time in which a stalled consumer has to catch up.
 _TOPIC_SETTINGS = {"retention.ms": "60000"}
-#: The most messages of a connection that wait for acknowledgement. A produce request with more of them is no faster.
+#: The most messages of a connection that wait for acknowledgement. A produce request with more messages is no faster.
 _UNACKNOWLEDGED_MAX = 5_000
 #: The linger in milliseconds, see the module's text.
 _LINGER_MS = 5
 #: The most bytes in the batch of one partition. For throughput, Kafka's documentation recommends 100,000 to 200,000.
 _BATCH_BYTES = 131_072
-#: How long the server may hold a fetch when there are no messages (default 500). It serves the requests of a connection
-#: in order, so a change of the subscriptions waits behind the fetch.
+#: How long the server may hold a fetch when there are no messages (default 500). The server handles the requests of a
+#: connection in order, so a change of the subscriptions waits behind the fetch.
 _FETCH_WAIT_MS = 100
 #: The most records passed on before the event loop does anything else. They take about 10 ms.
 _RECORDS_MAX = 1000

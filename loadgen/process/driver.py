@@ -84,8 +84,9 @@ class Stalled(Exception):
 
 class Driver:
     """Does the part of process ``process``, which has the connections whose number modulo ``processes`` is ``process``.
-    ``tag``: see ``plan.payload``. ``bounds``: each client's bounds, by the number of its connection, for a
-    ``BoundingBackend``; empty if no client has bounds. ``window``: see ``Bounded``, for all clients with bounds."""
+    ``tag``: see ``plan.payload``. ``bounds``: the bounds of each client, by the number of its connection, if the
+    backend is a ``BoundingBackend``; empty if no client has bounds. ``window``: the window of all clients with bounds
+    (see ``Bounded``)."""
 
     def __init__(
         self,
