@@ -34,7 +34,7 @@ from .replay_session import Attempt, Source
 #: For a client with more topics than this, homes search all retained messages instead of looking up its topics.
 TOPICS_MAX: Final = 2_000
 
-#: The largest number of rows that a recovery sends in one slice. They take about 1 ms.
+#: The largest number of rows that a recovery sends in one slice. Sending them takes about 1 ms.
 ROWS_PER_SLICE: Final = 200
 
 #: The largest number of payload bytes that a recovery sends in one slice. A single longer message may exceed it.
@@ -86,7 +86,7 @@ class Attempts(Part):
             self._desk.counted("recoveries", "Recoveries that this endpoint has begun for its clients"),
             self._desk.counted(
                 "gaps_told",
-                "Gap notices sent to clients of this endpoint: retained messages may be missing",
+                "Notices to clients of this endpoint that retained messages may be missing",
             ),
         ]
 
@@ -156,7 +156,7 @@ class Attempts(Part):
         self._told(call.context, None)
 
     def lost(self, call: Call) -> str | None:
-        """Restart the attempt, because that endpoint is gone or is no longer the home."""
+        """Restart the attempt, because the endpoint that was asked is gone or is no longer the home."""
         self._told(call.context, None)
         return None
 
@@ -254,8 +254,8 @@ class Attempts(Part):
         return outbox.blocked or outbox.size + connection.unsent > outbox.bytes_max // 4
 
     def _have_rows(self, attempt: Attempt) -> bool:
-        """Return whether the attempt knows the next row of each home. Request the next page of a home with few rows
-        left."""
+        """Return whether the attempt knows the next row of each home. Request the next page from a home if few of its
+        rows are left."""
         ready = True
         for home, source in attempt.sources.items():
             while home == self._me and source.number > 0 and not source.rows:
@@ -273,7 +273,7 @@ class Attempts(Part):
         return ready
 
     def _know_patterns(self, attempt: Attempt, rows: list[KeptRow]) -> None:
-        """Unless the attempt already knows them, read from the store the client's filters for the topics of these rows.
+        """Read the client's filters for the topics of these rows from the store, unless the attempt already knows them.
         ``attempt.names`` lists the topics of the call to the store."""
         if attempt.wanted is not None:
             return
@@ -352,7 +352,8 @@ class Attempts(Part):
         self._sending.push(connection, connection.codec.frame(encode(word)), True)
 
     def wake(self, attempt: Attempt) -> None:
-        """Continue the attempt, because the rows, filters or room that it waits for may be there now."""
+        """Continue the attempt, because the rows, the filters or the room in the outbox that it waits for may be
+        available now."""
         if attempt.parked and attempt.job is not None and not attempt.names:
             attempt.parked = False
             self._desk.job(attempt.job)

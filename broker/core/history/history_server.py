@@ -5,9 +5,9 @@ Owns: the answers under way, and the pages that nobody has fetched yet. Must nev
 knowing that it is, or answer for another home's slot.
 
 An endpoint asks in one of two ways. If the client has few subscriptions, the endpoint names the topics, and the home
-looks them up in the log. If the client has a great many, the home goes through all messages retained since the client's
-position, and asks the store which of their topics the client has subscribed to. The cost of an answer therefore depends
-on the smaller of two numbers: the client's topics and the retained messages.
+looks them up in the log. If the client has very many subscriptions, the home goes through all messages retained since
+the client's position, and asks the store which of their topics the client has subscribed to. The cost of an answer
+therefore depends on the smaller of two numbers: the client's topics and the retained messages.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LEFT_MAX: Final = 5_000_000
 #: If more topics than this have a gap, the answer names their slots instead.
 GAPS_MAX: Final = 4_096
 
-#: The largest number of entries to look up in one slice. They take about 2 ms.
+#: The largest number of entries to look up in one slice. This takes about 2 ms.
 ENTRIES_PER_SLICE: Final = 4_000
 
 #: The interval at which the home tells a peer that its question still has to wait, in seconds.
@@ -80,7 +80,7 @@ class Open:
 
 
 class Search:
-    """A question from a client's endpoint, while this home searches the retained messages. ``read`` is the store's
+    """A question from a client's endpoint, and the state of this home's search for the answer. ``read`` is the store's
     latest answer about the topics that the client has subscribed to. It is empty until the answer arrives."""
 
     __slots__ = ("asked", "context", "error", "job", "number", "parked", "peer", "question", "read", "tell_at", "told")
@@ -100,7 +100,7 @@ class Search:
 
 
 class HistoryServer(Part):
-    """One home's part."""
+    """Answers the questions at one home."""
 
     def __init__(
         self,
@@ -219,8 +219,8 @@ class HistoryServer(Part):
                 is_known = entry is not None
                 since = 0 if entry is None else entry.stamp
             if question.latest:
-                # The client requested only the latest messages and does not need earlier ones, so these cannot cause a
-                # gap.
+                # The client requested only the latest messages. If earlier messages are missing, this is therefore not
+                # a gap.
                 found += [] if of_topic is None else log.latest(of_topic, question.latest, now)
                 whole = True
             elif of_topic is None:
@@ -309,7 +309,7 @@ class HistoryServer(Part):
     ) -> None:
         question = search.question
         entries = deque([(entry.stamp, entry) for entry in found])
-        log = None if question.limit or question.latest else self._log  # the client did not miss these
+        log = None if question.limit or question.latest else self._log  # the client did not miss the messages
         page = _page(entries, question.limit or PAGE_MESSAGES, ONCE_BYTES if question.limit else PAGE_BYTES, log)
         if page is None:
             self._tell(search, None)
@@ -345,9 +345,9 @@ def _stamp(entry: Entry) -> int:
 
 
 def _page(entries: Found, messages: int, size: int, log: Log | None) -> tuple[list[KeptRow], list[str]] | None:
-    """Remove the first of these entries and return them as rows to send, at least one if any exist. Also return the
-    topics of entries that the log has forgotten meanwhile. Return ``None`` if this endpoint is no longer their home.
-    ``log`` records which entries are sent."""
+    """Remove the first entries, and return them as rows to send. Only a single row may have more than ``size`` bytes.
+    Also return the topics of entries that the log has forgotten meanwhile. Return ``None`` if this endpoint is no
+    longer the entries' home. ``log`` records which entries are sent."""
     rows: list[KeptRow] = []
     gaps: list[str] = []
     while entries and len(rows) < messages and size > 0:

@@ -56,8 +56,8 @@ class Positions(Part):
         self._owed[session] = None
 
     def advance(self) -> None:
-        """Send positions after the cluster's watermark has grown. The sessions that got messages since their last
-        position get one."""
+        """Send positions after the cluster's watermark has grown. Each session that got messages since its last
+        position gets a new position."""
         self._watermarks.advances = False
         if self._owed and not self._telling:
             self._telling = True
@@ -78,7 +78,7 @@ class Positions(Part):
                     self._owed.pop(session, None)
                 reached = min(watermark, session.floor)
                 if reached < watermark:
-                    self._owed[session] = None  # it needs another position when the messages held now are covered
+                    self._owed[session] = None  # it needs another position, which covers the messages held now
                 if reached > session.told:
                     session.told = reached
                     codec = session.connection.codec

@@ -174,7 +174,7 @@ class ReplaySession:
         self.held_bytes = 0
         self.overflowed = False  # whether held messages have been dropped
         self.sent: set[tuple[str, int]] = set()  # messages that attempts have sent and that may also be in ``held``
-        self.settled = 0  # messages with stamps up to this one were dispatched before any was held
+        self.settled = 0  # messages with stamps up to this one were dispatched before any message was held
         self.owed = 0  # the number of positions that it still has to get
         self.told = -1  # the stamp of the last position sent
         self.ended = False

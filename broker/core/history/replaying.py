@@ -1,13 +1,13 @@
-"""Recoveries. A recovering client gets the messages that it missed, then those that arrived meanwhile, and positions.
-SPEC section 8.10, ADR 36.
+"""Recoveries. A recovering client gets the messages that it missed, then the messages that arrived meanwhile, and
+positions. SPEC section 8.10, ADR 36.
 
 Owns: the connections of recovering clients here, and their recoveries. Must never: send a position before all messages
 that it covers are in the connection's outbox, or drop a message silently.
 
 A recovery asks all homes, and sends their answers in the order of the stamps, as fast as the socket accepts them.
-Meanwhile it holds back new messages for the client, up to half the size of an outbox. It drops all further messages,
-and makes one more attempt, which finds the dropped messages in the homes' logs. After a failure, an attempt restarts
-where it stopped.
+Meanwhile it holds back new messages for the client, up to half the size of an outbox. If there are more, it drops the
+held messages and all further messages. Then it makes one more attempt, which finds the dropped messages in the homes'
+logs. After a failure, an attempt restarts where it stopped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from .attempts import Attempts
 from .positions import Positions
 from .replay_session import Attempt, ReplaySession
 
-#: The longest time between the moment when a home retains a message and its dispatch, in seconds.
+#: The longest time between the moment when a home retains a message and the moment when it dispatches the message, in
+#: seconds.
 LINGER_S: Final = 2 * TIMEOUT_S
 
 #: The longest time that a `subscribe` command waits for its retained messages, in seconds.
@@ -79,7 +80,7 @@ class Replaying(Part):
             self._hold(session, message, message.named_for(codec) if session.stays else message.frame_for(codec))
             return
         if not session.stays and (message.origin, message.number) in session.sent:
-            session.sent.discard((message.origin, message.number))  # an attempt sent it before its dispatch
+            session.sent.discard((message.origin, message.number))  # an attempt sent it before the dispatch
             return
         onward = session.onward
         if onward is not None:
@@ -119,7 +120,7 @@ class Replaying(Part):
         self._let_go(session)
         for origin, number, frame in held:
             if (origin, number) in sent:
-                sent.discard((origin, number))  # several clients of the connection can get this message
+                sent.discard((origin, number))  # only once: other clients of the connection may get it too
             else:
                 self._sending.push(session.connection, frame, True)
                 pushed += 1
@@ -304,7 +305,8 @@ class Replaying(Part):
             self._next(session)
 
     def _next(self, session: ReplaySession) -> None:
-        """Start the next attempt. If there is none, send the held messages and pass new ones directly."""
+        """Start the next attempt. If there is none, send the held messages, and from now on pass new messages
+        directly."""
         if not session.attempts and session.overflowed:
             session.overflowed = False
             session.sent.clear()
@@ -425,7 +427,7 @@ class Replaying(Part):
 
     @staticmethod
     def _once_more(session: ReplaySession) -> None:
-        """Add an attempt behind the present ones, unless an attempt for all topics already waits there."""
+        """Add an attempt after the present attempts, unless the last of several attempts is already for all topics."""
         if len(session.attempts) < 2 or session.attempts[-1].wanted is not None:
             session.attempts.append(Attempt(session, session.since))
 

@@ -53,8 +53,7 @@ class Asker:
         """Handle the answer to a request that succeeded."""
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """Handle a refusal, or the lack of an answer in time. ``info`` is a text, or a text with further fields for the
-        client."""
+        """Handle a refusal or a time-out. ``info`` is a text, or a text with further fields for the client."""
 
     def lost(self, call: Call) -> str | None:
         """Choose another receiver, because the present one is gone or is no longer the home.
@@ -142,7 +141,7 @@ class Calls:
             self.due[peer] = None
 
     def linked(self, peer: str, link: Link) -> None:
-        """Use a new link to the peer, and send all requests to the peer that are under way over it."""
+        """Use a new link to the peer, and resend over it all requests that wait for this peer's answer."""
         self.links[peer] = link
         for call in self._calls.values():
             if call.target == peer:
@@ -218,8 +217,8 @@ class Calls:
             deadline, call = self._patient.popleft()
             if call.deadline == deadline:
                 self._give_up(call)
-        # An answered call would stay in the deque until its deadline. Remove those at the front earlier, to free
-        # memory.
+        # An answered call would stay in the deque until its deadline. Remove answered calls at the front earlier, to
+        # free memory.
         while self._by_deadline and self._calls.get(self._by_deadline[0].number) is not self._by_deadline[0]:
             self._by_deadline.popleft()
 

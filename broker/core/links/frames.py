@@ -134,7 +134,7 @@ def _received(item: Raw) -> Received:
     return number, Answer("", Raw(_NO_VALUE)) if is_answer else None
 
 
-#: The one code that MessagePack does not use, so no valid answer has this value.
+#: The only code that MessagePack does not use, so no valid answer has this value.
 _NO_VALUE: Final = b"\xc1"
 
 

@@ -3,8 +3,8 @@
 Owns: the items on their way to one incarnation of one peer, across any number of successive connections. Must never:
 open or read a connection, or know an item's meaning.
 
-On each connection both sides first send an ``Open``. If the sessions in these do not match, one side has given up the
-other meanwhile. Then both sides start over with new sessions and repeat the requests (``calls``) under way.
+On each connection both sides first send an ``Open``. If the sessions in the two frames do not match, one side has given
+up the link meanwhile. Then both sides start over with new sessions and repeat the requests (``calls``) under way.
 """
 
 from __future__ import annotations

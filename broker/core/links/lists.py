@@ -21,7 +21,7 @@ class Lists:
         self._sets: dict[str, frozenset[str]] = {}
 
     def holds(self, topic: str, clients: list[str]) -> bool:
-        """Return whether this is the topic's list. If it is, this call counts as a use."""
+        """Return whether ``clients`` is the topic's list. If it is, this call counts as a use."""
         if self._lists.get(topic) != clients:
             return False
         self._lists.move_to_end(topic)

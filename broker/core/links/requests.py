@@ -130,8 +130,8 @@ class ChangeRequest(Request, tag=2):
 
 
 class DeliverRequest(Request, tag=3):
-    """A home sends a message to an endpoint, for clients that listen there. The endpoint answers with those of the
-    clients that do not listen there."""
+    """A home sends a message to an endpoint, for clients that listen there. The endpoint answers with the clients that
+    do not listen there."""
 
     answer = Decoder(list[str])
 

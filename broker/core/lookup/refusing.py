@@ -14,8 +14,8 @@ from ..part import CommandSpec, Part
 
 
 class Refusing(Part):
-    """Refuses such commands at one endpoint. It receives all commands for subscriptions before the part that carries
-    them out, and passes on those that it does not refuse."""
+    """Refuses commands for subscriptions that expire or have a filter, at one endpoint. It receives all commands for
+    subscriptions before the part that carries them out, and passes on those that it does not refuse."""
 
     def __init__(self, replies: Replies, subscribe: CommandSpec, unsubscribe: CommandSpec) -> None:
         self._replies = replies

@@ -1,4 +1,5 @@
-"""Announces joins and leaves as messages to the subscribers of ``presence:`` and a topic's name. SPEC section 2.5.
+"""Announces a topic's joins and leaves as messages on another topic, whose name is ``presence:`` and the topic's name.
+SPEC section 2.5.
 
 Owns: the announcements under way. Must never: determine which clients join or leave (``topics.presence`` does this).
 
@@ -41,8 +42,8 @@ UNDER_WAY_MAX: Final = 1_000
 
 class Announcing(Part):
     """Announces joins and leaves at one endpoint. In the list of parts it comes after ``origin``, so that it can
-    replace the handler of ``publish``, and before the home. At the end of a turn the home reads from the store the data
-    that its messages need."""
+    replace the handler of ``publish``. It comes before the home, because at the end of a turn the home reads the data
+    that its messages need from the store."""
 
     def __init__(
         self,

@@ -153,12 +153,13 @@ class Delivery(Part):
         """Put the message into the outboxes of those clients that have not received it. Return the clients that are not
         here.
 
-        Return ``None`` if there are many clients, or if an earlier message of the topic is still being sent to many. In
-        this case the message is sent in slices, and afterwards ``told`` gets the ticket and the clients that are not
-        here. ``ids`` is the set of the clients, if the caller has one.
+        Return ``None`` if there are many clients, or if an earlier message of the topic is still being sent to many
+        clients. In this case the message is sent in slices, and afterwards ``told`` gets the ticket and the clients
+        that are not here. ``ids`` is the set of the clients, if the caller has one.
 
         The same message can arrive more than once. A home sends it again for clients that have moved here. A home that
-        took over also sends it again. So does a home that the origin could not reach for a while and asks again.
+        took over also sends it again. So does a home that the origin could not reach for a while, when the origin asks
+        it again.
         """
         travelled = message.travelled or not message.topic
         if travelled:

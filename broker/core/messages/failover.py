@@ -30,14 +30,14 @@ from .delivery import RECENT_S
 from .home import Home
 from .outcomes import Outcomes
 
-#: The time between two attempts to dispatch such a message, in seconds.
+#: The time between two attempts to dispatch a crashed home's message, in seconds.
 AGAIN_S: Final = 1.0
 
 #: The time for which to retry, in seconds. It is half the time for which destinations remember a delivery, because the
 #: delivery can have happened some seconds before this endpoint noticed the crash.
 TRY_S: Final = RECENT_S / 2
 
-#: The largest number of messages that begin in one slice. They take about 1 ms.
+#: The largest number of messages to begin to dispatch in one slice. This takes about 1 ms.
 PER_SLICE: Final = 50
 
 
@@ -55,8 +55,8 @@ class Orphan:
 
 
 class Failover(Part):
-    """Dispatches such messages at one endpoint. In the list of parts it comes after ``incoming``, which adds the
-    messages of a crashed home to ``replicated.left``."""
+    """Dispatches crashed homes' messages at one endpoint. In the list of parts it comes after ``incoming``, which adds
+    the messages of a crashed home to ``replicated.left``."""
 
     def __init__(
         self,

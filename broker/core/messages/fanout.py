@@ -62,7 +62,7 @@ class Fanout(Part):
         #: empties this tray.
         self.dispatched: deque[tuple[Dispatch, ProtocolError | None]] = deque()
         #: Deliveries at this endpoint that took more than one turn. Their tickets have the dispatch, the number of
-        #: clients, and the locations where these had been found.
+        #: clients, and the locations where the clients had been found.
         self.delivered: Delivered = deque()
         self.broadcasts: deque[tuple[Dispatch, Moved]] = deque()
 
@@ -219,7 +219,7 @@ class Fanout(Part):
         if absent and (places is None or not dispatch.message.topic):
             # These clients have moved, or their endpoint is gone. Ask the store for their locations and resend the
             # message, perhaps to the same endpoint if a client has returned there. The caches cannot decide this,
-            # because that endpoint may have learned a client's new location before this one.
+            # because that endpoint may have learned a client's new location before this endpoint did.
             self._desk.counts["relocations"] += 1
             self._desk.store("locations", (absent,), self._relocated, (dispatch, absent, places, gone))
             return

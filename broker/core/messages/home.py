@@ -5,7 +5,8 @@ Owns: the messages of the slots that this endpoint is home of, in order within e
 them. Must never: write a subscription, or keep a message for longer than the time-outs of the calls that it waits for.
 
 A message goes through stages (``routes``), and later messages of its topic follow it. If the subscribers and their
-locations are cached, as for most messages, the message passes all stages in one turn. ``lookup`` is the other strategy.
+locations are cached, as for most messages, the message passes all stages in one turn. The other routing strategy is in
+``lookup``.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Home(Part):
             self.take(dispatch)
 
     def take(self, dispatch: Dispatch) -> None:
-        """Handle a message of a slot of this endpoint. Either ``dispatch.outcome`` is set at once, or ``Outcomes``
+        """Handle a message whose home is this endpoint. Either ``dispatch.outcome`` is set at once, or ``Outcomes``
         reports the outcome later."""
         if not self._homes.joined:
             self._outcomes.wait(dispatch)
@@ -162,7 +163,8 @@ class Home(Part):
                 self._advance(topic, route)
 
     def _have_wait(self) -> None:
-        """Tell the peers that sent these messages, or repetitions of them, that they have to wait longer than usual."""
+        """Tell the peers that sent the messages of slow routes, or repetitions of these messages, to wait longer than
+        usual."""
         slow, self._routes.slow = self._routes.slow, []
         for route in slow:
             for dispatch in route.waiting():

@@ -1,8 +1,8 @@
 """The treatment of duplicates at their home. It drops a message whose payload was seen recently. A repetition of a
 message that is still being dispatched waits for this message and shares its outcome. SPEC section 7.
 
-Owns: the use of the table of duplicates, and the requests to former homes about messages that these are still
-dispatching. Must never: dispatch a message.
+Owns: the use of the table of duplicates, and the requests to former homes about messages that the former homes are
+still dispatching. Must never: dispatch a message.
 
 When a slot moves, its former home finishes the messages under way. The new home knows their keys (``KeyTransfer``). On
 the first repetition of such a message, the new home asks the former home for the outcome.
@@ -41,7 +41,8 @@ CONFLICT: Final = (
 
 
 class InFlightDedup(Asker):
-    """One home's part. ``seen`` is the table of duplicates, in its role as state that belongs to slots."""
+    """Handles duplicates at one home. ``seen`` is the table of duplicates, in its role as state that belongs to
+    slots."""
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class InFlightDedup(Asker):
 
     def _keep_partial(self, message: Message, key: int, error: ProtocolError) -> None:
         """Remember a partial outcome. If the origin considers this endpoint dead meanwhile, it gets the outcome only
-        when it asks again. The message must not count as a duplicate of itself then."""
+        when it asks again. In this case the message must not count as a duplicate of itself."""
         partial = self._partial
         partial[key] = message.origin, message.number, error
         if len(partial) > PARTIAL_MAX:

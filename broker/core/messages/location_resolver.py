@@ -26,7 +26,7 @@ NOBODY: Final[Found] = {}
 
 class LocationResolver:
     """One home's resolver. It adds a topic to ``Routes.ready`` when the topic's messages can continue, and also when
-    the store cannot locate their clients."""
+    the store cannot locate their recipients."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class LocationResolver:
         self._location_groups = location_groups
         self._sizes = sizes
         self._many = sizes.delivery_slice
-        self.recipients = 0  # the number of recipients of all messages in dispatch that have many
+        self.recipients = 0  # the total number of recipients of messages to many clients under way
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message waits for other messages to end
         self.placed = 0  # recipients of this turn's messages for more than ``FEW`` clients
         self.matching = 0  # the cost of comparing this turn's messages with filters
@@ -168,7 +168,7 @@ class LocationResolver:
         search.places = places
         self._go_on(topic, route)
 
-    # Messages for many
+    # Messages for many clients
 
     def begin(self, dispatch: Dispatch, count: int) -> None:
         """Count a message whose dispatch to ``count`` clients begins now."""

@@ -128,7 +128,7 @@ class Origin(Part):
         self._dispatch(publish)
 
     def _dispatch(self, publish: Publish) -> None:
-        """Send the message to its home, or to the next one."""
+        """Send the message to the present home of its topic."""
         home = self._homes.table[publish.slot]
         if home == self._me:
             self._hand_to_home(publish)

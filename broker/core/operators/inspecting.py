@@ -21,7 +21,7 @@ from ..part import CommandSpec, Part, RequestHandler
 from .words import WAITING_MAX, too_many
 
 #: The longest time to wait for the other endpoints' figures, in seconds. It is short because people wait for the reply.
-#: If an endpoint is slower, the reply shows that it is not up.
+#: If an endpoint is slower, the reply lists it as not up.
 FIGURES_S: Final = 1.0
 
 
@@ -39,7 +39,7 @@ class Census:
 
 
 class Inspecting(Part):
-    """Handles the `inspect` commands at one endpoint. ``figures`` returns the figures of this endpoint."""
+    """Handles the `endpoints` commands at one endpoint. ``figures`` returns the figures of this endpoint."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Inspecting(Part):
             census = Census(self._desk.now + FIGURES_S)
             try:
                 census.answers[self._me.incarnation] = self._figures()
-            except Exception:  # the shell logs its error; missing figures must not stop the endpoint
+            except Exception:  # the shell logs the error; missing figures must not stop the endpoint
                 refusal = ProtocolError("internal", "This endpoint could not read its figures: its log says why")
                 self._replies.refuse(connection, reply, command.id, refusal)
                 return

@@ -64,9 +64,9 @@ class Memory:
         return len(self._holders)
 
     def greatest(self) -> list[Connection]:
-        """Return the connections to close, those that hold the most bytes first, so that the sum gets below the bound.
-        Return none if the process's memory is within the bound, because then the sum counts some bytes several
-        times."""
+        """Return the connections to close so that the sum gets below the bound. The connections that hold the most
+        bytes come first. Return an empty list if the process's memory is within the bound, because then the sum counts
+        some bytes several times."""
         self.full = False
         if self.total <= self.bytes_max or self._resident() <= self.bytes_max:
             return []

@@ -17,8 +17,8 @@ from ..counters import Counters
 from .memory import Memory
 from .sending import Sending
 
-#: The largest number of commands of one connection under way. Beyond it the endpoint stops reading the connection until
-#: only half as many are under way.
+#: The largest number of commands under way on one connection. Beyond this number the endpoint stops reading the
+#: connection until only half as many are under way.
 REPLIES_MAX: Final = 2_000
 
 #: Replies up to this size do not count as held bytes of a connection while they wait for earlier replies.
@@ -104,7 +104,8 @@ class Replies:
         kind: str,
         counted_as: str | None,
     ) -> None:
-        """Give a command of this ``kind`` an error reply. ``counted_as`` becomes the ``kind`` of ``reply``."""
+        """Give a command of this ``kind`` an error reply. ``counted_as`` is the argument ``kind`` for the method
+        ``reply``."""
         self._errors[error.code] += 1
         if self.on_refusal is not None:
             self.on_refusal(connection.number, number, kind, error)

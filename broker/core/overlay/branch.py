@@ -28,10 +28,11 @@ BITS_MAX: Final = 56
 class Branch:
     """One end of a link. ``bit`` is the link's bit in the masks of roots.
 
-    ``ordered`` is true if the neighbour has this node's vector, so that its entries form an order. ``out`` is true if
-    this node has the neighbour's vector, so that this node's entries form an order for the neighbour. ``queue`` has the
-    neighbour's entries that this node has not passed yet, in the neighbour's order of delivery. ``index`` has the same
-    entries, each with its kind. ``pending`` has this node's entries that wait for the next batch.
+    ``ordered`` is true if the neighbour has this node's vector, so that the neighbour's entries form an order. ``out``
+    is true if this node has the neighbour's vector, so that this node's entries form an order for the neighbour.
+    ``queue`` has the neighbour's entries that this node has not passed yet, in the neighbour's order of delivery.
+    ``index`` has the same entries, each with its kind. ``pending`` has this node's entries that wait for the next
+    batch.
     """
 
     __slots__ = ("bit", "index", "ordered", "out", "peer", "pending", "queue")

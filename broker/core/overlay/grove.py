@@ -5,10 +5,10 @@ Owns: the moment when a message is delivered, and the entries that tell neighbou
 how neighbours are found (``views``), or choose where payloads go (``trees``).
 
 **Order and payload are separate.** Over every link a node sends its *entries*. These name the messages that it has
-delivered, in the order of delivery, except those that the neighbour has announced or had before. A node forwards a
-payload at once, even if it cannot deliver the message yet. If nodes held payloads back, payloads could wait for each
-other. A node delivers a message when its payload has arrived from any neighbour, and when there is *one* link on which
-all messages before the message's entry have been delivered.
+delivered, in the order of delivery, except the messages that the neighbour has announced itself or had before. A node
+forwards a payload at once, even if it cannot deliver the message yet. If nodes held payloads back, payloads could wait
+for each other. A node delivers a message when its payload has arrived from any neighbour, and when there is *one* link
+on which all messages before the message's entry have been delivered.
 
 This rule gives causal order. Assume that a node delivers m because of its neighbour's entry, and that m1 comes causally
 before m. By the same rule, the neighbour had delivered m1 before m. If m1's entry is on the link, it is before m's, so
@@ -45,8 +45,8 @@ from .wires import (
     named,
 )
 
-#: The time for which entries wait for others to share a batch, in seconds. It is far less than a GRAFT timer. At 1,000
-#: messages per second, a batch has ten entries.
+#: The time for which entries wait for more entries to share a batch, in seconds. It is far less than a GRAFT timer. At
+#: 1,000 messages per second, a batch has ten entries.
 BATCH_S: Final = 0.01
 
 #: The largest number of messages in one life of a root, because an entry has four bytes for the number.

@@ -1,6 +1,6 @@
 """A node's history: the messages that it has delivered recently, in the order of delivery.
 
-Owns: the messages that a node can send again, and the search for those that another node lacks. Must never: send.
+Owns: the messages that a node can send again, and the search for messages that another node lacks. Must never: send.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class History:
             now: The present time, in seconds.
 
         Returns:
-            Two items. The first one has the floors. A floor is the number of a root's message up to which the other
-                node must get the root's messages elsewhere. The second one has the messages to send, in the order of
+            Two items. The first one has the floors. A floor is a message number of a root. The other node must get the
+                root's messages up to this number elsewhere. The second one has the messages to send, in the order of
                 delivery.
         """
         floors: Vector = {}

@@ -1,4 +1,4 @@
-"""HyParView's passive view, which has known nodes that are not neighbours.
+"""HyParView's passive view: the nodes that a node knows but that are not its neighbours.
 
 Owns: the set of these nodes. Must never: know whether such a node is alive. Only a dial shows this.
 """
@@ -28,7 +28,7 @@ class Passive:
         self.names: dict[Peer, None] = {}  # an ordered set, so that random draws do not depend on hashes
 
     def note(self, peer: Peer) -> None:
-        """Add a peer. If the view is full, the peer replaces a random other one."""
+        """Add a peer. If the view is full, it replaces a random peer."""
         if peer != self._without and peer not in self.names:
             if len(self.names) >= self._size_max:
                 del self.names[self._random.choice(list(self.names))]

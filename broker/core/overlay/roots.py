@@ -1,8 +1,8 @@
 """The roots of trees. For each root a node stores the number of messages that it has delivered, and the links that
 carry the root's payloads.
 
-Owns: a node's vector, which is all that it remembers to recognise duplicates; each root's tree, as masks of links; and
-the rule when a node may forget a root. Must never: send or deliver.
+Owns: a node's vector, by which alone the node recognises duplicates; each root's tree, as masks of links; and the rule
+that says when a node may forget a root. Must never: send or deliver.
 
 **When a root can be forgotten.** If a node forgot a root too early, it would take a copy of an old message for a new
 message. These rules prevent this:
@@ -10,16 +10,17 @@ message. These rules prevent this:
 1. Every payload carries its age, which is the time that it has spent in histories since its root sent it. A history
    sends a payload only while its age is below ``HISTORY_S``. The age does not include the time on links. This time is
    far less than ``TRANSIT_S``, because a payload crosses few links, and a slow link goes down.
-2. Because of rule 1, no copy of a message arrives later than ``HISTORY_S + TRANSIT_S`` after any node has delivered it.
-   A node that forgets the root after this time delivers no message twice.
+2. Because of rule 1, every copy of a message arrives within ``HISTORY_S + TRANSIT_S`` after the root sent the message.
+   A node forgets a root only when it has delivered no message of the root for at least this long, so it delivers no
+   message twice.
 3. A silent root may still be alive, and nodes that have forgotten it must not see a gap before its next message. A root
    that has been silent for ``RENEW_S`` therefore begins another *life*. It takes another name and counts from 1 again.
    ``FORGET_S`` is longer, so that no node forgets a life that still continues.
 4. A node that has forgotten a life must not learn it again from a node that learned the life later and still knows it.
    Otherwise the life would circulate forever, and count as a gap each time. A node that mentions a life therefore also
-   says how long the life has been quiet, and the receiver counts from there. A life that has been quiet for ``TOLD_S``
-   has ended, and no message of the life is under way. Nodes no longer mention it. If a node lacks a part of such a life
-   after a long cut, it does not count a gap.
+   says how long the life has been quiet, and the receiver continues this count. A life that has been quiet for
+   ``TOLD_S`` has ended, and no message of the life is under way. Nodes no longer mention it. If a node was cut off for
+   a long time and lacks a part of such a life, it does not count a gap.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ FORGET_S: Final = 300.0
 
 #: A node no longer mentions a life that has had no new messages for this time, in seconds. Two nodes can date the
 #: latest message differently, by at most its transit time. ``FORGET_S`` is longer than this time by more than that
-#: difference, so no node mentions a life that another has already forgotten.
+#: difference, so no node mentions a life that another node has already forgotten.
 TOLD_S: Final = RENEW_S + TRANSIT_S
 
 #: The largest number of lives that a node knows at a time. If it knows more, it forgets lives that have been silent for
-#: ``HISTORY_S + TRANSIT_S``. A vector of this length takes 120 kB on a new link. If a forgotten root sends a message
-#: within ``RENEW_S``, it seems to have a gap, which is counted.
+#: ``HISTORY_S + TRANSIT_S``. A vector of this length takes 120 kB on a new link. If a forgotten root sends its next
+#: message within ``RENEW_S`` of its last message, it does not begin another life. A node that has forgotten the root
+#: then counts a gap, although no message is missing.
 ROOTS_MAX: Final = 10_000
 
 #: A mask without links, and a mask with all links.

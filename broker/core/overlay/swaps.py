@@ -1,20 +1,21 @@
-"""Starts and restarts links. The ends exchange the messages that either end lacks, and a node gives up messages that
-nobody can send.
+"""Starts and restarts links. The two ends of a link exchange the messages that either end lacks, and a node gives up
+messages that nobody can send.
 
-Owns: the exchange of vectors, floors, and payloads held until delivery. Must never: deliver.
+Owns: the exchange of vectors and floors, and the payloads held until delivery. Must never: deliver.
 
 **A new link** begins with the vectors of both ends. Each end then sends the messages that the other end lacks, in its
-own order of delivery. If the history of an end has dropped some of these messages, this end sends *floors*, which give
-the numbers of the last dropped messages. The receiver delivers no later message from this link until the messages up to
-the floors have arrived over other links. If no link brings them within ``GAP_WAIT_S``, the node gives them up and
-counts a gap. Before the neighbour's vector has arrived, a node sends only its own vector, so the link does not
-contribute to any order yet.
+own order of delivery. If the history of an end has dropped some of these messages, this end sends *floors*. The floor
+of a root is the number of the root's last dropped message. The receiver delivers no later message from this link until
+the messages up to the floors have arrived over other links. If no link brings them within ``GAP_WAIT_S``, the node
+gives them up and counts a gap. Before the neighbour's vector has arrived, a node sends only its own vector, so the link
+does not contribute to any order yet.
 
 A node is **new** for some seconds after its start, until it adopts the position of a neighbour that is older than the
-node. The position does not include the neighbour's deliveries since the node began, which the neighbour sends. A
-delivery does not end this state. If several nodes start together, one of them may get the first message of another new
-node before any older message. A new node that has delivered a message of a root with a floor cannot adopt the position,
-because it would lack the messages between that message and the floor.
+node. The position covers only messages that the neighbour delivered before the node began. The neighbour sends the
+messages that it has delivered since then. The node stays new after its first delivery. If several nodes start together,
+one of them may get the first message of another new node before any older message. A new node that has delivered a
+message of a root with a floor cannot adopt the position, because it would lack the messages between that message and
+the floor.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ from .wires import (
 NEWCOMER_S: Final = 1.0
 
 #: A new node requests all messages since a certain time. A neighbour that was new itself may have skipped messages. The
-#: node adopts a neighbour's position only if the neighbour has skipped none since that time plus this many seconds.
-#: Half of ``NEWCOMER_S`` leaves half a second for the request.
+#: node adopts a neighbour's position only if the neighbour has skipped no message later than this many seconds after
+#: that time. Half of ``NEWCOMER_S`` leaves half a second for the request.
 NEWER_S: Final = NEWCOMER_S / 2.0
 
-#: A node is new for at most this many seconds. For this time, its neighbours' histories have the messages that it
+#: A node is new for at most this many seconds. During this time, its neighbours' histories have the messages that it
 #: requests.
 NEW_S_MAX: Final = HISTORY_S - NEWCOMER_S
 
@@ -90,7 +91,7 @@ class Swaps(Trees):
         return row
 
     def _tell_pending(self, to: int = EVERYBODY) -> None:
-        """Send this node's batched entries over the links in ``to``."""
+        """Send this node's batched entries over the links in the mask ``to``."""
         for branch in self._out:
             if branch.pending and to & branch.bit:
                 keys = tuple(branch.pending)
@@ -132,8 +133,8 @@ class Swaps(Trees):
     def _floors(
         self, branch: Branch, floors: Vector, first: bool, whole_s: float, quiet: Mapping[Hashable, float]
     ) -> None:
-        """Handle the neighbour's floors. The neighbour has passed messages up to these numbers that it cannot send. The
-        first floors on a link begin the neighbour's order."""
+        """Handle the neighbour's floors. The neighbour has delivered or skipped the messages up to these numbers, and
+        cannot send them. The first floors on a link begin the neighbour's order."""
         if not (first or branch.ordered):
             return  # they belong to the order from before a restart of the link
         branch.ordered = True

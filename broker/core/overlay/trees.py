@@ -10,7 +10,7 @@ has its own tree, as in riak_core. These rules are not in Plumtree:
 * The **parent** is the neighbour whose payload arrived first. Another neighbour's entry may have made the message
   deliverable. If that neighbour became the parent, the node would prune the tree.
 * A node never prunes its parent. A pruned neighbour cannot become the parent while its last payloads still arrive.
-* If the payloads of two neighbours cross on their link, both stop without a PRUNE.
+* If the payloads of two neighbours cross on their link, both neighbours stop sending without a PRUNE.
 * A new link carries no payloads of known roots until the other end requests them. A node without a parent requests a
   payload when the message is first announced. It needs no timer, because no tree can bring the payload. The same
   applies when the parent itself announces a message, because otherwise the parent would have sent the payload.

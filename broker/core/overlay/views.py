@@ -41,7 +41,7 @@ ACTIVE_MAX: Final = 6
 #: The interval between a node's shuffles, in seconds. A shuffle exchanges 7 names over at most 12 links.
 SHUFFLE_S: Final = 10.0
 
-#: A node with too few neighbours, or with lost ones, tries again after this time, in seconds. The actual wait is
+#: A node with too few neighbours, or with lost neighbours, tries again after this time, in seconds. The actual wait is
 #: random, between half of this time and all of it. The two sides of a cut find each other again within this time and
 #: the time of a dial.
 RETRY_S: Final = 2.0
@@ -52,11 +52,11 @@ LOST_S: Final = 300.0
 LOST_MAX: Final = 12
 
 #: After this many refusals a node stops asking a lost neighbour. At that point most nodes have found other neighbours
-#: on the other side, so that the two sides are connected.
+#: on the other side of the former cut, so that the two sides are connected.
 REFUSALS_MAX: Final = 3
 
-#: From the second request to a lost neighbour on, one request in this many has priority. Two sides whose nodes are all
-#: full can therefore still connect, and few neighbours are evicted.
+#: From the second request to a lost neighbour on, one request in this many has priority. The two sides of a former cut
+#: can therefore connect even if no node has room for a neighbour, and few neighbours are evicted.
 PRIORITY_OF: Final = 8
 
 #: If the two ends of a link have not become neighbours after this time, in seconds, the node closes the link.
@@ -105,7 +105,7 @@ class Hyparview(Walks):
         self.upper = upper
         self._links: dict[Peer, tuple[int, float]] = {}  # the purpose of each link, and its start time
         self._dialling: dict[Peer, int] = {}  # the reason of each dial
-        self._lost: dict[Peer, tuple[float, int]] = {}  # when each was lost, and the number of refusals since
+        self._lost: dict[Peer, tuple[float, int]] = {}  # when each neighbour was lost, and its refusals since then
         self._tried: dict[Peer, None] = {}  # nodes asked in this round of the search for neighbours
         self._expected: dict[Peer, None] = {}
         self._read_at = float("-inf")  # when the registry was last read

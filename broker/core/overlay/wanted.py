@@ -1,5 +1,5 @@
-"""Announced messages whose payload has not arrived. For each one, this module decides how long to wait until the tree
-brings the payload.
+"""Announced messages whose payload has not arrived. For each message, this module decides how long to wait until the
+tree brings the payload.
 
 Owns: the time at which to request a payload, and the estimate of the lag that this time depends on. Must never: choose
 the neighbour to ask.
@@ -7,9 +7,9 @@ the neighbour to ask.
 If the GRAFT timer is shorter than the tree's latency, a node requests payloads that are already on their way. This
 moves branches of the tree to slower links, which delays payloads further. The timer therefore adapts to the tree. It is
 twice the 99th percentile of the **lag**, which is the time from a message's first announcement until the tree brings
-the payload. If the node has meanwhile requested the payload from a neighbour, the tree's copy is a duplicate, but its
-lag is counted. If only the requested copy arrives, the tree is broken, and no lag is counted. Otherwise failures would
-lengthen the timer and so delay their own repair.
+the payload. If the node has meanwhile requested the payload from a neighbour, the tree's copy is a duplicate, but the
+lag of this copy is counted. If only the requested copy arrives, the tree is broken, and no lag is counted. Otherwise
+failures would lengthen the timer and so delay their own repair.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ LAG_S: Final = 0.25
 STEP_S: Final = 0.02
 
 #: The time that a neighbour has to send a requested payload, in seconds. It is enough for several round trips. If the
-#: tree's timer is longer, the neighbour has that time. The next neighbour has twice as long.
+#: tree's timer is longer, the neighbour has as long as that timer. The neighbour that gets the next request has twice
+#: as long.
 ANSWER_S: Final = 0.5
 
-#: After one neighbour has announced a gap, the others have this time to announce the missing messages, in seconds. They
-#: may need new neighbours first. It takes a second to notice a crash, and another second to open a link.
+#: After one neighbour has announced a gap, the other neighbours have this time to announce the missing messages, in
+#: seconds. They may need new neighbours first. It takes a second to notice a crash, and another second to open a link.
 GAP_WAIT_S: Final = 4.0
 
 #: The largest number of requested payloads to remember after their arrival. The tree may still bring another copy of
-#: each.
+#: each payload.
 ANSWERED_MAX: Final = 256
 
 
@@ -72,7 +73,7 @@ class Wanted:
         self.rows: dict[Key, Want] = {}  # roughly in the order in which they are due
         self.answered: dict[Key, float] = {}  # requested payloads that arrived, and when each was announced
         self._lag_s = LAG_S
-        self.in_time = 0  # payloads with a lag below the estimate, not yet counted in it
+        self.in_time = 0  # payloads with a lag below the estimate, which does not include them yet
         self._timer_s_min = timer_s_min
         self._timer_s_max = timer_s_max
 
@@ -100,7 +101,7 @@ class Wanted:
             self._learn(now - want.first_at)
 
     def came_again(self, key: Key, now: float) -> None:
-        """Handle a duplicate payload. If the first copy arrived on request, the tree has brought this one."""
+        """Handle a duplicate payload. If the first copy arrived on request, the tree has brought this second copy."""
         first_at = self.answered.pop(key, None)
         if first_at is not None:
             self._learn(now - first_at)

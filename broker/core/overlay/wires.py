@@ -37,13 +37,14 @@ payloads of their lives."""
 GONE: Final = 6
 """``(keys,)``: messages that the sender can no longer send."""
 VECTOR: Final = 7
-"""``(vector, age)``: the sender's deliveries. ``age``: a new node asks for all messages delivered in the last ``age``
-seconds; negative for other nodes. The answer is ``FLOORS``, then the messages that the sender lacks."""
+"""``(vector, age)``: the sender's deliveries. ``age``: negative, unless the sender is new. A new sender requests all
+messages that the receiver has delivered in the last ``age`` seconds. The answer is ``FLOORS``, then the messages that
+the sender lacks."""
 FLOORS: Final = 8
-"""``(floors, first, whole, quiet)``: for each life, the number up to which the sender has passed messages that it
-cannot send. ``first``: this is the answer to a vector, and from now on the sender's entries form an order. ``whole``:
-the seconds since the sender last left out messages because it was new itself. ``quiet``: for each life, the seconds
-since its latest message."""
+"""``(floors, first, whole, quiet)``: for each life, a message number. The sender has delivered or skipped the life's
+messages up to this number, and cannot send them. ``first``: this is the answer to a vector, and from now on the
+sender's entries form an order. ``whole``: the seconds since the sender last left out messages because it was new
+itself. ``quiet``: for each life, the seconds since its latest message."""
 
 NAME_BYTES: Final = 8
 ENTRY_BYTES: Final = 6

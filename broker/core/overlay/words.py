@@ -13,7 +13,8 @@ JOIN: Final = 100
 FORWARD_JOIN: Final = 101
 """``(newcomer, ttl)``"""
 NEIGHBOUR: Final = 102
-"""``(priority,)``: asks to become a neighbour. With priority, the peer evicts another neighbour if it has no room."""
+"""``(priority,)``: a request to become the peer's neighbour. With priority, the peer evicts another neighbour if it has
+no room."""
 ACCEPT: Final = 103
 REFUSE: Final = 104
 DISCONNECT: Final = 105

@@ -36,15 +36,15 @@ class ReplicationBarrier:
         message = dispatch.message
         identity = self.replicated.identities.get(key)
         if identity is not None:
-            # A crashed home's message with this key waits for a retry. This message takes over the name of that one, so
-            # that clients that already have that message do not get this one. The publish itself keeps its own name, in
-            # case it goes to another home.
+            # An earlier message with this key, from a crashed home, waits for a retry. The new message takes over its
+            # name, so that clients that already have the earlier message do not get the new message. The publish itself
+            # keeps its own name, in case it goes to another home.
             said = replace(carried(message), origin=identity[0], number=identity[1])
             message = dispatch.message = arrived(said, message.received)
         self.under_way[key] = message
 
     def keep(self, dispatch: Dispatch, key: int) -> None:
-        """Send the message to its replica."""
+        """Send the message to the replica of its slot."""
         size = MESSAGE_BYTES + len(dispatch.message.payload)
         dispatch.barriers += self._replication.keep(self.replicated, dispatch.slot, key, size, dispatch)
 

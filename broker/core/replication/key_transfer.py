@@ -1,5 +1,5 @@
-"""Passes a slot's keys to its next home: those of the payloads that the former home saw, and those of the messages that
-it is still dispatching. ADR 10, 12.
+"""Passes a slot's keys to the slot's next home. These are the keys of the payloads that the former home has seen, and
+of the messages that the former home is still dispatching. ADR 10, 12.
 
 Owns: the seen payloads in a replica (``SeenPayloads``), and the requests with keys. Such a request carries keys of
 messages that a former home is dispatching, or keys of repetitions that an origin has dropped. Must never: decide
@@ -29,12 +29,12 @@ from ..part import Part, RequestHandler
 #: The number of keys in a chunk of a replica. The chunk has 22 KB, and takes either side at most 1 ms.
 KEYS_PER_CHUNK: Final = 1_000
 
-#: A home finishes dispatching a message within this many seconds, even if its clients keep moving.
+#: A home finishes dispatching a message within this many seconds, even if the recipients keep moving.
 DISPATCHED_S: Final = 6 * TIMEOUT_S
 
 
 class SeenPayloads(SlotState):
-    """The seen payloads of a slot. For each one it has the key and the time until the key expires.
+    """The seen payloads of a slot. For each payload it has the key and the time until the key expires.
 
     A chunk is an array with three items: the keys, the seconds until each key expires (four bytes each; 0 means that
     the key is forgotten), and names of messages by the position of their key.
@@ -189,7 +189,7 @@ class KeyTransfer(Part):
         self._desk.drops["dedup_not_handed_on"] += len(call.request.keys)
 
     def lost(self, call: Call) -> str | None:
-        """Tell the next home instead, because this one is gone."""
+        """Send the keys to the next home, because the home that was to answer is gone."""
         self.hand_on(_keys_of(call.request))
         return None
 

@@ -19,7 +19,7 @@ from .watermarks import Watermarks
 
 class Retained:
     """One endpoint's layer of retained messages, made according to the cluster's setting ``history``. ``state`` is the
-    part of it that moves with slots."""
+    part of this layer that moves with slots."""
 
     def __init__(self, base: Base, cluster: Cluster, replication: Replication) -> None:
         desk, members, limits, kind = base.desk, cluster.members, base.limits, cluster.settings.history

@@ -6,16 +6,16 @@ Owns: one endpoint's logical clock (Lamport, "Time, clocks, and the ordering of 
 time.
 
 A home gives each retained message a stamp that is greater than all stamps that it has given or seen before. A home's
-*watermark* is a stamp. All messages of the home with stamps up to the watermark have ended, and the home will give no
-such stamp again.
+*watermark* is a stamp. All messages of the home with stamps up to the watermark have ended, and the home will never
+again give a stamp up to the watermark.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: The largest number of stamps that a home can have given before it died without telling any peer about them. It may
-#: also have sent them to clients in positions. The next home of its slots continues after all these stamps. At 20,000
+#: The largest number of stamps that a home can have given without telling any peer, before it died. The home may have
+#: sent these stamps to clients in positions. The next home of its slots continues after all these stamps. At 20,000
 #: stamps/s they last for a quarter of an hour.
 UNHEARD_OF: Final = 1 << 24
 
@@ -58,8 +58,8 @@ class Clock:
 
     def leap(self, unix_s: float) -> int:
         """Advance the clock like ``step``, for an endpoint that has not seen other endpoints' stamps. The endpoint may
-        be new, or others may have continued without it and died since. The result also depends on the time, so an
-        endpoint that leaps later gets a greater value."""
+        be new, or other endpoints may have continued without it and have died since then. The result also depends on
+        the time, so an endpoint that leaps later gets a greater value."""
         self.value = max(self.value + UNHEARD_OF, int(unix_s * 1000) * STAMPS_PER_MS)
         return self.value
 

@@ -51,7 +51,7 @@ RETAINED_PER_WRITE: Final = 2_000
 AGAIN_S: Final = 1.0
 
 #: The largest number of forgotten entries to remember while the store fails. They take 10 MB. The store keeps further
-#: entries until a home reads them. Those that have not expired then reappear.
+#: entries until a home reads them. Entries that have not expired then reappear.
 FORGOTTEN_MAX: Final = 100_000
 
 
@@ -123,7 +123,7 @@ class Journal(Part):
             ),
             self._desk.counted(
                 "retained_reads_failed",
-                "Failed reads of the journal: earlier messages of these slots cannot be replayed",
+                "Failed reads of the journal, after which earlier messages of some slots cannot be replayed",
             ),
         ]
 
@@ -170,7 +170,7 @@ class Journal(Part):
 
     def write(self) -> None:
         """End the turn by writing all rows that are due. Before the first write, the store must record the end of the
-        cluster's earlier lives, because each of these ends at the greatest stamp that the journal has at that
+        cluster's earlier lives, because each earlier life ends at the greatest stamp that the journal has at that
         moment."""
         if not (self.writes or self._voids):
             return

@@ -260,7 +260,7 @@ class Log:
 
     def unread(self, slot: int) -> int:
         """Return the stamp up to which the journal may have messages of the slot that this log lacks, or 0 if the log
-        has all."""
+        has all messages."""
         return self._unread.get(slot, 0)
 
     def mark_unread(self, slot: int, stamp: int) -> None:

@@ -3,7 +3,7 @@ SPEC section 8.10, ADR 36.
 
 Owns: the mapping from messages under way to entries of the log, and the transfer of entries to the slot's next home,
 its replica and the journal. Must never: dispatch a message, or keep the entry of a message whose publisher got no
-success.
+success reply.
 
 A message that is not retained costs only two tests of an attribute, one when it is accepted and one when it ends.
 """
@@ -94,8 +94,8 @@ class Retention:
 
     def inherit(self, slot: int, topic: str, origin: str, number: int) -> None:
         """Give a crashed home's message its new stamp. The dispatch follows soon, but the stamp must be smaller than
-        those of all messages that are accepted from now on. The crashed home may have confirmed the message before
-        these were published."""
+        the stamps of all messages that are accepted from now on. The crashed home may have confirmed this message
+        before the later messages were published."""
         if self.on and (entry := self._log.find(slot, topic, origin, number)) is not None:
             stamp = self._clock.stamp()
             self._inherited[origin, number] = entry.stamp, stamp
@@ -103,8 +103,8 @@ class Retention:
 
     def concluded(self, origin: str, number: int) -> None:
         """Close the stamp from ``inherit`` when a crashed home's message ends without having begun here. This happens
-        if another endpoint has become its home, or this one has given it up. Otherwise no position could ever advance
-        beyond the stamp."""
+        if another endpoint has become the message's home, or if this endpoint has given up the message. If the stamp
+        stayed open, no position could ever advance beyond it."""
         inherited = self._inherited.pop((origin, number), None)
         if inherited is not None:
             self._clock.close(inherited[1])
@@ -116,7 +116,7 @@ class Retention:
 
     def begin(self, dispatch: Dispatch, key: int) -> None:
         """Retain an accepted message. The dispatch waits until the replica and the journal have the message. If the
-        home has no room for the message, it dispatches it without retaining it."""
+        home has no room for the message, it dispatches the message without retaining it."""
         if self._barrier.on:
             self._barrier.name(dispatch, key)
         message, slot = dispatch.message, dispatch.slot
@@ -168,8 +168,8 @@ class Retention:
 
     def ended(self, dispatch: Dispatch, error: ProtocolError | None) -> bool:
         """End a retained message. Return false if the lease has lapsed since the message was accepted. In that case
-        another home may have acted for the topic without knowing this message, so that home must dispatch it again
-        under its name."""
+        another home may have acted for the topic without knowing this message, so that home must dispatch the message
+        again under the same name."""
         assert dispatch.entry is not None
         if dispatch.stamp <= self._void or (error is not None and error.code != "partial"):
             self.released(dispatch)
@@ -186,7 +186,7 @@ class Retention:
         self._clock.close(dispatch.stamp)
         dispatch.entry, dispatch.is_retained = None, False
         if dispatch.found and dispatch.not_retained is not None and self.journal.writes:
-            # The log has the message, but the journal lacks it and may be all that is left after a restart.
+            # The log has the message, but the journal lacks it. After a restart, perhaps only the journal is left.
             self.journal.floor(dispatch.slot, dispatch.stamp)
         if not entry.gone and entry.stamp == dispatch.stamp and not dispatch.found:
             slot = dispatch.slot

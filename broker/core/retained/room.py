@@ -5,11 +5,12 @@ The log does this.
 
 The *young* messages stay regardless of their rank. These are the latest messages, up to a tenth of all bytes. A client
 that loses its connection for a moment does not count as missing messages yet, and returns with a slightly older
-position, so it still needs them. A message larger than that tenth is never young, because it would push out all others
-before its rank is known. All other messages are *old*. Within a topic the log drops the oldest message first. A dropped
-message causes a gap for all positions before it, so the oldest one affects the fewest positions. Among the topics, the
-log first drops from the one whose first message is still needed by the fewest subscribers, relative to its size. A
-topic's rank falls over time relative to new topics, because some clients never return.
+position, so it still needs the latest messages. A message larger than that tenth is never young, because it would push
+out all other young messages before its rank is known. All other messages are *old*. Within a topic the log drops the
+oldest message first. A dropped message causes a gap for all positions before it, so the oldest one affects the fewest
+positions. Among the topics, the log first drops a message of the topic whose first message is still needed by the
+fewest subscribers, relative to the message's size. A topic's rank falls over time relative to new topics, because some
+clients never return.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..caches.pending_readers import PendingReaders
 from ..caches.policy import Entry as Rank
 from ..entries import Entry, TopicLog
 
-#: The bytes of young messages are at most the log's limit divided by this.
+#: The bytes of young messages are at most the log's limit divided by this number.
 YOUNG_PART: Final = 10
 
 #: The largest number of messages that become old with each new message, beginning when the log is half full. All
@@ -35,7 +36,7 @@ class Room:
     def __init__(self, bytes_max: int) -> None:
         self._young_max = bytes_max // YOUNG_PART
         self._young = 0  # bytes of young entries
-        self._row: deque[Entry] = deque()  # the young entries in order, and some that the log no longer has
+        self._row: deque[Entry] = deque()  # the young entries in order, and some entries that the log no longer has
         self._policy = PendingReaders(ages=True)
         self._ranked = 0  # the number of topics in ``_policy``
 
@@ -80,8 +81,8 @@ class Room:
                 self._policy.used(log.rank)
 
     def next_aged(self) -> Entry | None:
-        """If the young entries take more bytes than they may, make the oldest one old and return it. Otherwise return
-        ``None``."""
+        """If the young entries take more bytes than they may, make the oldest young entry old and return it. Otherwise
+        return ``None``."""
         row = self._row
         while row and self._young > self._young_max:
             entry = row.popleft()
@@ -102,7 +103,7 @@ class Room:
         return entry
 
     def aged(self, log: TopicLog, entry: Entry) -> None:
-        """Rank the topic of an entry that has become old, if the entry is the topic's first."""
+        """Rank the topic of an entry that has become old, if the entry is the topic's first entry."""
         if log.entries[0] is entry:
             self._rank(log, entry)
 

@@ -1,23 +1,24 @@
 """The progress of all homes, which determines the positions that clients get. SPEC section 8.10, ADR 36.
 
-Owns: the watermark of every endpoint, the position that follows from these, and the clients of each endpoint that have
-missed a delivery. Must never: give out a position that covers a message before all connected clients that should get
-the message have been sent it.
+Owns: the watermark of every endpoint, the position that follows from these watermarks, and the clients of each endpoint
+that have missed a delivery. Must never: give out a position that covers a message before the message has been sent to
+all connected clients that should get it.
 
-Once a second each endpoint sends its *watermark* (``clock``) to all others. The smallest of all these watermarks is the
-*cluster's watermark*. All retained messages with stamps up to it have ended, so every endpoint has put these into the
-outboxes of all clients that should get them. A position consists of an *epoch* and such a stamp. The epoch identifies
-the life of the cluster to which the stamps belong.
+Once a second each endpoint sends its *watermark* (``clock``) to all other endpoints. The smallest of all these
+watermarks is the *cluster's watermark*. All retained messages with stamps up to the cluster's watermark have ended, so
+every endpoint has put these messages into the outboxes of all clients that should get them. A position consists of an
+*epoch* and a stamp that is at most the cluster's watermark. The epoch identifies the life of the cluster to which the
+stamps belong.
 
-With a journal, a cluster that starts again continues its earlier lives up to the greatest stamp in the journal. The
-journal must therefore record a stamp before any client gets a position with this stamp. If a client has a position
-beyond the greatest recorded stamp, somebody has replaced the journal by an older backup.
+With a journal, a cluster that starts again accepts the positions of its earlier lives, up to the greatest stamp in the
+journal. The journal must therefore record a stamp before any client gets a position with this stamp. If a client has a
+position beyond the greatest recorded stamp, somebody has replaced the journal by an older backup.
 
-A new endpoint gets the others' clocks before they let it in, so all its stamps are greater than any existing position.
-An endpoint whose lease has lapsed may have missed messages. It gives out no later position before its clients have
-recovered (``replaying``). When a delivery to an endpoint has failed, each watermark sent to that endpoint also names
-the affected clients, until the endpoint has confirmed. The endpoint recovers these clients, so their positions never
-skip the message.
+A new endpoint gets the clocks of the other endpoints before they let it in, so all its stamps are greater than any
+existing position. An endpoint whose lease has lapsed may have missed messages. It gives out no later position before
+its clients have recovered (``replaying``). When a delivery to an endpoint has failed, each watermark sent to that
+endpoint also names the affected clients, until the endpoint has confirmed the list. The endpoint recovers these
+clients, so their positions never skip the message.
 """
 
 from __future__ import annotations
@@ -71,22 +72,24 @@ class Watermarks(Part):
         self._watermarks: dict[str, int] = {}
         #: By peer: its clients to which a delivery failed, each with the number of the latest failure. The single key
         #: ``None`` stands for all clients of the peer. The number shows whether a client has missed another message
-        #: since this endpoint last sent its name to the peer.
+        #: since this endpoint last sent the client's id to the peer.
         self._failed: dict[str, dict[str | None, int]] = {}
         self._failures = 0
         #: By endpoint, including this one: the endpoint's clock when it began to act. The floors that the endpoint set
         #: at that time are not greater than this clock.
         self._begun: dict[str, int] = {}
-        #: By peer: the number of endpoints in its view, including itself.
+        #: By peer: the number of endpoints in the peer's view, including the peer.
         self._counts: dict[str, int] = {}
         self._tell_at = desk.now
         #: Whether the cluster's watermark has grown, and ``Positions`` should send new positions.
         self.advances = False
         #: Lists of this endpoint's clients that have missed messages according to peers (``None`` if all clients may
-        #: have missed some). ``Replaying`` empties this tray. Until then the cluster's watermark does not grow.
+        #: have missed messages). ``Replaying`` empties this tray. While the tray is not empty, the cluster's watermark
+        #: does not grow.
         self.missing: list[list[str] | None] = []
         #: The stamp that the journal should record next, with the epochs, or -1 if there is nothing to record. After
-        #: that, positions can have stamps up to this one. ``Journal`` resets it.
+        #: the journal has recorded the stamp, positions can have stamps up to it. ``Journal`` resets this attribute to
+        #: -1.
         self.unproven = -1
 
     def requests(self) -> dict[type[Request], RequestHandler]:
@@ -106,7 +109,7 @@ class Watermarks(Part):
 
     def stamp_of(self, position: str) -> int | None:
         """Return a position's stamp. Return ``None`` if no endpoint of the cluster's present life, or of an earlier
-        life that it continues, can have given out this position."""
+        life that the present life continues, can have given out this position."""
         epoch, _, text = position.rpartition(".")
         last = self._clock.value if epoch in self.epochs else self.past.get(epoch, -1)
         if not 0 < len(text) <= _STAMP_DIGITS or not text.isalnum():
@@ -118,7 +121,7 @@ class Watermarks(Part):
         return stamp if 0 <= stamp <= last else None
 
     def prove(self, stamp: int) -> None:
-        """Request the journal to record the present epochs, and that positions can have stamps up to this one."""
+        """Ask the journal to record the present epochs and this stamp, so that positions can have stamps up to it."""
         self.unproven = max(self.unproven, stamp)
 
     def reached(self, past: dict[str, int], proven: int) -> None:
@@ -170,7 +173,7 @@ class Watermarks(Part):
         self.advance()
 
     def answered(self, call: Call, value: Any) -> None:
-        """Forget the clients that the request listed, because the peer has confirmed it."""
+        """Forget the clients that the request listed, because the peer has confirmed the request."""
         again: list[str] | None = call.context[0]
         failures: int = call.context[1]
         failed = self._failed.get(call.target)
@@ -217,9 +220,9 @@ class Watermarks(Part):
             least < max(self._begun.values(), default=0)
             or max([self._counts.get(peer, 0) for peer in self._members.view()], default=0) > self._count
         ):
-            # Endpoints that begin at the same time have floors above each other's watermarks. A position from before
-            # all watermarks are known would lie below such a floor, and so cause a needless gap. A peer may also see an
-            # endpoint that is not in this view yet.
+            # Endpoints that begin at the same time have floors above each other's watermarks. A position that is given
+            # out before all watermarks are known would lie below such a floor, and so cause a needless gap. A peer may
+            # also see an endpoint that is not in this endpoint's view yet.
             return
         known, self.known = self.known, True
         if least > self.cluster_watermark or not known:

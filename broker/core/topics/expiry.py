@@ -31,7 +31,7 @@ from .terms import Terms
 from .writing import Writing
 
 #: The largest number of subscriptions to read in one tick. The first number is for a store that reads from memory, and
-#: takes 2 ms. The second is for other stores, where each lookup of a client is a request.
+#: takes 2 ms. The second number is for other stores, where each lookup of a client is a request.
 RECORDS_PER_TICK: Final = 500
 REQUESTS_PER_TICK: Final = 25
 
@@ -164,7 +164,7 @@ class Expiry(Part):
                 "Subscriptions with a term to topics of this endpoint, as home, when it last checked them",
                 self.found,
             ),
-            gauge("expiring_clients_away", "Clients with such a subscription that listen nowhere", self.away),
+            gauge("expiring_clients_away", "Clients with an expiring subscription that listen nowhere", self.away),
         ]
 
     def view_changed(self) -> None:
@@ -212,8 +212,8 @@ class Expiry(Part):
         self._tidy_at = self._desk.now + (TIDY_S if result else TIDY_IDLE_S)
 
     def _begin(self, context: Any, result: list[int] | None, error: Exception | None) -> None:
-        """Begin a walk over the slots that have subscriptions with a term. If the store cannot tell which these are,
-        walk over all slots that were not empty recently."""
+        """Begin a walk over the slots that have subscriptions with a term. If the store cannot tell which slots these
+        are, walk over all slots that were not empty recently."""
         if self._is_outdated():
             return
         table, now = self._members.table, self._desk.now
@@ -225,7 +225,7 @@ class Expiry(Part):
         self._slots = [slot for slot in reversed(result) if table[slot] == self._me]
         self._cursor = None
         self._found = 0
-        if self._whole:  # a client that the walk did not find is not away, or has no such subscription
+        if self._whole:  # a client that the walk did not find is not away, or has no subscription with a term
             self._since_before, self._since = self._since, {}
         self._whole = False
         self._go_on()

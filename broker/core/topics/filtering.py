@@ -18,7 +18,7 @@ from ..model import FilterPage
 from .routes import LOADING, READY, Route, Routes
 from .topic_filters import Matched, TopicFilters
 
-#: The largest number of filters of small topics to index in one turn. They take 1 to 2 ms.
+#: The largest number of filters of small topics to index in one turn. This takes 1 to 2 ms.
 PAIRS_PER_TURN: Final = 200
 
 #: The number of filters in each page except the first one, which the store returns with the subscribers.

@@ -54,7 +54,7 @@ class Locations:
         return len(self._known)
 
     def learn(self, client: str, location: Location) -> bool:
-        """Store the location if it is newer, and return whether it was."""
+        """Store the location if it is newer, and return whether it was newer."""
         known = self._known.get(client)
         if known is not None:
             if known.rank >= location.rank:

@@ -1,8 +1,8 @@
 """Presence: determines which clients join and leave a topic. SPEC section 2.5.
 
 Owns: the choice of topics that have presence, the decision whether a change is a join or a leave, and the queue of
-joins and leaves to announce. Must never: announce these (``messages.announcing`` does this), report a change that is
-not in the store and in the routing cache, or make a change wait for its announcement.
+joins and leaves to announce. Must never: announce joins and leaves (``messages.announcing`` does this), report a change
+that is not in the store and in the routing cache, or make a change wait for its announcement.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Look:
         self.then = then
         self.context = context
         self.changed: list[str] = []
-        self.unread = topics  # topics whose subscriptions of the client have not been read yet
+        self.unread = topics  # topics at which the client's subscriptions have not been read yet
 
     def is_changed(self, held: list[Subscription]) -> bool:
         """Return whether the change adds the client's first subscription at the topic, or removes the last one."""
@@ -83,7 +83,7 @@ class Presence:
     # Topics with presence
 
     def of(self, topics: Iterable[str]) -> list[str]:
-        """Return those of the topics that have presence."""
+        """Return the given topics that have presence."""
         found: list[str] = []
         for topic in topics:
             if topic.startswith(self._prefixes) and not topic.startswith(PRESENCE):

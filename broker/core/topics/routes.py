@@ -23,10 +23,10 @@ SMALL: Final = 8
 
 
 #: The *stage* of a topic says why its first message waits.
-READY: Final = 0  # it does not wait
+READY: Final = 0  # the message does not wait
 READING: Final = 1  # the store reads the topic's subscribers
 LOCATING: Final = 2  # the store locates some of these subscribers
-RESOLVING: Final = 3  # it needs several slices of work, or a later turn
+RESOLVING: Final = 3  # the message needs several slices of work, or a later turn
 CROWDED: Final = 4  # other messages to many recipients must end first
 BARRIER: Final = 5  # the replica or the journal must have the message first
 LOADING: Final = 6  # the store reads the topic's filters
@@ -60,19 +60,19 @@ class Route(Entry):
 
     def __init__(self, topic: str = "", passing: bool = False) -> None:
         super().__init__(topic, 1, 0)
-        self.passing = passing  # whether it is removed when no message waits in it
+        self.passing = passing  # whether the route is removed when no message waits in it
         self.subscribers: Subscribers | None = None
         self.ids = 0  # the number of ids in the set, as ``Routes`` has counted them
         self.filters: TopicFilters | None = None  # None if no client has a filter
         self.changes: list[tuple[str, bool]] | None = None  # (client, added?) confirmed while the set was being read
-        # The topic's messages, in order. The stage says why the first one waits. The others wait behind it.
+        # The topic's messages, in order. The stage says why the first message waits. The other messages wait behind it.
         self.first: Dispatch | None = None
         self.behind: deque[Dispatch] | None = None
         self.stage = READY
         self.search: LocationSearch | None = None  # the search for the first message's recipients
 
     def put(self, dispatch: Dispatch) -> None:
-        """Add a message behind those that are waiting."""
+        """Add a message behind the waiting messages."""
         if self.first is None:
             self.first = dispatch
         elif self.behind is None:
@@ -178,8 +178,8 @@ class Routes:
         self.asked = self.misses = 0  # the number of look-ups, and of those that had to ask the store
         self._routes: dict[str, Route] = {}
         self._policy = Sieve()
-        #: Topics whose first message no longer waits, or whose messages fail with this error. The home empties this
-        #: tray.
+        #: Topics whose first message no longer waits, or whose messages fail with the given error. The home empties
+        #: this tray.
         self.ready: list[tuple[str, Route, Exception | None]] = []
         #: Routes whose messages wait longer than usual. The home empties this tray and notifies the senders of the
         #: messages.
@@ -237,7 +237,7 @@ class Routes:
         if passing:
             self._passing[topic] = route
         else:
-            self._evict()  # before ``_admit``, so that this does not evict the new route, which is not in use yet
+            self._evict()  # before ``_admit``, because the new route is not in use yet and could be evicted
             self._admit(topic, route)
         return route
 

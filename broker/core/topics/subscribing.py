@@ -1,5 +1,5 @@
 """Changes of subscriptions at the client's endpoint. It sends the parts of a command to the topics' homes, and replies
-when these have answered.
+when the homes have answered.
 
 Owns: the commands under way. Must never: report success before every home has reported it.
 """
@@ -32,8 +32,8 @@ from .terms import Terms
 from .write import Write, Writer
 from .writing import Writing
 
-#: The largest number of a command's topics in one slice, and in one request to a home. They take about 1 ms on either
-#: side.
+#: The largest number of a command's topics in one slice, and in one request to a home. These topics take about 1 ms on
+#: either side.
 TOPICS_PER_SLICE: Final = 1_000
 
 #: The endpoint divides the number of topics of large commands that may be under way by this number to get the size of a
@@ -108,7 +108,7 @@ class Subscribing(Part):
         if subscriptions_max:
             self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, sizes)
         self._topics = 0  # the number of topics of all large commands that are under way
-        self._window = float(shape.topics_at_least)  # their limit, which adapts like the window of a TCP sender
+        self._window = float(shape.topics_at_least)  # the limit of ``_topics``, which adapts like a TCP window
         self._waiting: deque[Change] = deque()  # large commands that wait for other large commands, in order
 
     def commands(self) -> dict[str, CommandSpec]:

@@ -34,5 +34,5 @@ class Terms:
         return Term(disconnect, self._desk.unix_s + ttl_s if ttl_s else 0.0)
 
     def wrote(self, topics: Iterable[str]) -> None:
-        """Record that subscriptions with a term to these topics have been written, or may have been."""
+        """Record that subscriptions with a term to these topics have been written, or may have been written."""
         self.written.update(map(slot_of, topics))

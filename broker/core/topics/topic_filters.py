@@ -1,7 +1,8 @@
 """The filters of one topic at its home: their index, the changes that arrive while they are read, and the recipients of
 the topic's first message.
 
-Owns: the rule that changes confirmed during the read are applied after the filters read. Must never: read a store.
+Owns: the rule that changes confirmed during the read are applied after the filters that were read. Must never: read a
+store.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ..dispatch import Dispatch
 from ..filters.index import Index
 from .locations import Places
 
-#: The largest number of filters to index, or changes to apply again, in one slice. They take 1 to 2 ms.
+#: The largest number of filters to index, or changes to apply again, in one slice. This takes 1 to 2 ms.
 PAIRS_PER_SLICE: Final = 200
 
 #: The largest number of rows of the index to add in one slice. A filter has one row for each of its alternatives.
@@ -63,10 +64,10 @@ class TopicFilters:
         return start
 
     def complete(self) -> bool:
-        """Apply some of the changes confirmed during the read again, because the filters read may or may not include
-        them.
+        """Apply some of the changes confirmed during the read again, because the filters that were read may or may not
+        include these changes.
 
-        Return true if no change is left. Otherwise the caller must call this again."""
+        Return true if no change is left. Otherwise the caller must call this method again."""
         before = self.index.rows
         for _ in range(PAIRS_PER_SLICE):
             if not self._changes:

@@ -40,7 +40,7 @@ TELL_S: Final = TIMEOUT_S / 2
 #: A change of filters at more topics than this is applied to the caches in slices.
 FEW_TOPICS: Final = 4
 
-#: The number of filters to change in one slice. They take about 0.2 ms, or 10 ms if each has many alternatives.
+#: The number of filters to change in one slice. This takes about 0.2 ms, or 10 ms if each filter has many alternatives.
 CHANGES_PER_SLICE: Final = 20
 
 
@@ -54,7 +54,7 @@ class Writing(Part):
         routes: The routing cache.
         links: The links to the peers, by incarnation.
         writes: Records the writes that the store has not answered yet.
-        terms: Makes terms, and records the slots into which this endpoint writes some.
+        terms: Makes terms, and records the slots into which this endpoint writes terms.
         presence: Announces clients that join and leave. ``None`` if no topic has presence.
         filtering: Caches the filters of topics.
         sizes: Limits.
@@ -147,7 +147,8 @@ class Writing(Part):
         return not writes.under_way or (writes.order == write.order and write.order != "")
 
     def hold(self, client: str) -> bool:
-        """Hold back the client's writes until ``release``. Return false if one is under way or waits."""
+        """Hold back the client's writes until ``release``. Return false if a write of the client is under way or
+        waits."""
         writes = self._clients.get(client)
         if writes is not None:
             return False
