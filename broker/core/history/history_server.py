@@ -1,8 +1,8 @@
 """Answers questions about missed messages, at the home of the topics. The questions come from the endpoints where the
 recovering clients listen. SPEC section 8.10, ADR 36.
 
-Owns: the answers under way, and the pages that nobody has fetched yet. Must never: call an answer complete without
-knowing that it is, or answer for another home's slot.
+Owns: the answers under way, and the pages that nobody has fetched yet. Must never: mark an answer as complete without
+knowing that it is complete, or answer for another home's slot.
 
 An endpoint asks in one of two ways. If the client has few subscriptions, the endpoint names the topics, and the home
 looks them up in the log. If the client has very many subscriptions, the home goes through all messages retained since

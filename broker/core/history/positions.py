@@ -1,7 +1,8 @@
 """Sends positions to clients that recover, both soon after messages were sent to them and periodically. SPEC section
 2.7.
 
-Owns: the sessions that still need a position. Must never: send a position to a client while a message for it is held.
+Owns: the sessions that still need a position. Must never: send a position to a client while a message for this client
+is held back.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ class Source:
 
 
 class Attempt:
-    """One attempt to replay the messages retained since a stamp. After a failure it restarts (``retries``).
+    """One attempt to replay the messages retained since a stamp. After a failure it restarts, and ``retries`` counts
+    the restarts.
 
     ``topics`` are the topics to replay, or ``None`` for all topics of the client. If ``latest`` is not 0, the attempt
     replays only this many messages of each topic. ``done`` is a callback with two arguments: whether the attempt has

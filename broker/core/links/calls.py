@@ -197,7 +197,7 @@ class Calls:
         self.links.pop(peer, None)
 
     def gone(self, peer: str) -> None:
-        """Handle a peer that died or left. Requests to it go to other endpoints."""
+        """Handle a peer that died or left. Requests to this peer go to other endpoints."""
         self.links.pop(peer, None)
         for call in [call for call in self._calls.values() if call.target == peer]:
             call.target = ""

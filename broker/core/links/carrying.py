@@ -2,8 +2,8 @@
 
 Owns: the choice of the message's fields that travel. Must never: know which request or replica carries the message.
 
-A new field of ``publish`` that its receivers use must be added to ``Message``, ``Carried``, ``carried`` and
-``arrived``.
+If receivers of a message use a new field of ``publish``, the field must be added to ``Message``, ``Carried``,
+``carried`` and ``arrived``.
 """
 
 from __future__ import annotations

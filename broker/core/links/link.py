@@ -21,12 +21,13 @@ from .lists import Lists
 #: than about 10 ms.
 BATCH_ITEMS_MAX: Final = 1_000
 
-#: The approximate maximum of bytes in one frame. A single item may have more. The maximum is far below the receivers'
-#: limit for a frame.
+#: The approximate maximum number of bytes in one frame. A frame with a single item may have more bytes. The maximum is
+#: far below the receivers' limit for a frame.
 BATCH_BYTES_MAX: Final = 4 << 20
 
 #: A link confirms at once after it has processed this many bytes. With fewer bytes, the confirmation waits for the next
-#: batch or the next tick. Otherwise every third frame under a light load would be only a confirmation.
+#: batch or the next tick. If a link confirmed every batch at once, every third frame under a light load would be only a
+#: confirmation.
 CONFIRM_BYTES: Final = 1 << 20
 
 
@@ -60,8 +61,8 @@ class SessionMismatch(LinkError):
 
 
 class Link:
-    """The link to one peer. ``session`` is a unique string that identifies this life of the link. The caller chooses
-    it.
+    """The link to one peer. ``session`` is a unique string, chosen by the caller, that identifies this life of the
+    link.
 
     ``sent`` has the lists of recipients that this side has sent, which the peer keeps too. ``kept`` has the lists that
     the peer has sent. During one life of the link each side processes every item exactly once and in order.

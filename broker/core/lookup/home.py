@@ -28,7 +28,7 @@ class LookupHome(Home):
     _see: list[Dispatch] | None = None  # messages about which ``ask`` asks the store at the end of the turn
 
     def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
-        """Decline, because with this routing no endpoint needs to ask another."""
+        """Decline, because with this routing no endpoint needs to ask another endpoint."""
         self._desk.decline(peer, number, NOT_HOME)
 
     def take(self, dispatch: Dispatch) -> None:

@@ -31,7 +31,7 @@ from .delivery import Delivered, Delivery, Moved
 
 
 class Fanout(Part):
-    """One endpoint's part as the home of messages whose recipients are known."""
+    """Sends messages from their home, when the home knows their recipients."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class Fanout(Part):
         the message. Otherwise ``dispatched`` gets the message after the last endpoint has confirmed or failed.
 
         ``places`` has the clients' locations from the store, if this is another attempt because the cached locations
-        were wrong. A publish has one such second attempt. A broadcast has one for each later location within
-        ``MOVED_S``, because it must also reach a client that keeps moving. ``name`` is the name of the lists of
+        were wrong. A publish has one such second attempt. A broadcast has one such attempt for each later location
+        within ``MOVED_S``, because it must also reach a client that keeps moving. ``name`` is the name of the lists of
         recipients if it differs from the topic.
         """
         absent: list[str] | None

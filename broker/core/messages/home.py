@@ -47,7 +47,7 @@ FILTERS_MORE: Final = 10_000
 
 
 class Home(Part):
-    """One endpoint's part as the home of messages whose recipients are not known yet."""
+    """Handles messages at their home, until the home knows their recipients."""
 
     #: Whether a peer gets a long list of recipients only once. This saves traffic, because a topic's recipients stay
     #: the same for a while.

@@ -42,7 +42,7 @@ class LocationResolver:
         self._location_groups = location_groups
         self._sizes = sizes
         self._many = sizes.delivery_slice
-        self.recipients = 0  # the total number of recipients of messages to many clients under way
+        self.recipients = 0  # the number of recipients of all messages under way to many clients
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message waits for other messages to end
         self.placed = 0  # recipients of this turn's messages for more than ``FEW`` clients
         self.matching = 0  # the cost of comparing this turn's messages with filters

@@ -40,7 +40,8 @@ from .outcomes import Outcomes
 
 
 class Origin(Part):
-    """One endpoint's part as the origin of messages. ``dedup`` says whether the endpoints check for duplicates."""
+    """Handles the messages that one endpoint's clients publish. ``dedup`` says whether the endpoints check for
+    duplicates."""
 
     def __init__(
         self,

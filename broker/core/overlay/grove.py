@@ -137,7 +137,7 @@ class Grove(Swaps):
             "wanted": len(self.wanted.rows),
         }
 
-    # The way of a message through the node
+    # The path of a message through the node
 
     def _came(self, branch: Branch, wire: Wire, payload_bytes: int) -> None:
         """Handle a payload from a neighbour."""

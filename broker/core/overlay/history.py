@@ -81,8 +81,8 @@ class History:
             now: The present time, in seconds.
 
         Returns:
-            Two items. The first one has the floors. A floor is a message number of a root. The other node must get the
-                root's messages up to this number elsewhere. The second one has the messages to send, in the order of
+            Two items. The first item has the floors. A floor is a message number of a root. The other node must get the
+                root's messages up to this number elsewhere. The second item has the messages to send, in the order of
                 delivery.
         """
         floors: Vector = {}

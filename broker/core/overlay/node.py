@@ -4,9 +4,9 @@ Owns: the events that a protocol receives, and the desk that it calls. Must neve
 or a particular protocol.
 
 A protocol does no I/O. It receives one event after another, and calls its desk for all actions. A link connects two
-neighbours. It delivers messages in order, and loses none until it goes down. After that, messages that were under way
-may or may not have arrived. The membership protocol (``views``) chooses the neighbours, and notifies the broadcast
-protocol when a neighbour comes or goes.
+neighbours. The link delivers messages in order, and loses no message until it goes down. After that, messages that were
+under way may or may not have arrived. The membership protocol (``views``) chooses the neighbours, and notifies the
+broadcast protocol when a neighbour comes or goes.
 """
 
 from __future__ import annotations

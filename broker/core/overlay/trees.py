@@ -31,9 +31,9 @@ from .wanted import ANSWER_S, GAP_WAIT_S, TIMER_S_MAX, TIMER_S_MIN, Want, Wanted
 from .wires import EARLY, EARLY_BYTES, ENTRIES_BYTES, ENTRY_BYTES, GONE, GRAFT, PRUNE, PRUNE_BYTES
 
 #: The largest number of bytes of payloads that a node holds until their delivery. It drops further payloads, and
-#: requests each again when it could deliver the message. It would be simpler to restart the link, but then the
-#: neighbour would send all messages again. A node holds this many bytes only when links are congested, so a restart
-#: would make the congestion worse.
+#: requests each dropped payload again when it could deliver the message. It would be simpler to restart the link, but
+#: then the neighbour would send all messages again. A node holds this many bytes only when links are congested, so a
+#: restart would make the congestion worse.
 HELD_BYTES_MAX: Final = 16 << 20
 
 #: The largest number of waiting entries of a link, which is about the length of a history of small messages. If there

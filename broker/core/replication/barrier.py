@@ -36,9 +36,9 @@ class ReplicationBarrier:
         message = dispatch.message
         identity = self.replicated.identities.get(key)
         if identity is not None:
-            # An earlier message with this key, from a crashed home, waits for a retry. The new message takes over its
-            # name, so that clients that already have the earlier message do not get the new message. The publish itself
-            # keeps its own name, in case it goes to another home.
+            # An earlier message with this key, from a crashed home, waits for a retry. The new message takes over the
+            # name of the earlier message, so that clients that already have the earlier message do not get the new
+            # message. The publish itself keeps its own name, in case it goes to another home.
             said = replace(carried(message), origin=identity[0], number=identity[1])
             message = dispatch.message = arrived(said, message.received)
         self.under_way[key] = message

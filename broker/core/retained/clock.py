@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
-#: The largest number of stamps that a home can have given without telling any peer, before it died. The home may have
-#: sent these stamps to clients in positions. The next home of its slots continues after all these stamps. At 20,000
-#: stamps/s they last for a quarter of an hour.
+#: The largest number of stamps that a home can have given, but not announced to any peer, before it died. The home may
+#: have sent these stamps to clients in positions. The next home of its slots continues after all these stamps. At
+#: 20,000 stamps/s they last for a quarter of an hour.
 UNHEARD_OF: Final = 1 << 24
 
 #: More stamps than any cluster gives in a millisecond. Stamps therefore stay below the value that ``leap`` computes

@@ -66,7 +66,7 @@ class Own(Writer):
 
 
 class Subscribing(Part):
-    """One endpoint's part in changing its clients' subscriptions.
+    """Changes the subscriptions of one endpoint's clients.
 
     Args:
         desk: The services of the endpoint.

@@ -45,7 +45,7 @@ CHANGES_PER_SLICE: Final = 20
 
 
 class Writing(Part):
-    """One endpoint's part as the home of subscriptions.
+    """Writes changes of subscriptions to the topics whose home is one endpoint.
 
     Args:
         desk: The services of the endpoint.
@@ -207,7 +207,7 @@ class Writing(Part):
 
     def _is_ours(self, write: Write) -> bool:
         """Return whether this endpoint is still the home of the write's topics. Otherwise send the write back to its
-        sender, because slots have moved while the write was on its way or waited."""
+        sender, because slots have moved while the write was on its way or was waiting."""
         homes = self._homes
         if homes.only_home is not None:
             ours = homes.only_home == self._me
