@@ -75,10 +75,10 @@ class Base:
             gauge("publishes_in_flight", "Publishes whose outcome is not known yet", self.inflight.messages),
             gauge("publishes_in_flight_bytes", "Payload bytes of publishes in flight", self.inflight.bytes),
             desk.counted("not_home", "Requests of peers refused because this endpoint is not the slot's home"),
-            desk.counted("store_calls", "Calls to the store (batches)"),
+            desk.counted("store_calls", "Batched calls to the store"),
             desk.counted("store_errors", "Calls to the store that failed"),
             counters("store_operations", "Calls to the store that have ended", ("operation", "result"), operations),
-            Metric(HISTOGRAM, "store", "Calls to the store (batches)", ("operation",), (), times),
+            Metric(HISTOGRAM, "store", "Durations of the batched calls to the store", ("operation",), (), times),
             histogram(
                 "delivery",
                 "Time from the receipt of a message by this endpoint to its write to a subscriber's socket",

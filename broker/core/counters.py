@@ -37,7 +37,8 @@ class Counters:
             self.put = []
 
     def observe(self) -> None:
-        """Move the times since the last call into the histograms. Observing each time as it happens would cost more."""
+        """Move the times since the last call into the histograms. Adding each time to its histogram immediately would
+        cost more."""
         settled_s, self.settled_s = self.settled_s, []
         for seconds in settled_s:
             self.publish_times.observe(seconds)

@@ -28,8 +28,8 @@ event then queues the job again (``Desk.job``)."""
 class Desk:
     """One endpoint's desk.
 
-    Its methods never block. They raise no errors for failures of a peer or the store. The asker or the ``done``
-    callback gets such a failure in a later turn.
+    Its methods never block. They raise no errors for failures of a peer or the store. Such a failure goes to the asker
+    of the request, or to the ``done`` callback of the store call, in a later turn.
 
     ``now``: the time of the event that the endpoint is handling, in monotonic seconds.
     """

@@ -106,7 +106,7 @@ class Dispatch:
         self.begun = message.received  # for a broadcast: no client has received it before this time
         self.waits = False  # it counts as in flight
         self.pending = False  # the table of duplicates has it as pending, until it has been dispatched
-        self.barriers = 0  # how many barriers it still waits for (the replica and the journal have stored it)
+        self.barriers = 0  # number of barriers that it waits for: the replica, the journal, or both must store it
         self.keep_s = 0  # seconds to retain it; 0 if it is not retained
         self.entry: Entry | None = None  # its entry in the log of retained messages
         self.stamp = 0  # the entry's stamp, if this home accepted the entry
@@ -133,7 +133,7 @@ class Telling(Dispatch):
 
 
 def refusal(code: str, info: Any) -> ProtocolError:
-    """Return the error for a message that its home could not dispatch, or not to all endpoints."""
+    """Return the error for a message that its home could not dispatch to any endpoint, or not to all."""
     text, extra = (info, {}) if isinstance(info, str) else info
     error = ProtocolError(code, text)
     error.extra = extra

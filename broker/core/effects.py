@@ -1,6 +1,7 @@
 """Effects: the records by which the core tells the shell what to do.
 
-Owns: the kinds of effects, and the order in which to carry them out. Must never: make a decision, or carry one out.
+Owns: the kinds of effects, and the order in which to carry them out. Must never: make a decision, or carry out an
+effect.
 
 Nearly every turn has frames and store calls, so these have separate lists. Every other effect is an *act*: a small
 record that says what to do. One list holds all acts in the order in which the core decided them. A new kind of act
@@ -102,7 +103,7 @@ class Stop(NamedTuple):
 
 class SlotsTransferred(NamedTuple):
     """This leaving endpoint is no longer home of any slot. ``in_time``: false if the time ran out before all other
-    endpoints knew that and had its data."""
+    endpoints knew this and had received the data of the slots."""
 
     in_time: bool
 

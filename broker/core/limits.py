@@ -42,13 +42,13 @@ class Limits:
 @dataclass(frozen=True)
 class Sizes:
     """The sizes of slices of long work, and limits on how much work can wait or run at once. Tests use small values, so
-    that a few clients show what would happen with many."""
+    that a few clients show what would happen with many clients."""
 
     #: Number of connections to write one message to in one slice, which takes about 5 ms. Long messages are written to
     #: fewer connections per slice, depending on their size.
     delivery_slice: int = 500
     #: Number of recently delivered messages whose ids to remember. At 20,000 messages per second from other endpoints,
-    #: this covers 10 s, twice as long as an origin resends a message.
+    #: this covers 10 s, twice the time for which an origin resends a message.
     recent_max: int = 200_000
     #: Total number of recipients to remember for these recently delivered messages, at about 100 bytes each.
     recent_clients_max: int = 500_000
@@ -60,22 +60,24 @@ class Sizes:
     #: more than a few recipients wait for another turn. Without this limit, one answer of the store could let hundreds
     #: of messages continue at once.
     places_per_turn: int = 5_000
-    #: Maximum total number of recipients of all messages in dispatch that have many recipients. Their names take some
-    #: 70 MB at the endpoints that hold them. Beyond this number, the next message with many recipients waits.
+    #: Maximum total number of recipients of all messages in dispatch that have many recipients. The recipients' names
+    #: take about 70 MB at the endpoints that hold them. Beyond this number, the next message with many recipients
+    #: waits.
     recipients_max: int = 1_000_000
-    #: Maximum number of duplicates of one pending message that can wait for its outcome. More would be a flood, so they
-    #: are refused.
+    #: Maximum number of duplicates of one pending message that can wait for its outcome. Further duplicates are
+    #: refused, because they would be a flood.
     waiters_max: int = 10_000
-    #: Maximum number of dropped payloads that wait to be reported to their homes. An endpoint reports 2,000 in 100 ms.
-    #: Beyond this number, it drops no further payloads itself, but sends them to their homes.
+    #: Maximum number of duplicate payloads that an endpoint has dropped and has yet to report to their homes. It
+    #: reports 2,000 in 100 ms. Beyond this number, the endpoint drops no further duplicates, but sends them to their
+    #: homes.
     again_max: int = 20_000
     #: Maximum number of ids in all recipient lists that one endpoint stores for another. Lists that do not fit are sent
     #: with each message.
     list_ids_max: int = 250_000
     #: Number of keys in the table of duplicates to check in one slice, which takes about 2 ms.
     keys_per_slice: int = 2_000
-    #: A write of more topics than this begins and ends in a separate turn, because hundreds of writes can arrive at
-    #: once.
+    #: A write of more topics than this begins and ends in jobs, which run in later turns, because hundreds of writes
+    #: can arrive at once.
     topics_at_once: int = 100
     #: Maximum number of one client's subscription changes, on all its connections together, that can wait until its
     #: subscriptions have been counted. More are refused.
@@ -99,13 +101,14 @@ class Sizes:
     #: Number of subscribers to sort in one slice when an operator lists them. This takes about 2 ms.
     sort_slice: int = 5_000
 
-    #: The smallest batch of clients to disconnect at shutdown, so that a hundred clients do not take five seconds.
+    #: The smallest batch of clients to disconnect at shutdown, so that disconnecting a hundred clients does not take
+    #: five seconds.
     told_at_once: int = 20
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long an endpoint waits for others, in seconds. All endpoints of a cluster use the same values."""
+    """How long an endpoint waits for other endpoints, in seconds. All endpoints of a cluster use the same values."""
 
     #: A peer counts as dead after this long without a sign of life, by the observer's clock.
     dead_after_s: float = 3.0

@@ -1,7 +1,7 @@
 """The records and errors that the core and the stores share.
 
-Owns: their fields, and the rule by which one of two locations, or of two revocations, is valid. Must never: contain any
-other logic.
+Owns: their fields, and the rule that says which of two locations, or of two revocations, is valid. Must never: contain
+any other logic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Location(NamedTuple):
 
     The locations of one client are totally ordered, and the greatest one is valid. The order is by ``number``, which
     grows with every ``listen``. Two endpoints can draw the same number at once, so equal numbers are ordered by
-    ``incarnation``. If both are equal, offline is greater than online.
+    ``incarnation``. If number and incarnation are both equal, offline is greater than online.
     """
 
     number: int  # the listen number: see ``Store.listen``
@@ -143,7 +143,7 @@ class Ended(NamedTuple):
 class RetainedMessage(NamedTuple):
     """One retained message, as the journal has it. Slot and stamp identify it in the store."""
 
-    slot: int  # the topic's
+    slot: int  # the topic's slot
     stamp: int  # from the logical clock of the topic's home; 0 to 2**64 - 1
     topic: str
     payload: bytes
@@ -163,15 +163,15 @@ ENDED_MAX: Final = 1_000
 """The store remembers this many ended subscriptions of one client."""
 
 ENDED_BYTES_MAX: Final = 1 << 20
-"""Maximum bytes of the topics and filters of these subscriptions. A reply with all of these subscriptions fits any
-outbox."""
+"""Maximum bytes of the topics and filters of one client's remembered ended subscriptions. A reply that lists all of
+these subscriptions fits any outbox."""
 
 FILTERS_MAX: Final = 64
 """Maximum number of filters that one client can have at one topic."""
 
 Subscribers = tuple[str, ...] | set[str]
-"""The clients that subscribe to a topic without a filter, each once. A few clients come as a tuple. The caller owns a
-set that it receives."""
+"""The clients that subscribe to a topic without a filter, each once. If there are only a few clients, they come as a
+tuple. If the caller receives a set, the caller owns this set."""
 
 FilterPage = tuple[list[tuple[str, str]], str | None]
 """Pairs of a topic's client and filter, each pair once, and the cursor of the next page (``None`` on the last page)."""

@@ -57,7 +57,7 @@ class CommandSpec:
         self.overtakes = overtakes
 
     def taken_by(self, handler: CommandHandler) -> CommandSpec:
-        """Return the same command with the handler of another part, which handles it first."""
+        """Return the same command with the handler of another part, which then gets the command first."""
         rules = {"overlaps": self.overlaps, "publishes": self.publishes, "after_close": self.after_close}
         return CommandSpec(handler, **rules)
 

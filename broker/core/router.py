@@ -163,8 +163,8 @@ class Router(Turns):
         return self.sessions.read_wanted(number)
 
     def read(self, number: int, outcome: Outcome | None, now: float) -> None:
-        """Handle the outcome of a ``Read``. ``None`` if the shell did not read the frame, because the core no longer
-        needed it."""
+        """Handle the outcome of a ``Read``. ``outcome`` is ``None`` if the shell did not read the frame, because the
+        core no longer needed it."""
         self._at(now)
         self.sessions.read(number, outcome)
 

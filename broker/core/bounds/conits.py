@@ -18,7 +18,8 @@ from .rules import Bound
 #: Bytes that a held message takes in addition to its topic and payload, with its part of a conit.
 ENTRY_BYTES: Final = 320
 
-#: An ``Urgent`` keeps up to half this number of entries of discarded conits before it removes them.
+#: An ``Urgent`` removes the entries of discarded conits when they are the majority, but not while they are at most half
+#: this number.
 STALE_MAX: Final = 128
 
 

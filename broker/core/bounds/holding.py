@@ -179,7 +179,7 @@ class Holding(Part):
         self.clients = 0  # the number of clients with bounds
         self.held = 0
         self.held_bytes = 0
-        self.conits = 0  # conits of all clients; each has held messages, or waits for its interval to pass
+        self.conits = 0  # conits of all clients; each holds messages, or waits for its interval to pass
         #: The conits to examine in each time slot of ``PACE_S`` seconds. A conit that moves to another slot also stays
         #: in the list of its former slot, which then ignores it.
         self._agenda: dict[int, list[Conit]] = {}
@@ -383,7 +383,7 @@ class Holding(Part):
             conits.append(conit)
 
     def _take_away(self, receiver: BoundedReceiver, place: Place) -> None:
-        """Remove the client's rules and conits. The caller has released its held messages, or drops them."""
+        """Remove the client's rules and conits. The caller has released the client's held messages, or drops them."""
         self.rules.give_back(place.rules)
         self._memory.wait(receiver.connection, -len(place.rules.text))
         self.conits -= len(place.conits)

@@ -46,8 +46,8 @@ class Policy:
         raise NotImplementedError
 
     def victim(self) -> Entry:
-        """Evict an entry and return it; the cache has at least one. It can be the newest one, which was just
-        admitted."""
+        """Evict an entry and return it. The cache has at least one entry. The victim can be the newest entry, which was
+        just admitted."""
         raise NotImplementedError
 
     def forget(self, entry: Entry) -> None:

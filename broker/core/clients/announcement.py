@@ -45,8 +45,8 @@ class Listen:
         self.id = number
         self.former = former  # the client's binding until now, if that was to another connection here
         self.again = False  # the client was listening on this connection already
-        self.ended: Ended | None = None  # its subscriptions that have ended
-        self.more: OfListen | None = None  # what the command requested together with it
+        self.ended: Ended | None = None  # the client's subscriptions that have ended
+        self.more: OfListen | None = None  # what the command requested together with the listen
 
 
 class Announcement:

@@ -26,8 +26,8 @@ from .stale_locations import PER_QUESTION
 
 
 class LapsedLease(Part):
-    """Finds such clients at one endpoint. ``members``: the source of the grace time. ``homes``: tells whether this
-    endpoint acts as a home."""
+    """Finds these clients at one endpoint when it joins again. ``members``: the source of the grace time. ``homes``:
+    tells whether this endpoint acts as a home."""
 
     def __init__(self, desk: Desk, homes: Homes, members: Membership, hub: Hub, sending: Sending) -> None:
         self._desk = desk
@@ -41,7 +41,7 @@ class LapsedLease(Part):
         self._acted_at = desk.now  # the others considered this endpoint alive at least until this time
 
     def tick(self) -> None:
-        """If this endpoint has joined, note the time, since the others consider it alive."""
+        """If this endpoint has joined, note the time, because the others consider it alive."""
         if self._homes.joined:
             self._acted_at = self._desk.now
             self._grace_s = self._members.grace_s

@@ -2,7 +2,7 @@
 leave the cluster. ADR 12.
 
 Owns: the progress of the shutdown, and the time at which each client is disconnected. Must never: disconnect a client
-before its commands have their replies, unless these take too long.
+before its commands have their replies, unless the replies take too long.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class Leaving:
         if self._stage == COPYING:
             if now < min(self._look_at, self._deadline):
                 return
-            # If others have released slots to this endpoint, it must own these slots first, and then transfer them as
-            # well.
+            # If other endpoints have released slots to this endpoint, it must own these slots first, and then transfer
+            # them as well.
             if (self._joining.half_in or not self._slot_transfer.prepared_to_leave()) and now < self._deadline:
                 self._look_at = now + LOOK_S
                 return

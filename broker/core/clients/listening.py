@@ -158,16 +158,16 @@ class Listening(Part):
 
     def _learn_gone(self, client: str, location: Location) -> None:
         """Note in the cache of locations that a client has left this endpoint. If the cache has no location for the
-        client, add none, so that the store is read when needed. The client may have listened elsewhere while the others
-        did not tell this endpoint."""
+        client, add none, so that the store is read when needed. The client may have listened at another endpoint that
+        did not tell this one."""
         if self._locations.get(client) is not None:
             self._locations.learn_offline(client, location)
 
     def _learn_absent(self, client: str, location: Location) -> None:
         """Note a ``listen`` that took effect only after its connection had gone. If the client was at another endpoint
-        before, it can still be there. In this case that endpoint announces it again, and until then homes look for it
-        there. If the cache has no location for the client, add none, so that the store is read when needed. The
-        announcement of this `listen` may be late, and the cache may have forgotten a newer location."""
+        before, it can still be there. In this case that endpoint announces the client again, and until then homes look
+        for the client there. If the cache has no location for the client, add none, so that the store is read when
+        needed. The announcement of this `listen` may be late, and the cache may have forgotten a newer location."""
         known = self._locations.get(client)
         if known is not None and (not known.online or known.incarnation == location.incarnation):
             self._locations.learn_offline(client, location)
@@ -312,8 +312,8 @@ class Listening(Part):
         return None
 
     def joined(self) -> None:
-        """Announce the parked listens. Then read from the store where the clients listen. The others may have
-        considered this endpoint dead, and not told it that its clients had moved."""
+        """Announce the parked listens. Then read from the store where the clients listen. The other endpoints may have
+        considered this one dead, and not told it that its clients had moved."""
         bindings = self._hub.bindings
         while self._parked:
             announcement = self._parked.popleft()
@@ -339,13 +339,14 @@ class Listening(Part):
                 self._superseded(client, location)
 
     def _are_absent(self, places: list[Place]) -> None:
-        """Correct the locations of clients that are not here, although the store has them here."""
+        """Correct the locations of clients that do not listen here, although the store's record says that they do."""
         announcement = Announcement([], self._desk.now + TIMEOUT_S)
         for client, location in places:
-            self._learn_absent(client, location)  # the answer may be late
+            self._learn_absent(client, location)  # the store's answer may be late
             self._clears.append((client, location))
             announcement.news.append((client, location.number, location.incarnation, False))
-        # If such a client listens at a peer with a lower number, the peer announces the client again.
+        # If such a client listens at a peer, but its location there has a lower number, the peer announces the client
+        # again.
         self._announce(announcement)
 
     def listen_announced(self, peer: str, number: int, request: ListenRequest) -> None:
@@ -375,7 +376,7 @@ class Listening(Part):
 
     def _superseded(self, client: str, location: Location) -> None:
         """Note that a client listens elsewhere. If that ``listen`` is later than the one here, unbind the client. If
-        the ``listen`` here has no number yet, compare the two when it gets one."""
+        the ``listen`` here has no number yet, compare the two when it gets its number."""
         binding = self._hub.bindings.get(client)
         if binding is None:
             return

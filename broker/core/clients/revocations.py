@@ -25,8 +25,8 @@ def is_over(revocation: Revocation, unix_s: float) -> bool:
 
 
 def later(one: Revocation, other: Revocation) -> Revocation:
-    """Merge two revocations of the same claim and value: take the later value of each of their times. Order and
-    repetition make no difference."""
+    """Merge two revocations of the same claim and value: for each of the two times, take the later value. Merging in
+    another order, or more than once, gives the same result."""
     issued_until = max(one.issued_until, other.issued_until)
     return one._replace(issued_until=issued_until, expires_at=max(one.expires_at, other.expires_at))
 

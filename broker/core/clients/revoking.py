@@ -9,8 +9,8 @@ This part keeps these rules as follows. The store has a revocation before any pe
 learns it, unless the endpoint is dead, and an endpoint's lease has lapsed before others consider it dead. After its
 lease has lapsed, an endpoint begins no commands and sends no messages for clients with tokens, until all others have
 accepted it again and it has then read the revocations from the store. So even an endpoint that the others could not
-notify knows the revocation before it serves clients again. An endpoint that starts accepts no client with a token
-either, until it has read the revocations.
+notify knows the revocation before it serves clients again. Similarly, an endpoint that has just started accepts clients
+with tokens only after it has read the revocations.
 """
 
 from __future__ import annotations
@@ -102,10 +102,11 @@ class Revoking(Part):
         self._replies = replies
         self._looked_at_per_slice = sizes.looked_at_per_slice
         self._revoked_per_slice = sizes.revoked_per_slice
-        #: This endpoint knows all revocations that apply, so it can accept and serve clients with tokens.
+        #: Whether this endpoint knows all revocations that apply. Only then can it accept and serve clients with
+        #: tokens.
         self.knows = False
         self.known = Revocations()
-        self._is_current = False  # it has read all stored revocations since all others have accepted it
+        self._is_current = False  # it has read all stored revocations after all others had accepted it
         self._round = 0  # counts joinings
         self._holds_back = False
         self._waiting: deque[Revoke] = deque()
@@ -164,7 +165,7 @@ class Revoking(Part):
             raise ProtocolError("forbidden", "This endpoint requires no tokens, so there is nothing to revoke")
         now = self._desk.unix_s
         expires_at = now + REMEMBERED_S if command.expires_at is None else command.expires_at
-        if expires_at > now + REMEMBERED_MAX_S + KEPT_S:  # clocks differ
+        if expires_at > now + REMEMBERED_MAX_S + KEPT_S:  # KEPT_S allows for clocks that differ
             days = REMEMBERED_MAX_S // 86_400
             raise ProtocolError("bad_state", f"Key 'expires_at' can be at most {days} days from now")
         if expires_at + KEPT_S <= now:
@@ -174,7 +175,7 @@ class Revoking(Part):
         until = int(expires_at) + (expires_at != int(expires_at))
         if command.jti is not None:
             return Revocation(JTI, command.jti, 0, until)
-        assert command.subject is not None, "one of the two is there"
+        assert command.subject is not None, "a revoke has a jti or a subject"
         return Revocation(SUB, command.subject, int(now), until)
 
     def _write_waiting(self) -> None:

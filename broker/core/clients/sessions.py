@@ -1,5 +1,5 @@
-"""Incoming commands: begins each connection's commands in order and within its rate. If a command must wait for others,
-it begins only when these have ended.
+"""Incoming commands: begins each connection's commands in order and within its rate. If a command must wait for earlier
+commands, it begins only when they have ended.
 
 Owns: the connections, their waiting frames, and the choice of connections to read from. Must never: carry out a
 command, or hold more frames of a connection than the limits allow.
@@ -38,8 +38,8 @@ from .throttle import Throttle
 UNKNOWN: Final = "unknown"
 
 #: Maximum number of commands to read from a connection although they must wait for earlier commands, and maximum bytes
-#: of one of these commands. By reading ahead, the endpoint learns that a client has closed its connection before it
-#: begins the commands that the client left behind.
+#: of one of these commands. Because it reads ahead, the endpoint can learn that a connection has closed before
+#: beginning the commands that the client left behind.
 READ_AHEAD: Final = 16
 READ_AHEAD_BYTES: Final = 16 << 10
 
@@ -82,9 +82,9 @@ class Sessions:
         self._throttle = Throttle(limits.commands_per_s)
         self._commands: Mapping[str, CommandSpec] = {}
         self.ready = replies.ready  # connections whose backlog can continue
-        self.holding: dict[Connection, None] = {}  # connections that are not read until less is in flight
-        #: While the endpoint holds back the commands of connections with a grant: the connections that have such
-        #: commands. ``None`` while it holds nothing back.
+        self.holding: dict[Connection, None] = {}  # connections that are not read while too much is in flight
+        #: The connections with a grant whose commands the endpoint is holding back. ``None`` while it holds nothing
+        #: back.
         self._held_back: dict[Connection, None] | None = None
         self._read_number = 0
         self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that the shell is reading
@@ -148,7 +148,8 @@ class Sessions:
         self._desk.emit(PauseOrResume(connection))
 
     def send_away(self, connection: Connection) -> None:
-        """Note that the client is now being disconnected. From here on the endpoint reads only its close."""
+        """Note that the client is now being disconnected. From now on the endpoint reads only the client's close
+        frame."""
         connection.draining, connection.closing = False, True
         self._desk.emit(PauseOrResume(connection))
 
@@ -177,7 +178,7 @@ class Sessions:
             self._held_back = {}
 
     def serve_again(self) -> None:
-        """Let the commands begin that were held back."""
+        """Let the held-back commands begin."""
         if self._held_back is not None:
             self.ready.extend(self._held_back)
             self._held_back = None
@@ -202,7 +203,8 @@ class Sessions:
                 self._pause(connection)
 
     def _overtakes(self, connection: Connection, frame: bytes | Large) -> bool:
-        """If the frame's command may overtake waiting commands, begin it and return true. Only short commands may."""
+        """If the frame's command may overtake waiting commands, begin it and return true. Only short commands may
+        overtake."""
         if not isinstance(frame, bytes) or len(frame) > OVERTAKING_BYTES or b"credit" not in frame:
             return False  # excludes most commands without decoding them
         if connection.ends_at is not None:
@@ -223,7 +225,7 @@ class Sessions:
 
     def _begin(self, connection: Connection, frame: bytes | Large) -> bool:
         """Begin the command in the frame. Return false if the command must wait for earlier ones, or if the frame must
-        be read elsewhere first."""
+        first be read outside the event loop."""
         if len(connection.replies) >= REPLIES_MAX:
             return False
         if self._held_back is not None and connection.grant is not None:
@@ -350,10 +352,10 @@ class Sessions:
         return ends_at is None or self._desk.now < ends_at
 
     def read(self, number: int, outcome: Outcome | None) -> None:
-        """Handle a large frame's outcome. ``None`` if the shell did not read the frame, because the core no longer
-        needed it."""
+        """Handle a large frame's outcome. It is ``None`` if the shell did not read the frame, because the core no
+        longer needed it."""
         if number not in self._reads:
-            return  # it has been dropped meanwhile
+            return  # the frame has been dropped meanwhile
         connection, frame = self._reads.pop(number)
         frame.outcome = outcome or Outcome()
         frame.pieces = ()

@@ -13,7 +13,7 @@ from ..connections.hub import Connection
 
 
 class Throttle:
-    """``per_s``: a connection's allowance per second; 0: unlimited."""
+    """``per_s``: a connection's allowance per second; 0 if it is unlimited."""
 
     def __init__(self, per_s: int) -> None:
         self._per_s = per_s

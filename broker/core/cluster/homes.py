@@ -29,7 +29,7 @@ def home_table(endpoints: Iterable[tuple[str, str]]) -> list[str]:
     """Return the incarnation of each slot's home. ``endpoints``: (name, incarnation) pairs.
 
     A slot's home is the endpoint whose name has the greatest weight for that slot. With this rendezvous hashing
-    (highest random weight), only the slots of an endpoint get new homes when it leaves.
+    (highest random weight), only the slots of a leaving endpoint get new homes.
     """
     candidates = sorted(endpoints)
     homes = [incarnation for _, incarnation in candidates]

@@ -1,8 +1,8 @@
 """Incoming slots: receives the state of slots from another home, and uses this state when this endpoint becomes their
 home. ADR 21, 23.
 
-Owns: the incoming replicas, and the set of slots that the states treat as ours. Must never: treat a partial replica as
-whole.
+Owns: the incoming replicas, and the set of slots that the slot states treat as ours. Must never: treat a partial
+replica as whole.
 
 There are two kinds of replicas. A transfer replica brings slots that move here. It is whole when the home that gives
 the slots away has sent its *final* message. A failover replica guards against a crash of the slots' home. It is whole
@@ -32,8 +32,9 @@ NOT_THEIRS: Final = "not_theirs"
 #: them.
 PASSED_ON_S: Final = 30.0
 
-#: Two homes may replicate the same slot. If one of them began this many seconds later, by the clocks of their machines,
-#: this home also acted later, because an endpoint considers a peer dead only after a silence of twice this time.
+#: Two homes may replicate the same slot. If one replica began this many seconds after the other, by the clocks of the
+#: two machines, the home of the later replica also acted later, because an endpoint considers a peer dead only after a
+#: silence of twice this time.
 LATER_S: Final = DEAD_AFTER_S / 2
 
 #: Maximum number of replicas to receive at a time. A home makes one replica for each endpoint, and a few more while the
@@ -62,9 +63,9 @@ class IncomingReplica:
         self.keys = 0
         self.asked = 0  # how often the sender has asked whether all keys have arrived
         self.whole = False  # all keys arrived, and the sender called it final or asked twice
-        self.lapsed = False  # its sender was not acting when it began
+        self.lapsed = False  # its sender was not acting when the replica began
         self.giver = ""  # the slots' home until now: the sender, or the endpoint whose replica the sender passes on
-        self.began_at = began_at  # when it began, by its sender's clock, in Unix seconds
+        self.began_at = began_at  # when the replica began, by its sender's clock, in Unix seconds
         self.when = when  # this endpoint's round of joining and count of stalls when the replica began
 
 
@@ -90,18 +91,18 @@ class IncomingReplicas(Part):
         self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # by sender, and the number that the sender chose
         self._held = held
         self._stalls = 0  # count of this process's stalls when it last acted
-        self._missed = False  # another endpoint has acted without this one since this one last acted
+        self._missed = False  # since this endpoint last acted, another endpoint has acted without it
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
         return [
             self._desk.counted(
                 "slots_arrived_whole",
-                "Slots that this endpoint became home of with their whole state",
+                "Slots that arrived with their whole state when this endpoint became their home",
             ),
             self._desk.counted(
                 "slots_arrived_in_part",
-                "Slots that this endpoint became home of without some of their state, for example after a crash",
+                "Slots that lacked some of their state when this endpoint became their home, for example after a crash",
             ),
         ]
 
@@ -225,8 +226,8 @@ class IncomingReplicas(Part):
         incoming = self._incoming.get((peer, request.replica))
         came = incoming is not None and incoming.keys == request.keys
         if incoming is not None:
-            # After our first answer, the home's changes wait for this replica. Everything that the home sent before
-            # that answer arrives before its second question.
+            # As soon as the home has our first answer, it makes its changes wait for this replica. Everything that it
+            # sent earlier arrives here before its second question.
             incoming.asked += 1
             incoming.whole = came and (request.final or (incoming.for_failover and incoming.asked > 1))
             if incoming.whole:
@@ -238,8 +239,8 @@ class IncomingReplicas(Part):
     def view_changed(self) -> None:
         """Gain or lose slots, as the new view requires."""
         if self._members.leaving and self._incoming:
-            # We are leaving, so slots meant for us belong to the next home. This view may still name their giver as
-            # their home.
+            # We are leaving, so slots meant for us belong to the next home. This view may still name the giver of these
+            # slots as their home.
             for key, incoming in list(self._incoming.items()):
                 if incoming.whole and not incoming.for_failover:
                     self._held.slots |= incoming.slots
@@ -257,8 +258,8 @@ class IncomingReplicas(Part):
         """Pass on the slots that we have received and whose home is another endpoint. If the giver of a slot is still
         the slot's home in our view, find the home as if the giver had left.
 
-        This needs a link to that endpoint. The giver is no longer the slots' home, even if it has not announced that
-        yet."""
+        Passing slots on needs a link to their new home. The giver is no longer the slots' home, even if it has not
+        announced that yet."""
         members, me = self._members, self._me
         table, linked = members.table, members.linked()
         found: dict[tuple[str, str], list[int]] = {}
@@ -273,7 +274,7 @@ class IncomingReplicas(Part):
         self._slot_transfer.pass_on(found)
 
     def joined(self) -> None:
-        """Begin with our slots: this endpoint may act for them now."""
+        """Take over our slots, because this endpoint may act for them now."""
         self._arrive()
 
     def lapsed(self) -> None:
@@ -293,10 +294,10 @@ class IncomingReplicas(Part):
         """Drop outdated state, because the peer may have acted for our slots and lost them again.
 
         The peer sends replicas of the slots that it still has. All other state here, our own or from earlier replicas,
-        is outdated. The peer's failover replicas here are outdated, too: the peer begins new ones
+        is outdated. The peer's failover replicas here are outdated, too, and the peer begins new ones
         (``SlotReplication.peer_reset``)."""
         if self._held.acts:
-            return  # this endpoint acts already, and the peer learned that before it joined
+            return  # this endpoint acts already, and the peer learned that before the peer joined
         self._missed = True
         for key, incoming in list(self._incoming.items()):
             is_peers = key[0] == peer
@@ -322,8 +323,8 @@ class IncomingReplicas(Part):
         crashed = {
             peer for (peer, _), incoming in self._incoming.items() if incoming.for_failover and not in_view(peer)
         }
-        # While this endpoint did not act, another may have taken over and crashed. While this process was stalled, the
-        # crashed home may have considered it dead, and have continued without it.
+        # While this endpoint did not act, another endpoint may have taken over and crashed. While this process was
+        # stalled, the crashed home may have considered this endpoint dead and continued without it.
         members = self._members
         alone = members.departed - self._held.departed <= 1 and members.stalls == self._stalls and not self._missed
         is_last = acts or alone

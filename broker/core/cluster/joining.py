@@ -28,7 +28,7 @@ from .underway import UnderWay
 PERIOD_S: Final = 0.5
 
 #: How long peers can take to replicate a newcomer's future slots to it, in seconds. After that, the newcomer joins
-#: without them.
+#: without these replicas.
 PREPARE_S: Final = 30.0
 
 #: A newcomer asks a prepared peer again after this time, in seconds.
@@ -42,8 +42,8 @@ TOGETHER_S: Final = 0.5
 #: becomes free when every endpoint would consider its holder dead (ADR 15).
 NAME_QUIET_S: Final = DEAD_AFTER_S
 
-#: The heartbeat must change this many times. A dead endpoint's last write can take effect late, and change the
-#: heartbeat once.
+#: The heartbeat must change this many times before that endpoint counts as alive, because a dead endpoint's last write
+#: can take effect late and change the heartbeat once.
 NAME_MOVES: Final = 2
 
 
@@ -410,7 +410,7 @@ class Joining(Part):
             self._desk.store("deregister", (self._me,), self._out, None)
 
     def _retire(self) -> None:
-        """Stop acting as a home. An endpoint that starts from here on does not know us. If we are the only endpoint, we
+        """Stop acting as a home. An endpoint that starts from now on does not know us. If we are the only endpoint, we
         were home of all slots until this point."""
         if self._members.joined:
             self._members.joined = self._joined = False

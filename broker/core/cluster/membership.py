@@ -9,11 +9,11 @@ The invariant, and why it holds (ADR 0004): **no two endpoints act as home of on
 * An endpoint enters the view of an acting endpoint only by joining. The newcomer asks every endpoint that it knows, and
   acts when all have welcomed it. An endpoint welcomes the newcomer only after releasing the slots that move to it. So
   the newcomer acts only after the old home has stopped.
-* A peer leaves the view when it announces that, when a newer incarnation registers its name, or when it is dead. A peer
-  is dead if its link has been silent *and* its heartbeat has not changed for ``DEAD_AFTER_S``. It has stopped acting
-  before that, because its lease is shorter: an endpoint acts only if its own heartbeat was written, or every known peer
-  confirmed a message from it, within the last ``LEASE_S``. An endpoint whose lease has lapsed drops its caches and
-  joins again.
+* A peer leaves the view when it announces that it leaves, when a newer incarnation registers its name, or when it is
+  dead. A peer is dead if its link has been silent *and* its heartbeat has not changed for ``DEAD_AFTER_S``. It has
+  stopped acting before that, because its lease is shorter: an endpoint acts only if its own heartbeat was written, or
+  every known peer confirmed a message from it, within the last ``LEASE_S``. An endpoint whose lease has lapsed drops
+  its caches and joins again.
 
 While an endpoint cannot read the registry, it declares no peer dead. Membership freezes, and the confirmations on the
 links keep the lease alive. So endpoints can route messages of cached topics while the whole store is down.
@@ -76,7 +76,7 @@ class Membership(Homes):
         #: The replicas that peers are passing on to this endpoint, by peer and number. Each value is the time until
         #: which this endpoint waits for that replica before it acts.
         self.awaited: dict[tuple[str, int], float] = {}
-        #: The journal has reported its greatest stamp.
+        #: Whether the journal has reported its greatest stamp. True from the start if this endpoint writes no journal.
         self.informed = True
         self._read = False  # the registry was read after this round began, within the time of a lease
         self._read_at = float("-inf")  # when the last registry read began
@@ -87,8 +87,8 @@ class Membership(Homes):
         self._unheard: dict[str, None] = {}  # superseded incarnations that kept running after their link fell silent
         self._written_off: dict[str, None] = {}  # superseded incarnations, and those that announced their leave
         self._members: frozenset[tuple[str, str]] = frozenset()  # the basis of ``table``
-        #: The peers that have been in the view at all times at which this endpoint acted since they last joined. None
-        #: if it has never acted.
+        #: The peers that, since they last joined, have been in the view whenever this endpoint acted. ``None`` if this
+        #: endpoint has never acted.
         self._present: set[str] | None = None
 
     # Events
@@ -181,9 +181,9 @@ class Membership(Homes):
     def joined_by(self, incarnation: str, round: int, replica: int) -> int:
         """Take the peer into our view as it joins.
 
-        This endpoint may have acted without the peer since the peer last joined. Then the peer's state of slots may be
-        outdated. This endpoint gives the same answer to all requests of one of the peer's rounds, because an answer may
-        be lost. In its first round a peer has no state yet.
+        This endpoint may have acted without the peer since the peer last joined. In that case the peer's state of slots
+        may be outdated. All requests from the same round of the peer get the same answer, because an answer may be
+        lost. In its first round a peer has no state that could be outdated.
 
         Args:
             incarnation: The joining peer.
@@ -331,8 +331,8 @@ class Membership(Homes):
         return home_table(self._members | known)
 
     def table_without(self, incarnation: str) -> list[str]:
-        """Return the table of homes as it would be without this endpoint of the view. If the view has no other, the
-        table stays as it is."""
+        """Return the table of homes as it would be without this one endpoint of the view. If the view has no other
+        endpoint, the table stays as it is."""
         others = {member for member in self._members if member[1] != incarnation}
         return home_table(others or self._members)
 

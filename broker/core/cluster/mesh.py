@@ -1,11 +1,11 @@
-"""The links to all other endpoints: which should exist, and which frames come and go over each.
+"""The links to all other endpoints: which links should exist, and which frames each link carries.
 
 Owns: the links, and when to dial a peer. Must never: decide which peers are alive (``membership`` does), or know the
 meaning of a request.
 
 Every endpoint has a link to every other. In each pair the endpoint with the smaller incarnation dials. If it does not
-dial in time, the other endpoint dials, because the first may be unable to read the registry, and may not know the
-second.
+dial in time, the other endpoint dials, because the first endpoint may be unable to read the registry, and may therefore
+not know the second endpoint.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ Owns: the replicas that this endpoint makes as the home of slots, how it sends t
 never: know a replica's content (``slots``), or its purpose (``slot_transfer`` uses replicas of slots that move, and
 ``replication`` makes replicas in case this endpoint crashes).
 
-A replica begins with a snapshot, which is sent in slices while this endpoint is still the slots' home. The changes
-since then follow. If a key changes ten times before it is sent, it is sent only once.
+A replica begins with a snapshot, which is sent in slices while this endpoint is still the slots' home. The changes made
+since the snapshot began follow. If a key changes ten times before it is sent, it is sent only once.
 
 A link also carries all other traffic. So at most ``UNANSWERED_BYTES`` of a replica are in flight on the link, and items
-behind them wait only for some milliseconds.
+behind these bytes wait only for a few milliseconds.
 """
 
 from __future__ import annotations
@@ -178,10 +178,10 @@ class Replicas(Part):
                 "replicas_begun",
                 "Replicas of slots begun for the endpoint that will be their home next",
             ),
-            self._desk.counted("replicated_bytes", "Bytes sent in these replicas"),
+            self._desk.counted("replicated_bytes", "Bytes sent in replicas of slots"),
             gauge(
                 "replicas",
-                "Replicas of slots that this endpoint sends to others, or keeps up to date there",
+                "Replicas of slots that this endpoint sends to other endpoints, or keeps up to date there",
                 len(self),
             ),
         ]
@@ -203,8 +203,8 @@ class Replicas(Part):
     def changed(self, state: SlotState, slot: int, key: Any, failover_too: bool = True) -> None:
         """Report that the state's key of the slot has changed or is gone. Call this only while ``watching``.
 
-        A failover replica sends the change after the next tick. Changes that must not be lost until then go through
-        ``at_once``.
+        A failover replica sends the change after the next tick. Changes that must survive a crash before that tick go
+        through ``at_once``.
 
         Args:
             state: The state that owns the key.
@@ -235,7 +235,7 @@ class Replicas(Part):
         if len(replica.at_once) > ROW_MAX:
             self.give_up(replica)
 
-    # Making one
+    # Making a replica
 
     def begin(self, owner: ReplicaOwner, target: str, slots: frozenset[int], **said: Any) -> Replica:
         """Begin a replica of these slots at the target.

@@ -1,5 +1,5 @@
-"""Slot transfer: replicates slots to their next home before they move, because an endpoint joins or this endpoint
-leaves. ADR 21.
+"""Slot transfer: replicates slots to their next home before they move. Slots move when another endpoint joins or this
+endpoint leaves. ADR 21.
 
 Owns: the replicas of slots that move, and the decision when a slot can move. Must never: know the content of a replica
 (``slots``) or how it is sent (``replicas``), or decide which endpoint is home (``membership``).
@@ -93,7 +93,7 @@ class SlotTransfer(ReplicaOwner):
             moves: The slots, by the incarnation that is to get them.
 
         Returns:
-            True once each target has a replica with little left to send.
+            True if each target has a replica with little left to send.
         """
         ready = True
         for target, some in moves.items():
@@ -179,9 +179,9 @@ class SlotTransfer(ReplicaOwner):
     def _send(self, went: dict[str, list[int]], changed: Iterable[Replica]) -> None:
         """Send slots.
 
-        ``went``: the slots to send, by target. ``changed``: replicas some of whose slots no longer go to their target.
-        The remaining slots of such a replica are sent as a new replica. Otherwise the next home would treat the first
-        one as whole, although parts of it were never sent."""
+        ``went``: the slots to send, by target. ``changed``: replicas with slots that no longer go to their target. The
+        remaining slots of such a replica are sent as a new replica. Otherwise the next home would treat the former
+        replica as whole, although parts of it were never sent."""
         for replica in changed:
             went.setdefault(replica.target, []).extend(self._take(self._going, replica))
         for target, slots in went.items():

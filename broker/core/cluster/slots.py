@@ -36,11 +36,12 @@ class SlotState:
         #: Waiters whose change has arrived at the replica, or that need not wait any longer. The state's owner removes
         #: them.
         self.confirmed: list[Any] = []
-        #: Whether a failover replica counts as partial if its home may have continued without it before the home died.
+        #: Whether a failover replica counts as partial if its home may have continued without this replica before
+        #: crashing.
         self.is_certain = False
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
-        """Yield the keys of these slots, slice by slice. It can omit keys that are added meanwhile, because these are
+        """Yield the keys of these slots, slice by slice. Keys that are added meanwhile can be omitted, because they are
         reported as changes (``Replicas.changed``).
 
         Args:
@@ -77,7 +78,7 @@ class SlotState:
             The number of keys in it.
 
         Raises:
-            ValueError: The data is not such a chunk. The state has not changed then.
+            ValueError: The data is not such a chunk. In this case the state is unchanged.
         """
         raise NotImplementedError
 
@@ -91,7 +92,8 @@ class SlotState:
         """
 
     def begun(self, slots: Sequence[int]) -> None:
-        """Begin as the home of slots for which no known endpoint has acted, because all have ended or none existed.
+        """Begin as the home of slots of which no other endpoint can have any state, because all earlier endpoints have
+        ended or none existed.
 
         Args:
             slots: The slots, ascending.
@@ -108,7 +110,7 @@ class SlotState:
 
     def dropped(self, slots: Sequence[int]) -> None:
         """Drop the absorbed state of these slots, because this endpoint will not become their home, or another endpoint
-        will be their home before it.
+        will be their home first.
 
         Args:
             slots: The slots, ascending.
@@ -143,7 +145,8 @@ class Held:
         self.acts = False
         #: ``Membership.departed`` when this endpoint last acted.
         self.departed = 0
-        #: Others may have acted for these slots after this endpoint did, so its state may be outdated.
+        #: Whether others may have acted for these slots after this endpoint did, so that this endpoint's state may be
+        #: outdated.
         self.in_doubt = False
 
 

@@ -13,14 +13,15 @@ class UnderWay:
     for later work."""
 
     def __init__(self) -> None:
-        self._things: dict[Hashable, str] = {}  # work -> the peer that must wait for it; empty if all must
+        self._things: dict[Hashable, str] = {}  # work -> the peer that must wait for it; empty if all peers must
         self._waiting: list[tuple[set[Hashable], Callable[[], None]]] = []
 
     def __len__(self) -> int:
         return len(self._things)
 
     def begin(self, thing: Hashable, whom: str = "") -> None:
-        """Note that a piece of work has begun. ``whom``: the only peer that must wait for it."""
+        """Note that a piece of work has begun. ``whom``: the only peer that must wait for it. Empty if all peers must
+        wait."""
         self._things[thing] = whom
 
     def end(self, thing: Hashable) -> None:
@@ -38,8 +39,8 @@ class UnderWay:
             then()
 
     def after(self, then: Callable[[], None], whom: str | None = "") -> None:
-        """When all present work that ``whom`` must wait for has ended, call ``then``. If there is no such work, call it
-        at once. If ``whom`` is ``None``, wait for all present work."""
+        """When all present work that ``whom`` must wait for has ended, call ``then``. If there is no such work, call
+        ``then`` at once. If ``whom`` is ``None``, wait for all present work."""
         things = self._for(whom)
         if things:
             self._waiting.append((things, then))

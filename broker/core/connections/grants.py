@@ -27,8 +27,8 @@ class Grant(NamedTuple):
             clients. If the token is for one client, this is set only if some entries permit nothing to that client.
         revoke: whether it can revoke tokens.
         jti: the id of the connection's own token, by which that token can be revoked. ``None`` if it has no id.
-        issued_at: when that token was issued, in Unix seconds. The token can also be revoked by this time. ``None`` if
-            it is unknown.
+        issued_at: when that token was issued, in Unix seconds. A revocation of a subject's tokens applies to tokens
+            issued up to a certain time. ``None`` if the time is unknown.
         presence, presence_topics: prefixes, and single topics, whose subscribers it can list.
     """
 
@@ -103,7 +103,7 @@ class Grant(NamedTuple):
         if "" in prefixes:
             return
         entries: tuple[Entry, ...] = ()
-        # made at the first topic that no other entry permits
+        # the filled entries, which are made at the first topic that no other entry permits
         filled: tuple[tuple[str, ...], frozenset[str]] | None = None
         for topic in command.topics:
             if topic not in exact and not topic.startswith(prefixes):

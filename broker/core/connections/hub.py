@@ -69,7 +69,8 @@ class Receiver:
             self.onward.gone(client)
 
     def moved(self, client: str) -> None:
-        """Handle a client that listens on another connection now, while others may still listen on this one.
+        """Handle a client that listens on another connection now, while other clients may still listen on this
+        connection.
 
         Args:
             client: the client's id.
@@ -155,7 +156,7 @@ class Connection:
         self.dirty = False  # already in the list of connections to write to
         self.backpressure = False  # it has sent more than the endpoint can handle for now
         self.draining = False  # this endpoint shuts down, and closes the connection as soon as its commands are done
-        self.closing = False  # the endpoint is closing it, and reads only the client's close
+        self.closing = False  # the endpoint is closing it, and reads only the client's close frame
         self.closed = False
         self.revoked = False  # its token is revoked: the endpoint begins nothing and sends nothing for it
         self.pings_unanswered = 0
@@ -168,7 +169,7 @@ class Connection:
         # Bytes held in addition to its outbox, for ``Memory``.
         self.unread = 0  # bytes of incomplete messages
         self.waiting = 0  # bytes of its backlog, and of large commands under way
-        self.unsent = 0  # bytes taken from its outbox that the client has not read, or the socket has not got yet
+        self.unsent = 0  # bytes taken from its outbox that the client has not read, or that have not reached the socket
 
     @property
     def paused(self) -> bool:

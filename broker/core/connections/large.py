@@ -33,14 +33,14 @@ TOPICS_PER_PART: Final = 1_000
 #: of 1 MiB reaches the limit only if it consists almost entirely of lists and objects.
 CONTAINERS_MAX: Final = 250_000
 
-#: Maximum number of commas between values, for the same reason. A `subscribe` of 16 MiB needs fewer, since it has at
-#: most 1,500,000 topics of 8 bytes.
+#: Maximum number of commas between values, for the same reason. A `subscribe` of 16 MiB needs fewer commas, since it
+#: has at most 1,500,000 topics of 8 bytes.
 COMMAS_MAX: Final = 2_000_000
 
 
-#: Patterns that find the id if it is a frame's last member, and the name of a publish if it is the first member. A
-#: frame is one JSON object, which the last brace of the frame closes. So an id right before that brace belongs to the
-#: frame, and not to an inner object.
+#: Patterns that find the id if it is a frame's last member, and the command's name (`publish` or `broadcast`) if it is
+#: the first member. A frame is one JSON object, which the last brace of the frame closes. So an id right before that
+#: brace belongs to the frame, and not to an inner object.
 _SPACE: Final = rb"[ \t\r\n]*"
 _ID_LAST: Final = re.compile(
     _SPACE.join((rb"[,{]", rb'"id"', rb":", rb'(-?[0-9]{1,20}|"[^"\\]*")', rb"\}", rb"\Z")),

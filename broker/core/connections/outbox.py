@@ -9,8 +9,8 @@ from collections import deque
 from typing import Final
 
 #: If a connection keeps up, one turn can put this many times ``bytes_max`` into its outbox. So a connection with many
-#: clients does not count as a slow reader because each of its clients gets a message. All frames of one message are the
-#: same object, so they take no additional memory yet.
+#: clients does not count as a slow reader merely because each of its clients gets a message. All frames of one message
+#: are the same object, so they take no additional memory yet.
 BURST: Final = 16
 
 #: Bytes to write to a connection in one turn, rounded up to a whole frame: about 1 ms of the kernel's time.
@@ -105,8 +105,8 @@ class Outbox:
         self.flowing = not self._leaving
 
     def rest(self) -> list[bytes]:
-        """Return the pieces that have not been written yet. The caller writes all at once, because something else must
-        follow."""
+        """Return the pieces that have not been written yet. The caller writes all pieces at once, because other bytes
+        must follow them."""
         frames, self._leaving = self._leaving[::-1], []
         self.leaving_bytes = 0
         self.flowing = not self.blocked
@@ -128,8 +128,8 @@ class Outbox:
 
 
 class DroppingOutbox(Outbox):
-    """An outbox that drops its oldest notifications when it is full, so that the connection stays. It keeps replies,
-    because commands wait for them. If it is full of replies, it overflows like any other outbox."""
+    """An outbox that drops its oldest notifications when it is full, so that the connection stays open. It keeps
+    replies, because commands wait for them. If it is full of replies, it overflows like any other outbox."""
 
     __slots__ = ("_notifications", "_number", "_row")
 

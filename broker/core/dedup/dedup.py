@@ -33,13 +33,13 @@ KEY_BYTES: Final = 18
 _PARTS: Final = 64
 _PART_MASK: Final = _PARTS - 1
 
-#: Number of generations that begin in one time-to-live, and number of generations in a full table. With more, each new
-#: payload costs more lookups. With fewer, expired keys take up room for longer.
+#: Number of generations that begin in one time-to-live, and number of generations in a full table. With more
+#: generations, each new payload costs more lookups. With fewer generations, expired keys take up room for longer.
 _GENERATIONS: Final = 3
 _GENERATIONS_FULL: Final = 4
 
 #: Maximum number of old generations. Beyond it, the two oldest are merged, one part per turn. Keys that are seen again
-#: and again leave nearly empty generations behind. With a long time-to-live these would pile up.
+#: and again leave nearly empty generations behind. With a long time-to-live such generations would pile up.
 _OLD: Final = 6
 #: Beyond this number of old generations, the two oldest are merged at once.
 _OLD_MAX: Final = 8
@@ -48,7 +48,7 @@ _OLD_MAX: Final = 8
 #: keys.
 _KEYS_PER_SLICE: Final = 5_000
 
-#: Looking up an own key's message takes eight times as long as forgetting a key.
+#: Looking up the message of a publisher's own key takes eight times as long as forgetting a key.
 _OWN_KEYS_SHARE: Final = 8
 
 _Generation = list[dict[int, float]]
@@ -190,7 +190,7 @@ class Dedup(Generic[Waiter]):
         return self.settle(key, dispatched, now)
 
     def expire_elsewhere(self, now: float) -> None:
-        """Forget overdue messages whose former home reported no outcome, unless a duplicate waits for it."""
+        """Forget overdue messages whose former home reported no outcome, unless a duplicate waits for the outcome."""
         for key, _ in list(itertools.takewhile(lambda item: item[1][1] <= now, self.elsewhere.items())):
             self.forget_elsewhere(key)
 
@@ -200,7 +200,7 @@ class Dedup(Generic[Waiter]):
             del self.elsewhere[key], self._pending[key]
 
     def add(self, key: int, now: float, ttl_s: float | None = None) -> None:
-        """Record that the key was seen now. ``ttl_s``: its remaining time, if another home saw it."""
+        """Record that the key was seen now. ``ttl_s``: the key's remaining time, if another home saw the key."""
         if self.ttl_s <= 0:
             return
         if self._now != now:
@@ -369,7 +369,7 @@ class Dedup(Generic[Waiter]):
         return found
 
     def take(self, key: int, now: float) -> float:
-        """Remove the key. Return its remaining time in seconds; 0 or less if it had expired."""
+        """Remove the key. Return its remaining time in seconds; 0 if the key had expired or was unknown."""
         index = key & _PART_MASK
         latest = now
         for generation in (self._young, *(generation for generation, _ in self._old)):

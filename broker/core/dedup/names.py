@@ -43,7 +43,7 @@ class Names:
         return name is not None and name == (message.origin, message.number)
 
     def of(self, keys: Sequence[int]) -> dict[int, Name]:
-        """Return the names of those of these keys that have one, by the keys' positions."""
+        """Return the names of these keys, by the keys' positions. Keys without a name are left out."""
         young, old = self._young, self._old
         names: dict[int, Name] = {}
         for place, key in enumerate(keys) if young or old else ():

@@ -21,10 +21,10 @@ from .own_keys import is_own
 #: time-to-live if that is shorter.
 KNOWN_S: Final = 10.0
 
-#: Number of reports to the homes within that time.
+#: Number of reports to the homes in the time for which a payload counts as known.
 TELLS: Final = 10
 
-#: Maximum number of known payloads; 11 MB.
+#: Maximum number of known payloads, which take 11 MB.
 KEYS_MAX: Final = 100_000
 
 #: With a shorter time-to-live than this, in seconds, a report might reach the home too late. So the origin then sends

@@ -1,4 +1,4 @@
-"""Publishers' own keys: such a key identifies a message instead of its payload. SPEC section 7, ADR 31.
+"""Publishers' own keys: such a key, and not the payload, identifies a message. SPEC section 7, ADR 31.
 
 Owns: how to compute such a message's key in the table of duplicates, and the table's key for each own key. Must never:
 keep a message, or know when a key expires.
@@ -66,12 +66,12 @@ class OwnKeys:
         return len(self._keys)
 
     def conflicts(self, key: int, now: float) -> bool:
-        """Has the publisher given this key's own key to another payload, too?"""
+        """Was this key computed from an own key that the publisher has also used for another payload?"""
         other = self._keys.get(key >> _IDENTITY_SHIFT)
         return other is not None and other != key and self._holds(other, now)
 
     def take(self, key: int, now: float) -> None:
-        """Record this key as the latest one for its own key."""
+        """Record this key as the latest one that was computed from its own key."""
         self.look(_LOOKS, now)
         identity = key >> _IDENTITY_SHIFT
         if identity not in self._keys:

@@ -108,7 +108,7 @@ def unpacked(data: bytes, path: Path) -> list[tuple[int, Conjunction]]:
 
 
 def try_packed(data: bytes, values: list[Any] | None, found: list[int]) -> None:
-    """Append the numbers of a small bucket whose range contains any of the values."""
+    """From a small bucket, append the numbers whose range contains any of the values."""
     for value in values or ():
         if is_number(value):
             number = float(value)

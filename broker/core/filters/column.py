@@ -4,7 +4,7 @@ attribute meets.
 Owns: a column of a bucket, with a structure for each kind of condition. Must never: examine any other path.
 
 Each kind of condition with a word (equal, prefix, suffix, anything-but) has a table that maps a word to the numbers of
-its conjunctions. Prefixes and suffixes need one lookup for each length in use. A range that is open on one side is one
+its conjunctions. Prefixes and suffixes need one lookup for each length in use. A range with one infinite end is one
 bound. Any other range is two bounds, whose answers are combined by AND. Therefore a number can have only one condition
 in a column. For `anything-but`, the answer is all numbers with such a condition, without those whose condition excludes
 the value.
@@ -99,7 +99,7 @@ class Column:
             self._put(kind, value, number)
 
     def remove(self, condition: Condition, number: Any) -> None:
-        """Remove the condition of a number, which must be this condition."""
+        """Remove the condition of a number. It must be the condition that was added."""
         self._count -= 1
         kind, value = condition.kind, condition.value
         if kind == NUMBER:
@@ -122,8 +122,8 @@ class Column:
             self._take(kind, value, number)
 
     def gather(self, values: list[Any] | None, found: Gathered) -> None:
-        """Gather the numbers whose condition is met by any of these values. ``None`` if the payload has no such
-        attribute."""
+        """Gather the numbers whose condition is met by any of these values. ``values`` is ``None`` if the payload has
+        no such attribute."""
         every = self._all
         if values is None:
             found.add(every.get(ABSENT))

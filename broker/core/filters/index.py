@@ -47,7 +47,7 @@ _INDEX_BYTES: Final = 3_000
 #: Bytes of a number, in three arrays and as an object.
 _NUMBER_BYTES: Final = 24 + 32
 
-#: Numbers the indexes of a process, so that no two indexes return the same key for a match.
+#: Gives each index of a process its own number, so that no two indexes return the same key for a match.
 _BIRTHS: Final = count(1)
 
 
@@ -79,16 +79,16 @@ class Index:
         self._numbers = Table(_TEXT_KEY_BYTES)  # by text
         self._of = Table(_TEXT_KEY_BYTES)  # by client: Held
         self._further = Table()  # number -> the tuple of numbers that lead to it
-        self._leading = BitMap()  # all numbers that lead to another
+        self._leading = BitMap()  # all numbers that lead to another number
         self._shapes = Table()
         self._at_path: dict[Path, dict[Shape, None]] = {}  # each shape under one of its needed paths
         self._at_none: dict[Shape, None] = {}  # shapes without a needed path
         self._paths: dict[Path, int] = {}  # needed paths -> the number of shapes that need them
         self._free: list[Any] = []
-        # By number.
+        # The next three are indexed by number.
         self._texts: list[str] = []
         self._holders: list[Any] = []  # a client, or a tuple or Table of clients, or the filter's number
-        self._stamps: array[int] = array("Q")  # the stamp of its last change, which is unique
+        self._stamps: array[int] = array("Q")  # the unique stamp of the filter's last change
         self._stamp = 0
 
     def __len__(self) -> int:

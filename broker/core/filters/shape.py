@@ -102,7 +102,7 @@ class Shape:
         elif combinations <= len(self._buckets):
             for one in product(*keys):
                 self._try(joined(one), attributes, found)
-        else:  # long arrays: limit the work by the number of buckets
+        else:  # the payload has long arrays, so limit the work by the number of buckets
             those = [frozenset(each) for each in keys]
             for key in self._buckets.all_keys():
                 parts: Any = key if type(key) is tuple else parted(key)

@@ -3,9 +3,9 @@ a time.
 
 Owns: the keys of one such table and the place of each. Must never: move more than one small dictionary in a call.
 
-When a Python dictionary doubles, it moves all its keys, which takes 20 ms at a million. This is linear hashing (W.
-Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980) over dictionaries of about ``SMALL``
-keys.
+When a Python dictionary doubles, it moves all its keys, which takes 20 ms with a million keys. This module uses linear
+hashing (W. Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980) over dictionaries of about
+``SMALL`` keys.
 """
 
 from __future__ import annotations
