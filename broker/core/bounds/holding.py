@@ -41,7 +41,7 @@ MESSAGES_PER_SLICE: Final = 500
 BYTES_PER_MESSAGE: Final = 4096
 RECEIVERS_PER_SLICE: Final = 500
 
-#: Changes of the held bytes are reported to ``Memory`` when they add up to this number of bytes.
+#: Changes in the number of held bytes are reported to ``Memory`` when they add up to this number.
 WEIGHED_BYTES: Final = 4096
 
 #: Maximum bytes to write at once to a connection with bounds. It is low, because a newer message cannot replace one

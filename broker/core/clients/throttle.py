@@ -27,7 +27,7 @@ class Throttle:
 
     def spend(self, connection: Connection, cost: int, now: float) -> bool:
         """Spend ``cost`` of the connection's allowance. Return true if the endpoint must accept no more commands from
-        the connection until it is ``released``."""
+        the connection until ``released`` returns the connection."""
         assert connection.allowance is not None
         earned = (now - connection.allowed_at) * self._per_s
         connection.allowance = min(connection.allowance + earned, float(self._per_s)) - cost

@@ -29,7 +29,7 @@ from .slots import Held, SlotStates, unpack_slots
 NOT_THEIRS: Final = "not_theirs"
 
 #: An endpoint that joins waits this long for replicas that others pass on to it, in seconds. Then it joins without
-#: them.
+#: these replicas.
 PASSED_ON_S: Final = 30.0
 
 #: Two homes may replicate the same slot. If one replica began this many seconds after the other, by the clocks of the

@@ -3,9 +3,9 @@
 Owns: the links, and when to dial a peer. Must never: decide which peers are alive (``membership`` does), or know the
 meaning of a request.
 
-Every endpoint has a link to every other. In each pair the endpoint with the smaller incarnation dials. If it does not
-dial in time, the other endpoint dials, because the first endpoint may be unable to read the registry, and may therefore
-not know the second endpoint.
+Every endpoint has a link to every other endpoint. In each pair the endpoint with the smaller incarnation dials. If it
+does not dial in time, the other endpoint dials, because the first endpoint may be unable to read the registry, and may
+therefore not know the second endpoint.
 """
 
 from __future__ import annotations

@@ -318,8 +318,8 @@ class Replicas(Part):
                 self._due[replica] = None
 
     def _go_on(self, replica: Replica) -> None:
-        """Send some of the changes. The rest is sent after an answer. If no changes are left, ask the other end whether
-        all keys have arrived."""
+        """Send some of the changes. The rest is sent after the other end has answered. If no changes are left, ask the
+        other end whether all keys have arrived."""
         if replica.over:
             return
         if replica.at_once:

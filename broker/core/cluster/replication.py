@@ -69,7 +69,7 @@ class SlotReplication(ReplicaOwner):
                 ended.
 
         Returns:
-            True if the waiter waits; False if the slot has no whole replica.
+            True if the waiter has to wait; False if the slot has no whole replica.
         """
         replica = self._of_slot.get(slot)
         if replica is None:

@@ -1,4 +1,4 @@
-"""The connections of this endpoint, and the clients that listen on each.
+"""The connections of this endpoint, and the clients that listen on each connection.
 
 Owns: the connections' state between two commands, the bindings of clients to connections, and the receivers, which can
 delay a message before it goes into an outbox. Must never: know other endpoints.

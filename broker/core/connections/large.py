@@ -1,4 +1,4 @@
-"""Reads and checks a large frame outside the event loop, with the same results as for a small one.
+"""Reads and checks a large frame outside the event loop, with the same results as for a small frame.
 
 Owns: ``read``, which runs in a separate process (``ingeborg.broker.shell.reader``), and the forms in which the frame
 and its outcome go from one process to the other. Must never: know a connection, or read a clock.

@@ -52,7 +52,7 @@ class Shape:
         return len(self._buckets)
 
     def add(self, key: Any, rest: Conjunction, number: Any) -> None:
-        """Add a conjunction: its values at ``equal``, and its conditions on ``others``, in their order."""
+        """Add a conjunction: its values at ``equal``, and its conditions on ``others``, in the order of these paths."""
         buckets = self._buckets
         held = buckets.get(key)
         before = buckets.bytes + _bytes_of(held)
