@@ -133,6 +133,7 @@ class Retention:
         stamp = self._clock.stamp() if inherited is None else inherited[1]
         if entry is None:
             expires = self._desk.now + dispatch.keep_s
+            message.compact()
             entry = Entry(message.topic, message.payload, message.origin, message.number, stamp, expires)
             self._log.add(slot, entry, self._desk.now, is_new=True)
             self._desk.counts["messages_retained"] += 1
