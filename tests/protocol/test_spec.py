@@ -59,9 +59,9 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "control group, divided by the number of endpoints started together": (OPTIONS.max_held_bytes,),
     "topics in a page, by default": (ingeborg.protocol.messages.PAGE_LIMIT_DEFAULT,),
     "topics in a page, at most": (ingeborg.protocol.messages.PAGE_LIMIT_MAX,),
-    "time for an answer of another endpoint, s": (calls.TIMEOUT_S,),
-    "extension of this time, whenever the home reports that it is reading a topic's filters, s": (calls.PATIENCE_S,),
-    "time for an answer of the store, s": (stores.STORE_TIMEOUT_S,),
+    "time within which another endpoint has to answer, s": (calls.TIMEOUT_S,),
+    "extension of that time, each time the home reports that it is reading a topic's filters, s": (calls.PATIENCE_S,),
+    "time within which the store has to answer, s": (stores.STORE_TIMEOUT_S,),
     "commands of one connection per second, where each topic of a list counts as one; connections from the "
     "endpoint's own machine are exempt; 0 means no limit": (OPTIONS.max_commands_per_second,),
     "topics of one client; 0 means no limit": (OPTIONS.max_subscriptions, LIMITS.subscriptions),
@@ -76,7 +76,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "filter of a subscription, bytes of its canonical text": (filters.FILTER_BYTES_MAX,),
     "different attributes that a filter examines": (filters.PATHS_MAX,),
     "keys that lead to an attribute in a filter": (filters.DEPTH_MAX,),
-    "members of all lists of a filter together, as written, including those of an `anything-but`": (
+    "members of all lists of a filter together, as written, including the values of an `anything-but`": (
         filters.VALUES_MAX,
     ),
     "combinations that a filter makes (section 2.6)": (filters.COMBINATIONS_MAX,),
@@ -212,7 +212,7 @@ def test_figures_in_the_text_are_those_of_the_code() -> None:
         in of_operators
     )
     assert (
-        f"a `jti` of 1 to {messages.JTI_BYTES_MAX} bytes, a `sub` of 1 to {messages.SUBJECT_BYTES_MAX}" in of_operators
+        f"a `jti` of 1 to {messages.JTI_BYTES_MAX} bytes or a `sub` of 1 to {messages.SUBJECT_BYTES_MAX}" in of_operators
     )
     json = section("2.1")
     assert str(wire._INTEGER_MIN) in json
