@@ -123,8 +123,8 @@ class Renewals:
                 await self._take_all()
                 if not self._kept.is_unsure:
                     return
-                # The earlier reply had no room for all ended subscriptions. The next one can name the rest, since the
-                # client has renewed those that it keeps.
+                # The earlier reply had no room for all ended subscriptions. The next reply can name the rest, since the
+                # client has renewed the subscriptions that it keeps.
                 reply = await self._listen()
                 if reply is not None:
                     self.listened(reply, is_last=True)

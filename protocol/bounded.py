@@ -1,7 +1,7 @@
-"""A map with a maximum size. When it is full, a new entry evicts the one that was added longest ago.
+"""A map with a maximum size. When it is full, a new entry evicts the entry that was added longest ago.
 
-Owns: the order of the entries, and their maximum. Must never: judge the value of an entry, or read a clock. Callers
-that store expiry times check these themselves.
+Owns: the order of the entries, and their maximum number. Must never: judge the value of an entry, or read a clock.
+Callers that store expiry times check these themselves.
 """
 
 from __future__ import annotations

@@ -15,10 +15,11 @@ from websockets.uri import parse_uri
 
 from .redaction import redacted
 
-#: The environment variable that holds a program's token, unless a file does.
+#: The environment variable that holds a program's token, unless a file holds it.
 TOKEN_VARIABLE = "INGEBORG_TOKEN"
 
-#: The characters that a header can hold, and a query with percent-encoding. A JWT has no others.
+#: The characters that a header can hold, and that a query can hold with percent-encoding. A JWT has no other
+#: characters.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -85,5 +86,6 @@ def check_url(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """Return the URL without its query, which may have a token under any name, so that errors and logs can show it."""
+    """Return the URL without its query, so that errors and logs can show it. A query may have a token under any
+    name."""
     return redacted(re.split("[?#]", url, maxsplit=1)[0])

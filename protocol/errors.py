@@ -51,7 +51,7 @@ class ProtocolError(Exception):
     """The error of a command, which an endpoint sends in an error reply. SPEC section 5 says which errors change
     nothing.
 
-    Decoding and checking a command raises only codes to *fix*. The broker raises all codes.
+    Decoding and checking a command raises only codes whose next step is *fix*. The broker raises all codes.
 
     - ``code``: a code of SPEC section 5, such as ``bad_topic``.
     - ``info``: a text for people that names the field and gives the reason.

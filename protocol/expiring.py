@@ -41,7 +41,7 @@ def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
         ttl_s: number of seconds, from 1 to 2,592,000 (30 days), or ``None``.
 
     Returns:
-        The fields. There are none if the subscription does not end on its own.
+        The fields, or no fields if the subscription does not end on its own.
 
     Raises:
         ProtocolError: ``bad_state``; a value is not valid.
@@ -90,7 +90,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.grace_s = inf  # in seconds, from the latest reply
-        self.is_unsure = False  # the reply named only some ended subscriptions; the next one names the rest
+        self.is_unsure = False  # the reply named only some ended subscriptions; the next reply names the rest
         self._ends_s: dict[Key, float] = {}  # when each subscription expires, by `all_s`, or infinity
         self._filters: dict[str, set[str]] = {}  # the filters of these subscriptions, by topic
         self._timed_max = 1_000  # with more entries than this, the list is searched for expired ones
@@ -132,7 +132,7 @@ class Kept:
             self._filters = {}
             self._index(self._ends_s)
         if self._listens is not None and self._listens.all_s > first.all_s:
-            # The client was away between the commands, so subscriptions of the first ones may have ended already.
+            # The client was away between the commands, so subscriptions of the first commands may have ended already.
             self._due.extend(keys)
 
     def _index(self, keys: Iterable[Key]) -> None:
@@ -206,7 +206,7 @@ class Kept:
 
     def take(self, now: Now) -> Again | None:
         """Remove and return the next due subscriptions, with their remaining time. Returns ``None`` if none is left.
-        The client calls this only after it has renewed or given up the former ones."""
+        The client calls this only after it has renewed or given up the subscriptions of the previous call."""
         topics: list[str] = []
         of_these: tuple[str | None, int | None] = None, None  # their filter, and the remaining seconds
         while self._due and len(topics) < AGAIN_TOPICS_MAX:

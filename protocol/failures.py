@@ -11,7 +11,7 @@ class ClientError(Exception):
 
 
 class ConnectFailed(ClientError):
-    """The client could not connect to any endpoint of its list. The text gives the reason for each."""
+    """The client could not connect to any endpoint of its list. The text gives the reason for each endpoint."""
 
 
 class PositionError(ClientError):

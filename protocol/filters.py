@@ -38,7 +38,7 @@ DEPTH_MAX: Final = 5
 
 #: A home compares at most this many elements of an array in a payload, beginning with the first. Each element may match
 #: different filters. If filters name exact values of several attributes, and a payload has arrays for these attributes,
-#: the array sizes multiply the work, up to the number of these filters.
+#: the work grows with the product of the array sizes, but only up to the number of these filters.
 ELEMENTS_MAX: Final = 64
 
 #: Maximum number of members of all lists of a filter together. Each value of an ``anything-but`` counts as one.
@@ -180,16 +180,16 @@ class _Check:
                 combinations += found.combinations
                 paths |= found.paths
         if len(by_text) < 2:
-            raise _bad(place, "has the same pattern in all its places: write it once, and without $or")
+            raise _bad(place, "has only one pattern, given several times: write it once, without $or")
         return _Checked({_OR: [by_text[text] for text in sorted(by_text)]}, combinations, paths)
 
     def _members(self, values: list[Any], place: Place, path: Path) -> list[Any]:
         """Check an attribute's list. Returns each member once, sorted."""
         if not values:
-            raise _bad(place, "is an empty list, which matches nothing: name the values that it may have")
+            raise _bad(place, "is an empty list, which matches nothing: name the values that the attribute may have")
         self._paths.add(path)
         if len(self._paths) > PATHS_MAX:
-            raise _bad(place, f"is one attribute too many: a filter may name at most {PATHS_MAX} different ones")
+            raise _bad(place, f"is one attribute too many: a filter may name at most {PATHS_MAX} different attributes")
         self._count(len(values), place)
         return _sorted([self._member(value, (*place, index)) for index, value in enumerate(values)])
 
@@ -197,7 +197,7 @@ class _Check:
         if type(value) is not dict:
             return _scalar(value, place)
         if len(value) != 1:
-            raise _bad(place, f"has to have one operator of {', '.join(OPERATORS)}: give each a separate object")
+            raise _bad(place, f"has to have one of the operators {', '.join(OPERATORS)}, and only one")
         [(operator, given)] = value.items()
         at = (*place, operator)
         if operator in _ANY_STRING:
@@ -215,7 +215,7 @@ class _Check:
     def _anything_but(self, given: object, place: Place) -> Any:
         if type(given) is dict:
             if len(given) != 1 or (operator := next(iter(given))) not in _ANY_STRING:
-                raise _bad(place, f"has to have one operator of {', '.join(_ANY_STRING)}, if it is an object")
+                raise _bad(place, f"has to have one of the operators {', '.join(_ANY_STRING)}, if it is an object")
             return {operator: _string(given[operator], (*place, operator))}
         if type(given) is not list:
             return _scalar(given, place)
@@ -291,10 +291,10 @@ def _numeric(given: object, place: Place) -> list[Any]:
             raise _bad((*place, 0), "has to be <, <=, =, >= or >")
         return [first, low]
     if first not in _LOWER or given[2] not in _UPPER:
-        raise _bad(place, "has to have the lower bound first, with > or >=, and then the upper one, with < or <=")
+        raise _bad(place, "has to have the lower bound first, with > or >=, and then the upper bound, with < or <=")
     high = _bound(given[3], (*place, 3))
     if low >= high:
-        raise _bad(place, "has to have a lower bound that is below the upper one")
+        raise _bad(place, "has to have a lower bound that is below the upper bound")
     return [first, low, given[2], high]
 
 

@@ -22,10 +22,10 @@ PONG: Final = 0x8A
 #: A bit for each defined opcode: 0, 1, 2, 8, 9, 10.
 _OPCODES: Final = 0x707
 
-#: The constants from here to ``NOT_TEXT`` say why a ``Run`` ends. The chunk ends, perhaps within a frame, which needs
-#: ``needed`` bytes.
+#: The constants from here to ``NOT_TEXT`` say why a ``Run`` ends. ``ENDS``: the chunk ends, perhaps within a frame,
+#: which needs ``needed`` bytes.
 ENDS: Final = 0
-#: The run has reached the byte ``enough``, and the chunk has more.
+#: The run has reached the byte ``enough``, and the chunk has more bytes.
 ENOUGH: Final = 1
 #: The next message is of the other kind: binary after text, or text after binary.
 OTHERS: Final = 2

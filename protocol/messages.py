@@ -87,7 +87,7 @@ class Command(NamedTuple):
     topics: Sequence[str] = ()  # for a large frame: ``broker.core.connections.large.Topics``
     payload: bytes = b""  # canonical JSON
     ack: bool = False
-    dedup: bool | str = True  # a string: the publisher's own key
+    dedup: bool | str = True  # a string is the publisher's own key
     cursor: str | None = None
     limit: int = PAGE_LIMIT_DEFAULT
     #: The term of a subscription: whether it ends at disconnect, and after how many seconds (0 if time does not end
@@ -97,10 +97,10 @@ class Command(NamedTuple):
     subject: str | None = None
     expires_at: float | None = None  # Unix time in seconds
     filter: str | None = None  # canonical text (``filters``)
-    replace: bool = False  # whether it replaces everything that the client has at these topics
+    replace: bool = False  # whether it replaces all of the client's subscriptions to these topics
     keep_s: int = 0  # seconds for which the broker keeps the message; 0 if the publisher gives none
-    #: In a `listen`: the position from which the client recovers messages, or ``""`` if it has none yet and requests
-    #: one.
+    #: In a `listen`: the position from which the client recovers messages, or ``""`` if the client has no position yet
+    #: and requests one.
     recover: str | None = None
     last: int = 0  # number of the latest kept messages of each topic
     since: str | None = None  # a position; in `history`, the `mid` of a message
@@ -320,7 +320,7 @@ def _with_topics(name: str, client: str, number: Id, value: dict[str, Any], payl
 def _subscribe(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     command = _with_topics(name, client, number, value, payload_bytes_max)
     if len(value) == 3 + ("id" in value):
-        return command  # it has only the command's name, the client id and the topic
+        return command  # the command has only its name, the client id and the topic
     if "last" in value or "since" in value:
         command = _with_kept(command, value)
     term = _term(value) if "until" in value or "ttl_s" in value else None
@@ -377,7 +377,7 @@ def _publish(name: str, client: str, number: Id, value: dict[str, Any], payload_
     ack, dedup = _flag(value, "ack", False), check_dedup(value.get("dedup", True))
     command = Command(name, client, number, (topic,), payload, ack, dedup)
     if len(value) == 4 + bool(timestamp) + ack + (dedup is not True) + (number is not None):
-        return command  # it has none of the keys below
+        return command  # the command has none of the keys below
     if "keep_s" in value:
         command = command._replace(keep_s=_keep_s(value))
     if "item" in value or "weight" in value:

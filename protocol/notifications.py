@@ -79,9 +79,9 @@ class Gap(NamedTuple):
 
     ``concerns`` says for any topic whether its messages may be missing.
 
-    - ``topics``: the topics concerned. If it is ``None``, all topics in ``slots`` are concerned; or, without ``slots``,
-      all topics of the client, because the position is of no use. The library names the topics in the slots if it knows
-      all topics of the client. It knows them after it has read ``subscriptions`` to the end.
+    - ``topics``: the topics concerned. If it is ``None``, all topics in ``slots`` are concerned. If ``slots`` is also
+      empty, all topics of the client are concerned, because the position is of no use. The library names the topics in
+      the slots if it knows all topics of the client. It knows them after it has read ``subscriptions`` to the end.
     - ``slots``: numbers of slots (a topic's CRC-32 modulo 4,096).
     """
 

@@ -132,5 +132,5 @@ def shown(value: Any) -> str:
     try:
         text = repr(value)
     except ValueError:  # a number of thousands of digits (sys.set_int_max_str_digits)
-        return "one of thousands of digits"
+        return "a number with thousands of digits"
     return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"

@@ -167,7 +167,7 @@ class OutgoingSocket(Socket):
         """Fail ``opened`` if the protocol rejects the response, since it does not call ``handshake`` then."""
         if self.ws.handshake_exc is not None and not self.opened.done():
             self.opened.set_exception(self.ws.handshake_exc)
-            self.opened.exception()  # mark the exception as retrieved: nobody may be waiting any more
+            self.opened.exception()  # mark the exception as retrieved, in case nobody waits any more
 
     def rest_waits(self) -> None:
         """Handle all lines at once, even if they exceed a quantum, because a client has no other connections to
@@ -214,7 +214,8 @@ class OutgoingSocket(Socket):
 
 
 def _ending(ws: Protocol) -> str:
-    """Return a text that says how a connection ended. The reason is that of the side that closed it first."""
+    """Return a text that says how a connection ended. The reason in it is from the side that closed the connection
+    first."""
     by, said = "the endpoint", ws.close_rcvd
     if ws.close_sent is not None and not ws.close_rcvd_then_sent:
         by, said = "this client", ws.close_sent

@@ -1,7 +1,7 @@
-"""Sends the commands of a large subscribe, and adapts the number that are under way at once.
+"""Sends the commands of a large subscribe, and adapts how many are under way at once.
 
-Owns: that number, and the cancellation of these commands when the subscribe ends. Must never: read a command, or repeat
-one.
+Owns: the number of commands under way, and the cancellation of these commands when the subscribe ends. Must never: read
+a command, or repeat one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def paced(bodies: Iterable[bytes], send: Send) -> list[dict[str, Any]]:
 
     Args:
         bodies: the commands.
-        send: sends one and returns its reply.
+        send: sends a command and returns its reply.
 
     Returns:
         The replies, in any order.

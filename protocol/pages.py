@@ -61,7 +61,7 @@ async def fetch(url: str, path: str, *, timeout_s: float = 5.0, tls: ssl.SSLCont
         url: the endpoint's WebSocket URL, or its http URL.
         path: the page's path, such as ``/metrics``.
         timeout_s: seconds for the whole request.
-        tls: the context that verifies the endpoint's certificate. By default it has to be one that the system trusts.
+        tls: the context that verifies the endpoint's certificate. By default the system has to trust the certificate.
 
     Returns:
         The page, with any status.
@@ -113,7 +113,7 @@ def _content_length(head: list[str]) -> int | None:
         if name.lower() == "content-length":
             length = int(value)
             if not 0 <= length <= PAGE_BYTES_MAX:
-                raise ValueError(f"a page of {length} bytes")
+                raise ValueError(f"the page has {length} bytes")
         elif name.lower() == "transfer-encoding":
             raise ValueError(f"transfer encoding {value.strip()} is not understood")
     return length

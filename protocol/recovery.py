@@ -30,13 +30,13 @@ from .messages import (
 from .notifications import Gap, read_position
 from .requests import filter_fields, filter_text
 
-#: Maximum number of names that the client keeps of the latest messages, in order to drop repeats. These are the
-#: messages of some seconds; a position comes every few seconds.
+#: Maximum number of names that the client keeps of the latest messages, in order to drop repeats. These names cover
+#: several seconds of messages, and a position comes every few seconds.
 MIDS_MAX: Final = 10_000
 
 
 class Position(NamedTuple):
-    """A received position. The client's queue has it after the notifications that it covers."""
+    """A received position. In the client's queue it comes after the notifications that it covers."""
 
     text: str
 
@@ -52,7 +52,7 @@ class Recovery:
         self._mids: BoundedMap[str, None] = BoundedMap(MIDS_MAX)
         self._done: deque[str] = deque(maxlen=MIDS_MAX)  # names of the messages processed after the position
         self._has_listened = False
-        self._left = False  # it had listened, and no longer does
+        self._left = False  # the client had listened, and no longer does
         self._topics: set[str] | None = None  # None until the program reads its subscriptions
         self._knows_all = False
 
@@ -150,8 +150,8 @@ class Recovery:
             self._topics.difference_update(topics)
 
     def in_slots(self, slots: frozenset[int]) -> list[str] | None:
-        """Return the client's topics in these slots, sorted. ``None`` if the client may have topics that are not
-        recorded here."""
+        """Return the client's topics in these slots, sorted. Return ``None`` if the client may have
+        topics that are not recorded here."""
         if self._topics is None or not self._knows_all:
             return None
         return sorted(topic for topic in self._topics if slot_of(topic) in slots)

@@ -102,7 +102,8 @@ def topic_bodies(
         topics_max: maximum number of topics of a command; ``None``: no limit.
 
     Raises:
-        ProtocolError: ``bad_topic``; any of the topics is bad. ``bad_json`` and ``too_large``: as for ``body``.
+        ProtocolError: ``bad_topic``; at least one of the topics is bad. ``bad_json`` and ``too_large``: as for
+        ``body``.
     """
     for topic in topics:
         check_topic(topic)

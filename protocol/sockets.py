@@ -107,8 +107,8 @@ class Socket(asyncio.Protocol):
     #: ``next_quantum``.
     quantum_bytes = _ANY
 
-    #: A message of more bytes is large. If a large message comes in one frame, ``large_message`` gets it. This class
-    #: does not check that a large text is UTF-8; the reader of the text has to.
+    #: A message of more bytes than this is large. If a large message comes in one frame, ``large_message`` gets it.
+    #: This class does not check that a large text is UTF-8; the reader of the text has to.
     large_bytes = _ANY
 
     #: Set if a message may have several lines (``lines``). ``messages_come`` then gets each line as a message.
@@ -125,7 +125,7 @@ class Socket(asyncio.Protocol):
         self._parts = bytearray()
         self._checked: codecs.IncrementalDecoder | None = None  # finds text fragments that are not UTF-8
         self._text = False
-        self._deaf = False  # we have closed it, and ignore further messages
+        self._deaf = False  # we have closed the connection, and ignore further messages
         self._half_closed = False
         self._pongs_unread = 0
         self._head: bytes | None = b"" if ws.state is CONNECTING else None  # the end of an incomplete HTTP head
@@ -135,13 +135,13 @@ class Socket(asyncio.Protocol):
         self._ping, self._pong = (empty_frame(first, not self._masked) for first in (PING, PONG))
         self.heard = False  # data has arrived since a caller last cleared this
         self._rest: tuple[bytes, int] | None = None  # a waiting chunk, and the index of its first unhandled byte
-        self._eof = False  # the peer has half-closed; the rest still waits
-        self._lost = False  # the connection is gone; its rest still waits
+        self._eof = False  # the peer has half-closed the connection, but some of its data still waits
+        self._lost = False  # the connection is gone, but some of its data still waits
         self._passing = 0  # bytes of the present frame that the protocol still needs
         self._passed = 0  # bytes of the same frame that the protocol has
         self._large: LargeMessage | None = None  # the large message that is arriving
         self._abort: asyncio.TimerHandle | None = None
-        self._ended = False  # we have closed it, and a timer will cut it
+        self._ended = False  # we have closed the connection, and a timer will cut it
         self._response_pending = False  # the response waits, and so does further data
 
     # For subclasses to override
@@ -168,7 +168,8 @@ class Socket(asyncio.Protocol):
         """Act after all messages of a chunk or quantum have been handled."""
 
     def rest_waits(self) -> None:
-        """Arrange a call of ``next_quantum``, since the chunk has more. The reader should pause until then."""
+        """Arrange for a later call of ``next_quantum``, since the chunk has more data. Reading should pause until
+        then."""
 
     def head_comes(self, data: bytes) -> None:
         """Handle a chunk that arrives before the HTTP head is complete. A subclass may call ``take_later`` instead."""
@@ -576,7 +577,7 @@ class Socket(asyncio.Protocol):
     def _close_transport(self) -> None:
         if not self.transport.is_closing():  # asyncio's transport treats a second close as the end of the first
             # Until the stream ends, the transport decrypts all incoming data as fast as it arrives. A small receive
-            # buffer limits that.
+            # buffer limits this work.
             sock = self.transport.get_extra_info("socket")
             if sock is not None:
                 with suppress(OSError):
@@ -591,8 +592,8 @@ class Socket(asyncio.Protocol):
             self._cut_when_due(now + LINGER_S, now + PATIENCE_S, self._taken())
 
     def _cut_when_due(self, end: float, due: float, taken: int) -> None:
-        """Cut the connection at ``due`` unless the peer takes more than ``taken`` bytes before. Cut it at ``end`` in
-        any case."""
+        """Cut the connection at ``due`` unless ``_taken`` exceeds ``taken`` before then. Cut it at ``end`` in any
+        case."""
         if self.transport.get_protocol() is not self:
             return  # the connection is gone, or another protocol has taken over its transport
         loop = asyncio.get_running_loop()
@@ -605,8 +606,8 @@ class Socket(asyncio.Protocol):
             self._abort = loop.call_later(PATIENCE_S / _LOOKS, self._cut_when_due, end, due, taken_now)
 
     def _taken(self) -> int:
-        """Return a number that grows as the peer takes data. Over TLS only the kernel knows it, since the transport
-        does not count data that waits below TLS."""
+        """Return a number that grows as the peer takes data. Over TLS only the kernel knows this number, since the
+        transport does not count data that waits below TLS."""
         sock = self.transport.get_extra_info("socket")
         if sock is not None and sys.platform == "linux":
             try:

@@ -3,10 +3,10 @@
 Owns: the check of a frame's JSON, and the canonical form of a value. Must never: know a command.
 
 ``orjson`` does the parsing. It accepts some JSON that this protocol does not: duplicate keys, integers beyond 64 bits,
-and values nested deeper than it can write again. Cheap tests find these, and nearly every frame passes the tests. A
-frame that fails them gets a closer check of its text outside strings. This check is a few passes in C, so the worst
-frame costs little more than the best one. If such a frame is short, the standard library's parser reads it again
-instead: it is slower, but its errors say more.
+and values nested deeper than it can write again. Cheap tests detect frames that may contain these, and nearly every
+frame passes the tests. A frame that fails one gets a closer check of its text outside strings. This check is a few
+passes in C, so the worst frame costs little more than the best one. If such a frame is short, the standard library's
+parser reads it again instead. That parser is slower, but its errors say more.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def outside_strings(text: bytes, part_bytes: int = _PART_BYTES) -> bytes:
     Args:
         text: valid JSON.
         part_bytes: number of bytes to process at once. The pieces of a part are Python objects, which together take
-            twenty times as much memory as its text.
+            twenty times as much memory as the part's text.
     """
     # Backslashes occur only in strings, and a run of backslashes begins with an escape, so take pairs from the left.
     unescaped = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")

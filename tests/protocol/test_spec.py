@@ -212,7 +212,8 @@ def test_figures_in_the_text_are_those_of_the_code() -> None:
         in of_operators
     )
     assert (
-        f"a `jti` of 1 to {messages.JTI_BYTES_MAX} bytes or a `sub` of 1 to {messages.SUBJECT_BYTES_MAX}" in of_operators
+        f"a `jti` of 1 to {messages.JTI_BYTES_MAX} bytes or a `sub` of 1 to {messages.SUBJECT_BYTES_MAX}"
+        in of_operators
     )
     json = section("2.1")
     assert str(wire._INTEGER_MIN) in json

@@ -380,7 +380,7 @@ async def test_ctrl_c_ends_sub(tmp_path: Path) -> None:
         ({}, f"map-size-bytes = {2**62}", "has to be from 1048576 (1 MiB) to 35184372088832 (32 TiB)"),
         ({}, "drain-time = 1" + "0" * 400, "drain-time has to be a number"),
         ({}, "port = [9000]", "port has to be a whole number, not [9000]"),
-        ({}, "port = 0x" + "f" * 5_000, "port has to be a whole number, not one of thousands of digits"),
+        ({}, "port = 0x" + "f" * 5_000, "port has to be a whole number, not a number with thousands of digits"),
         ({}, "port = " + "[" * 2_000, "it has to be TOML"),
         ({}, 'auth-keys = "a\\u0000b"', "auth-keys must not contain control characters"),
         ({}, 'tls-key = "a\\nb"', "tls-key must not contain control characters"),
