@@ -49,7 +49,7 @@ def test_what_is_no_sample_is_named(line: str) -> None:
         (b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nwait-and-more", (503, "wait")),
         (b"HTTP/1.1 200 OK\r\n\r\nuntil the end", (200, "until the end")),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nshort", "not an HTTP answer"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n", "a page of 999999999 bytes"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n", "the page has 999999999 bytes"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "chunked is not understood"),
         (b"nonsense", "not an HTTP answer"),
         (None, "no answer within"),
