@@ -36,10 +36,10 @@ def check_token(token: object) -> str:
 
 
 def read_token(file: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Read the program's token from a file or, without one, from the variable ``INGEBORG_TOKEN``.
+    """Read the program's token from a file or, without a file, from the variable ``INGEBORG_TOKEN``.
 
-    Strips blanks, line ends and a byte order mark around the token, because shells and editors add them, and so do
-    secrets that are made from files.
+    Strips blanks, line ends and a byte order mark around the token, because shells and editors add them, and secrets
+    that are made from files contain these characters, too.
 
     Args:
         file: path of a file that holds one token, or ``None``.

@@ -3,7 +3,7 @@
 Owns: the list of the client's subscriptions with ``until="disconnect"``, and the choice of those to renew. Must never:
 send anything, or read a clock. The caller passes the time by both clocks. SPEC sections 2.2 and 9.
 
-The list has no size limit. It has an entry for each such subscription of the program.
+The list has no size limit. It has an entry for each of the program's subscriptions with ``until="disconnect"``.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ class Kept:
                 position, because the ``listen`` recovers no messages of ended subscriptions.
 
         Returns:
-            The ended subscriptions that are not in the list. ``None`` if there are none, or if a later reply will name
-            them.
+            The ended subscriptions that are not in this record. ``None`` if there are none, or if a later reply will
+            name them.
         """
         self.left(now)
         away_s = now.all_s - self._left_s

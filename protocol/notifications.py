@@ -44,8 +44,8 @@ class Notification(NamedTuple):
 
 
 class Named(Notification):
-    """A notification that has a ``mid`` or stands for others. As a pair it equals a plain ``Notification``. (Most
-    notifications are plain, and so need no memory for these fields.)"""
+    """A notification that has a ``mid`` or stands for other messages. As a pair it equals a plain ``Notification``.
+    (Most notifications are plain, and so need no memory for these fields.)"""
 
     _mid: str | None = None
     _kept: bool = False

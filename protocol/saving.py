@@ -15,7 +15,7 @@ from pathlib import Path
 #: enough to spare the disk.
 _INTERVAL_S = 1.0
 
-#: Maximum size of a file. A file of a client has a position and some 10,000 names of messages, so a larger one is
+#: Maximum size of a file. A file of a client has a position and about 10,000 names of messages, so a larger file is
 #: something else.
 FILE_BYTES_MAX = 8 << 20
 
