@@ -30,7 +30,7 @@ ITEM_BYTES_MAX: Final = 128
 #: The greatest `weight` of a publish.
 WEIGHT_MAX: Final = 1_000_000
 
-#: The greatest `count` of a `credit`, because a JavaScript number is exact only for integers up to 2^53.
+#: The greatest `count` of a `credit`. A JavaScript number is exact only for integers up to 2^53.
 COUNT_MAX: Final = 2**53
 
 _FIELDS: Final = frozenset(("topic", "prefix", "staleness_ms", "numerical", "interval_ms", "deliver", "priority"))

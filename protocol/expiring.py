@@ -93,7 +93,7 @@ class Kept:
         self.is_unsure = False  # the reply named only some ended subscriptions; the next reply names the rest
         self._ends_s: dict[Key, float] = {}  # when each subscription expires, by `all_s`, or infinity
         self._filters: dict[str, set[str]] = {}  # the filters of these subscriptions, by topic
-        self._timed_max = 1_000  # with more entries than this, the list is searched for expired ones
+        self._timed_max = 1_000  # with more entries than this, the list is searched for expired entries
         self._due: deque[Key] = deque()
         #: The position that the client sent with the `listen` whose reply named the first due subscriptions, or None.
         self._since: str | None = None

@@ -28,5 +28,5 @@ def slot_of(topic: str) -> int:
 
 
 def digest(text: bytes) -> bytes:
-    """Return ``HASH_BYTES`` of BLAKE2b over the bytes (RFC 7693, without a key)."""
+    """Return the BLAKE2b hash of the bytes, ``HASH_BYTES`` long (RFC 7693, without a key)."""
     return blake2b(text, digest_size=HASH_BYTES).digest()

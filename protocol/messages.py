@@ -58,8 +58,8 @@ SINCE_TOPICS_MAX: Final = 1_000
 PAGE_LIMIT_DEFAULT: Final = 1_000
 PAGE_LIMIT_MAX: Final = 10_000
 
-#: Maximum number of bytes of a token's `jti`. Endpoints accept no token with a longer one, since no `revoke` could name
-#: it.
+#: Maximum number of bytes of a token's `jti`. Endpoints accept no token with a longer `jti`, since no `revoke` could
+#: name it.
 JTI_BYTES_MAX: Final = 128
 
 #: Maximum number of bytes of the `sub` in a `revoke`: the longest client id or prefix of client ids, and a `*`.

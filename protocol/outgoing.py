@@ -176,7 +176,7 @@ class OutgoingSocket(Socket):
             self.next_quantum()
 
     def message(self, data: bytes) -> None:
-        """Handle a message, or a line of one."""
+        """Handle a message, or a line of a message."""
         if not self._cut:
             self.on_message(self, data)
 

@@ -152,7 +152,7 @@ def _cut(topics: Sequence[str], whole_bytes: int, bytes_max: int) -> Iterator[by
 
 
 def error_of(reply: Mapping[str, Any]) -> ProtocolError:
-    """Return the exception for an error reply, with the fields beyond the usual ones in ``extra``."""
+    """Return the exception for an error reply, with the reply's additional fields in ``extra``."""
     extra = {key: value for key, value in reply.items() if key not in ("error", "message", "info", "id")}
     return ProtocolError(str(reply["error"]), str(reply.get("info") or reply.get("message") or ""), **extra)
 

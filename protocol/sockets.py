@@ -196,7 +196,7 @@ class Socket(asyncio.Protocol):
         self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Handle a chunk: many frames, or a piece of one."""
+        """Handle a chunk: many frames, or a piece of a frame."""
         self.heard = True
         if self._rest is not None:  # a TLS transport may still deliver data while reading is paused
             rest, at = self._rest
@@ -281,7 +281,7 @@ class Socket(asyncio.Protocol):
         self._head = None
         self._receive(data[:size])
         if self._response_pending:
-            self._rest = data, size  # even if empty: further data is appended to it
+            self._rest = data, size  # keep it even if it is empty, to append further data
         elif len(data) > size:
             self._receive_frames(data[size:])
 
@@ -316,7 +316,7 @@ class Socket(asyncio.Protocol):
                     return
                 continue
             most = _ANY if ws.max_message_size is None else ws.max_message_size
-            # A message is whole only while no fragmented one is under way.
+            # A message is whole only while no fragmented message is under way.
             run = whole_messages(data, at, enough, self._masked, ws.current_size is None, most, self.large_bytes)
             if run.messages:  # otherwise a fragmented message may be under way, whose kind stays
                 self._text = run.is_text
@@ -387,7 +387,7 @@ class Socket(asyncio.Protocol):
         return bool(self.lined)
 
     def _receive_large(self, data: bytes, at: int) -> int:
-        """Add the chunk's part of the large message. Returns the index after it."""
+        """Add the chunk's part of the large message. Returns the index after that part."""
         large = self._large
         assert large is not None
         stop = min(at + large.left, len(data))
