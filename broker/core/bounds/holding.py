@@ -209,7 +209,7 @@ class Holding(Part):
             gauge("bounds_held_bytes", "Bytes of the messages held for clients with bounds", self.held_bytes),
             gauge("bounds_level", "Share of the clients' slack in use, from 0 to 19", self.level),
             gauge("bounds_busy", "CPU cores that the endpoint uses, averaged over half a second", steering.busy),
-            gauge("bounds_busy_target", "Number of CPU cores in use above which the level rises", steering.target),
+            gauge("bounds_busy_target", "Number of CPU cores in use; the level rises above this value plus 0.1", steering.target),
             _by_band("bounds_conflated", "Held messages replaced by newer ones of the same item", self.conflated),
             _by_band("bounds_exceeded", exceeded, self.exceeded),
             _by_band("bounds_weight", weight, self._weights),
