@@ -363,7 +363,7 @@ class Holding(Part):
         return min(at, now + bound.staleness_s - PACE_S)
 
     def _rest(self, receiver: BoundedReceiver, conit: Conit) -> None:
-        """Note that messages of the conit have left. The next messages leave when its interval has passed."""
+        """Record that messages of the conit have left. The next messages leave when its interval has passed."""
         interval_s = conit.bound.interval_s
         early = min(EARLY_S, interval_s / 2)
         conit.next_at = _boundary(self._desk.now + interval_s - early, interval_s, receiver.phase)
@@ -464,7 +464,7 @@ class Holding(Part):
         return 1
 
     def _is_late(self, receiver: BoundedReceiver, conit: Conit) -> None:
-        """Note that the conit has to wait until its client accepts messages again."""
+        """Record that the conit has to wait until its client accepts messages again."""
         conit.is_late = True
         receiver.late.push(conit)
 
@@ -554,7 +554,7 @@ class Holding(Part):
             yield False
 
     def credit(self, receiver: BoundedReceiver, processed: int) -> None:
-        """Note that the connection's clients have processed this many notifications in total."""
+        """Record that the connection's clients have processed this many notifications in total."""
         receiver.processed = max(receiver.processed, processed)
         self.go_on(receiver)
 

@@ -98,7 +98,7 @@ class SharedRules:
         return rules
 
     def give_back(self, rules: Rules) -> None:
-        """Note that a client no longer has these rules."""
+        """Record that a client no longer has these rules."""
         rules.users -= 1
         if not rules.users and self._rules.get(rules.text) is rules:
             del self._rules[rules.text]
