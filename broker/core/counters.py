@@ -31,7 +31,7 @@ class Counters:
         self._written: list[tuple[float, list[tuple[float, int]]]] = []
 
     def written(self, now: float) -> None:
-        """Note that the last turn's messages have been written to the sockets."""
+        """Record that the last turn's messages have been written to the sockets."""
         if self.put:
             self._written.append((now, self.put))
             self.put = []

@@ -108,7 +108,7 @@ class Router(Turns):
         throttled: bool = False,
         piece_bytes: int = PIECE_BYTES,
     ) -> Connection:
-        """Note that a client has connected.
+        """Handle a new connection of a client.
 
         Args:
             number: the shell's number for the connection, unique.
@@ -127,7 +127,7 @@ class Router(Turns):
         return connection
 
     def disconnected(self, connection: Connection, now: float) -> None:
-        """Note that a client's connection is gone."""
+        """Handle the end of a client's connection."""
         self._at(now)
         if connection.closed:
             return
@@ -154,7 +154,7 @@ class Router(Turns):
             frame(connection, message, is_text)
 
     def unread(self, connection: Connection, size: int, now: float) -> None:
-        """Note that ``size`` bytes of an incomplete message have arrived over the connection."""
+        """Record that ``size`` bytes of an incomplete message have arrived over the connection."""
         self._at(now)
         self.sessions.unread(connection, size)
 
@@ -169,12 +169,12 @@ class Router(Turns):
         self.sessions.read(number, outcome)
 
     def blocked(self, connection: Connection, unsent: int, now: float) -> None:
-        """Note that the connection's socket is full, and that ``unsent`` bytes wait for the client to read them."""
+        """Handle a full socket of the connection. ``unsent`` bytes wait for the client to read them."""
         self._at(now)
         self._sending.blocked(connection, unsent)
 
     def drained(self, connection: Connection, now: float) -> None:
-        """Note that the connection's socket accepts bytes again."""
+        """Continue to write to the connection, because its socket accepts bytes again."""
         self._at(now)
         self._sending.drained(connection)
 
@@ -184,24 +184,24 @@ class Router(Turns):
         return self._sending.rest(connection)
 
     def let_go(self, connection: Connection, now: float) -> None:
-        """Note that the connection's socket holds no more bytes, neither incoming nor outgoing."""
+        """Record that the connection's socket holds no more bytes, neither incoming nor outgoing."""
         self._at(now)
         connection.unread = connection.unsent = 0
         self.memory.weigh(connection)
 
     def ponged(self, connection: Connection, now: float) -> None:
-        """Note that the client has answered a ping."""
+        """Record that the client has answered a ping."""
         self._at(now)
         self._keepalive.ponged(connection)
 
     def written(self, now: float) -> None:
-        """Note that the shell has handed the last turn's frames for clients to their sockets."""
+        """Record that the shell has handed the last turn's frames for clients to their sockets."""
         self.counters.written(now)
 
     # Peers
 
     def link_up(self, endpoint: Endpoint, now: float, introduction: Introduction = NO_INTRODUCTION) -> bytes:
-        """Note that an authenticated link to a peer is up.
+        """Handle a new authenticated link to a peer.
 
         Args:
             endpoint: the peer.
@@ -217,7 +217,7 @@ class Router(Turns):
         return first
 
     def link_down(self, incarnation: str, now: float) -> None:
-        """Note that the link to a peer is gone."""
+        """Handle the end of the link to a peer."""
         self._at(now)
         self.mesh.link_down(incarnation)
         self.joining.link_down(incarnation)
@@ -228,7 +228,7 @@ class Router(Turns):
         self.mesh.frame(incarnation, data)
 
     def dial_failed(self, incarnation: str, now: float) -> None:
-        """Note that the connection attempt of a ``Dial`` has failed."""
+        """Handle the failed connection attempt of a ``Dial``."""
         self._at(now)
         self.mesh.dial_failed(incarnation)
 

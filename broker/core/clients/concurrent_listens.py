@@ -38,7 +38,7 @@ class ConcurrentListens:
 
     def outranked(self, locations: dict[str, Location], here: Collection[str]) -> set[str]:
         """Return the clients that listen here, but whose earlier location at another endpoint has a higher number,
-        although they have left it. Because of that number, homes would not look for these clients here."""
+        although they have left that endpoint. Because of that number, homes would not look for these clients here."""
         if not self._outlived:
             return set()
         outlived = self._outlived

@@ -55,7 +55,7 @@ class Keepalive(Part):
             connection.expiry_slot = self._expiries.add(connection, math.ceil(connection.grant.expires_at))
 
     def ponged(self, connection: Connection) -> None:
-        """Note that the client has answered a ping."""
+        """Record that the client has answered a ping."""
         connection.pings_unanswered = 0
 
     def disconnected(self, connection: Connection) -> None:

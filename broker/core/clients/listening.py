@@ -298,7 +298,7 @@ class Listening(Part):
             self._replies.reply(listen.connection, listen.reply, success(listen.id, **fields))
 
     def answered(self, call: Call, value: Any) -> None:
-        """Note that a peer has corrected its cache."""
+        """Handle a peer's answer that it has corrected its cache."""
         self._close(call.context)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
@@ -307,7 +307,7 @@ class Listening(Part):
         self._close(call.context)
 
     def lost(self, call: Call) -> str | None:
-        """Note that a peer is dead, and so has no cache to correct."""
+        """Stop waiting for a dead peer, which has no cache to correct."""
         self._close(call.context)
         return None
 
@@ -375,8 +375,8 @@ class Listening(Part):
             self._sending.close(connection, REPLACED)
 
     def _superseded(self, client: str, location: Location) -> None:
-        """Note that a client listens elsewhere. If that ``listen`` is later than the one here, unbind the client. If
-        the ``listen`` here has no number yet, compare the two when it gets its number."""
+        """Handle a ``listen`` of the client at another endpoint. If that ``listen`` is later than the one here, unbind
+        the client. If the ``listen`` here has no number yet, compare the two as soon as it gets its number."""
         binding = self._hub.bindings.get(client)
         if binding is None:
             return

@@ -6,11 +6,11 @@ has the revocation and every peer that serves clients knows it; or serve clients
 revocation that already applies at other endpoints.
 
 This part keeps these rules as follows. The store has a revocation before any peer learns it. Every endpoint in the view
-learns it, unless the endpoint is dead, and an endpoint's lease has lapsed before others consider it dead. After its
-lease has lapsed, an endpoint begins no commands and sends no messages for clients with tokens, until all others have
-accepted it again and it has then read the revocations from the store. So even an endpoint that the others could not
-notify knows the revocation before it serves clients again. Similarly, an endpoint that has just started accepts clients
-with tokens only after it has read the revocations.
+learns the revocation, unless the endpoint is dead. An endpoint's lease always lapses before the others consider the
+endpoint dead. After its lease has lapsed, an endpoint begins no commands and sends no messages for clients with tokens,
+until all others have accepted it again and it has then read the revocations from the store. So even an endpoint that
+the others could not notify knows the revocation before it serves clients again. Similarly, an endpoint that has just
+started accepts clients with tokens only after it has read the revocations.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Revoking(Part):
         self._desk.answer(peer, number)
 
     def answered(self, call: Call, value: Any) -> None:
-        """Note that a peer knows the revocations."""
+        """Handle a peer's answer that it knows the revocations."""
         self._close(call.context)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
@@ -233,7 +233,7 @@ class Revoking(Part):
         self._close(call.context)
 
     def lost(self, call: Call) -> str | None:
-        """Note that a peer is dead. It serves no client before it has read the stored revocations."""
+        """Stop waiting for a dead peer. It serves no client before it has read the stored revocations."""
         self._close(call.context)
         return None
 

@@ -113,7 +113,7 @@ class Sessions:
     def connected(
         self, number: int, grant: Grant | None, throttled: bool, piece_bytes: int, codec: Codec = MESSAGES
     ) -> Connection:
-        """Note that a client has connected."""
+        """Add the connection of a new client."""
         outbox = DroppingOutbox if self._limits.drop_oldest else Outbox
         connection = Connection(number, outbox(self._limits.outbox_bytes, piece_bytes), codec)
         connection.grant = grant
@@ -123,7 +123,7 @@ class Sessions:
         return connection
 
     def disconnected(self, connection: Connection) -> None:
-        """Note that a connection is gone. The messages that it has published are still delivered, and its waiting
+        """Remove a connection that is gone. The messages that it has published are still delivered, and its waiting
         commands can still begin for ``AFTER_CLOSE_S`` seconds."""
         connection.closed = True
         if not connection.revoked:
@@ -138,7 +138,7 @@ class Sessions:
         self._memory.weigh(connection)
 
     def unread(self, connection: Connection, size: int) -> None:
-        """Note that ``size`` bytes of an incomplete message have arrived over the connection."""
+        """Record that ``size`` bytes of an incomplete message have arrived over the connection."""
         connection.unread = size
         self._memory.weigh(connection)
 
@@ -148,8 +148,7 @@ class Sessions:
         self._desk.emit(PauseOrResume(connection))
 
     def send_away(self, connection: Connection) -> None:
-        """Note that the client is now being disconnected. From now on the endpoint reads only the client's close
-        frame."""
+        """Begin to disconnect the client. From now on the endpoint reads only the client's close frame."""
         connection.draining, connection.closing = False, True
         self._desk.emit(PauseOrResume(connection))
 

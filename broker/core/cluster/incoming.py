@@ -61,7 +61,7 @@ class IncomingReplica:
         self.slots = slots
         self.for_failover = for_failover
         self.keys = 0
-        self.asked = 0  # how often the sender has asked whether all keys have arrived
+        self.asked = 0  # how many times the sender has asked whether all keys have arrived
         self.whole = False  # all keys arrived, and the sender called it final or asked twice
         self.lapsed = False  # its sender was not acting when the replica began
         self.giver = ""  # the slots' home until now: the sender, or the endpoint whose replica the sender passes on
@@ -169,8 +169,8 @@ class IncomingReplicas(Part):
         return any(table[slot] != peer for slot in slots)
 
     def _has_later(self, slots: frozenset[int], peer: str, began_at: float) -> bool:
-        """Has another home begun to give us some of these slots later than the peer? A link may have delayed the peer's
-        replica while that home considered the peer dead."""
+        """Has another home begun to give us some of these slots later than the peer did? A link may have delayed the
+        peer's replica while that home considered the peer dead."""
         return any(
             sender != peer
             and not incoming.for_failover
@@ -278,8 +278,8 @@ class IncomingReplicas(Part):
         self._arrive()
 
     def lapsed(self) -> None:
-        """Note that others may act for our slots. Keep our state, which is the only copy if no other endpoint acts for
-        them."""
+        """Record that others may act for our slots. Keep our state, which is the only copy if no other endpoint acts
+        for them."""
         if self._held.acts:
             self._held.acts = False
             self._held.departed = self._members.departed

@@ -258,7 +258,7 @@ class Joining(Part):
         self._cleaning.discard(incarnation)
 
     def link_up(self, endpoint: Endpoint, introduction: Introduction) -> None:
-        """Note that an authenticated link to the peer is up. ``introduction``: the peer's grace time and settings."""
+        """Handle a new authenticated link to the peer. ``introduction``: the peer's grace time and settings."""
         self._gone(self._members.connected(endpoint, self._desk.now, introduction))
         if self._announced:  # we announced our leave before this peer existed
             self._tell_of_leaving(endpoint.incarnation)
@@ -374,7 +374,7 @@ class Joining(Part):
             self._observers.peer_missed(call.target, None)  # a lost answer may have said that we missed something
 
     def lost(self, call: Call) -> str | None:
-        """Note that the peer is gone. It gets no more requests."""
+        """Stop waiting for a peer that is gone. It gets no more requests."""
         if isinstance(call.request, PrepareRequest):
             self._preparing.pop(call.context[0], None)
         return None
@@ -389,7 +389,7 @@ class Joining(Part):
         self._tell_view()
 
     def depart(self) -> None:
-        """Note that the clients are gone. Finish all work, then leave the registry."""
+        """Handle the departure of the last clients. Finish all work, then leave the registry."""
         self._departing = True
 
     def go_on_leaving(self) -> None:
@@ -435,12 +435,12 @@ class Joining(Part):
         self.join()
 
     def peer_leaving(self, peer: str) -> None:
-        """Note that the peer leaves. It has announced that, or has declined a request because it is leaving."""
+        """Handle a peer that leaves. It has announced its leave, or has declined a request because it is leaving."""
         self._members.leaves(peer)
         self._tell_view()
 
     def link_down(self, incarnation: str) -> None:
-        """Note that the peer's connection is gone. If the peer was leaving, it has left now."""
+        """Handle the end of the peer's connection. If the peer was leaving, it has left now."""
         members = self._members
         members.disconnected(incarnation)
         peer = members.peers.get(incarnation)

@@ -135,16 +135,16 @@ class Membership(Homes):
         return gone
 
     def heartbeat_written(self, begun_at: float) -> None:
-        """Note that our heartbeat is in the store. ``begun_at``: when its write began."""
+        """Record that our heartbeat is in the store. ``begun_at``: when its write began."""
         self._written_at = max(self._written_at, begun_at)
 
     def inform(self) -> None:
-        """Note that the journal has reported its greatest stamp."""
+        """Record that the journal has reported its greatest stamp."""
         self.informed = True
         self._changed()
 
     def connected(self, endpoint: Endpoint, now: float, introduction: Introduction = NO_INTRODUCTION) -> list[Endpoint]:
-        """Note an authenticated link to the peer, with the peer's introduction. Return the endpoints that the peer
+        """Record an authenticated link to the peer, and the peer's introduction. Return the endpoints that the peer
         supersedes."""
         if endpoint.incarnation in self._written_off:
             return []
@@ -161,19 +161,19 @@ class Membership(Homes):
         return gone
 
     def disconnected(self, incarnation: str) -> None:
-        """Note that the link to the peer is down."""
+        """Record that the link to the peer is down."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             peer.connected = False
 
     def heard(self, incarnation: str, now: float) -> None:
-        """Note that something came over the peer's link."""
+        """Record that something came over the peer's link."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             peer.heard_at = now
 
     def confirmed(self, incarnation: str, sent_at: float) -> None:
-        """Note that the peer confirmed the receipt of a frame that we sent at ``sent_at``."""
+        """Record that the peer confirmed the receipt of a frame that we sent at ``sent_at``."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             peer.confirmed_at = max(peer.confirmed_at, sent_at)
@@ -204,14 +204,14 @@ class Membership(Homes):
         return peer.void_before if peer.missed_round == round else 0
 
     def welcomed_by(self, incarnation: str, round: int) -> None:
-        """Note that the peer has us in its view and has released our slots."""
+        """Record that the peer has us in its view and has released our slots."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             peer.welcomed = max(peer.welcomed, round)
             self._changed()
 
     def leaves(self, incarnation: str) -> None:
-        """Note that the peer leaves: it has released its slots, and its link still works."""
+        """Record that the peer is leaving. It has released its slots, but its link still works."""
         peer = self.peers.get(incarnation)
         if peer is not None:
             self.departed += peer.in_view and not peer.yields
@@ -234,7 +234,7 @@ class Membership(Homes):
         self._changed()
 
     def tick(self, now: float) -> None:
-        """Note that time passes. This is called at least four times in each lease, after ``lapsed``."""
+        """Count this process's stalls. This is called at least four times in each lease, after ``lapsed``."""
         self.stalls += now - self._ticked_at > self._lease_s
         self._ticked_at = now
 

@@ -100,7 +100,7 @@ class Mesh(Part):
     # Connections
 
     def link_up(self, endpoint: Endpoint) -> bytes:
-        """Note that an authenticated connection to the peer is up. Return the frame to send first."""
+        """Handle a new authenticated connection to the peer. Return the frame to send first."""
         incarnation = endpoint.incarnation
         self._up.add(incarnation)
         self._dialling.pop(incarnation, None)
@@ -110,20 +110,20 @@ class Mesh(Part):
         return link.connected()
 
     def link_down(self, incarnation: str) -> None:
-        """Note that the connection is gone."""
+        """Handle the end of the connection."""
         self._up.discard(incarnation)
         link = self._calls.links.get(incarnation)
         if link is not None:
             link.disconnected(self._desk.now)
 
     def dial_failed(self, incarnation: str) -> None:
-        """Note that dialling the peer has failed."""
+        """Record that dialling the peer has failed."""
         dialling = self._dialling.get(incarnation)
         if dialling is not None:
             dialling.under_way = False
 
     def gone(self, incarnation: str) -> None:
-        """Note that the peer is dead or has left."""
+        """Drop the link of a peer that is dead or has left."""
         self._calls.gone(incarnation)
         self._desk.emit(DropLink(incarnation))
 

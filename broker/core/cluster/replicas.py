@@ -65,7 +65,7 @@ class ReplicaOwner(Part):
         """
 
     def declined(self, replica: Replica) -> None:
-        """Note that the other end is leaving and accepts no replica. A call of ``over`` follows.
+        """Handle a replica whose other end is leaving and accepts no replica. A call of ``over`` follows.
 
         Args:
             replica: The declined replica.
@@ -133,11 +133,11 @@ class Replica:
         self.under_way = 0  # chunks
         self.changes: dict[SlotState, dict[Any, int]] = {}  # each state's keys to be sent, with their slots
         self.at_once: deque[AtOnce] = deque()  # to be sent before the changes
-        self.unconfirmed: deque[tuple[float, list[Any]]] = deque()  # when changes were sent, and their waiters
+        self.unconfirmed: deque[tuple[float, list[Any]]] = deque()  # (when some changes were sent, their waiters)
         self.job: Iterator[bool] | None = None  # the job that sends the snapshot
         self.parked = False  # the job waits for an answer
         self.sent_all = False  # the whole snapshot has been sent, and only changes are left
-        self.asked = False  # the target is checking its count of keys.
+        self.asked = False  # the target is checking its count of keys
         self.whole = False  # the target confirmed all keys
         self.stands = False  # the target itself knows that the replica is whole
         self.final = False  # its slots have moved

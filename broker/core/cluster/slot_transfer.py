@@ -68,7 +68,7 @@ class SlotTransfer(ReplicaOwner):
         return {PrepareRequest: self.prepare_requested}
 
     def declined(self, replica: Replica) -> None:
-        """Note that the target leaves, although its own announcement has not arrived yet. Its slots move to other
+        """Handle a target that leaves, although its own announcement has not arrived yet. Its slots move to other
         endpoints, and so do the slots of this replica."""
         self._observers.peer_leaving(replica.target)
 

@@ -20,12 +20,12 @@ class UnderWay:
         return len(self._things)
 
     def begin(self, thing: Hashable, whom: str = "") -> None:
-        """Note that a piece of work has begun. ``whom``: the only peer that must wait for it. Empty if all peers must
+        """Record that a piece of work has begun. ``whom``: the only peer that must wait for it. Empty if all peers must
         wait."""
         self._things[thing] = whom
 
     def end(self, thing: Hashable) -> None:
-        """Note that a piece of work has ended, and call the callbacks that waited only for it."""
+        """Record that a piece of work has ended, and call the callbacks that waited only for it."""
         self._things.pop(thing, None)
         if not self._waiting:
             return

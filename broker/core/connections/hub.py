@@ -45,12 +45,12 @@ class Receiver:
         raise NotImplementedError
 
     def passed(self, count: int) -> None:
-        """Note that an earlier receiver has put this many notifications into the outbox."""
+        """Record that an earlier receiver has put this many notifications into the outbox."""
         if self.onward is not None:
             self.onward.passed(count)
 
     def dropped(self, count: int) -> None:
-        """Note that the outbox has dropped this many notifications."""
+        """Record that the outbox has dropped this many notifications."""
         if self.onward is not None:
             self.onward.dropped(count)
 

@@ -95,12 +95,12 @@ class Outbox:
         return piece
 
     def block(self) -> None:
-        """Note that the socket accepts no more for now."""
+        """Record that the socket accepts no more for now."""
         self.blocked = True
         self.flowing = False
 
     def unblock(self) -> None:
-        """Note that the socket accepts frames again."""
+        """Record that the socket accepts frames again."""
         self.blocked = False
         self.flowing = not self._leaving
 

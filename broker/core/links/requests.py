@@ -209,7 +209,7 @@ class ReplicaBeginsRequest(Request, tag=12):
     at: float = 0.0  # when the replica began, by the sender's clock, in Unix seconds
     for_failover: bool = False  # the receiver uses the replica if the sender crashes
     fewer: bool = False  # the replica exists already, and loses slots
-    lapsed: bool = False  # the sender does not act at present, so its state may be outdated
+    lapsed: bool = False  # the sender did not act as a home then, so its state may be outdated
     giver: str = ""  # the incarnation from which the sender got these slots, which it passes on
 
 

@@ -31,7 +31,7 @@ def by_lookup(base: Base, options: Options) -> Layers:
     """Build the layers of an endpoint that owns no slots and acts as the home of all topics.
 
     Args:
-        base: the desk and the bounds.
+        base: the desk and the limits.
         options: the other settings. ``settings``, ``states`` and ``presence`` have no effect.
 
     Returns:

@@ -28,7 +28,7 @@ class Messages:
     """One endpoint's message layer.
 
     Args:
-        base: the desk and the bounds.
+        base: the desk and the limits.
         cluster: the assembly of the cluster's parts. The next four arguments are assemblies of other layers.
         outgoing: see ``cluster``.
         replication: see ``cluster``.

@@ -198,7 +198,7 @@ class InFlightDedup(Asker):
 
     def take_over(self) -> list[Dispatch]:
         """Return the repetitions of messages that no former home is dispatching any longer. The home then dispatches
-        the first repetition of each message, because no client may have got a copy yet."""
+        the first repetition of each message, because it is possible that no client has received a copy."""
         again: list[Dispatch] = []
         over, self.over = self.over, []
         for key in over:

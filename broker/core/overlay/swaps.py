@@ -50,8 +50,8 @@ from .wires import (
 NEWCOMER_S: Final = 1.0
 
 #: A new node requests all messages since a certain time. A neighbour that was new itself may have skipped messages. The
-#: node adopts a neighbour's position only if the neighbour has skipped no message later than this many seconds after
-#: that time. Half of ``NEWCOMER_S`` leaves half a second for the request.
+#: node adopts a neighbour's position only if the neighbour skipped its last message before that time, or at most this
+#: many seconds after it. Half of ``NEWCOMER_S`` leaves half a second for the request.
 NEWER_S: Final = NEWCOMER_S / 2.0
 
 #: A node is new for at most this many seconds. During this time, its neighbours' histories have the messages that it

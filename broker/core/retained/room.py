@@ -61,7 +61,7 @@ class Room:
         """Handle the removal of an entry from its topic."""
         if not entry.is_old:
             self._young -= size
-        if was_first:  # also if the entry was young, because the next one can be old (if it is large)
+        if was_first:  # even if the entry was young, because the next entry can be old (if it is large)
             self.first_changed(log)
 
     def first_changed(self, log: TopicLog) -> None:

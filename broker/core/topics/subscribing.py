@@ -36,13 +36,13 @@ from .writing import Writing
 #: either side.
 TOPICS_PER_SLICE: Final = 1_000
 
-#: The endpoint divides the number of topics of large commands that may be under way by this number to get the size of a
-#: part. So when one part ends, another part keeps the store busy.
+#: The size of a part of a large command is the number of topics that may be under way, divided by this number. So when
+#: one part ends, another part keeps the store busy.
 PARTS: Final = 2
 
 #: The bounds for the time to write a part of a large command, in seconds. If a part took less than the lower bound,
-#: more topics may be under way at once. If it took more than the upper bound, fewer topics may be. Both bounds are far
-#: below the time-out of a request.
+#: more topics may be under way at once. If it took more than the upper bound, fewer topics may be under way. Both
+#: bounds are far below the time-out of a request.
 WRITE_S_SHORT: Final = 1.5
 WRITE_S_LONG: Final = 2.5
 

@@ -82,8 +82,8 @@ class Write:
         self.replace = replace
         #: Writes of a client with the same order may overlap. A write with the order "" runs alone.
         self.order = "" if replace else "added" if added else "removed"
-        #: The write's topics with presence. After the home has read the client's subscriptions, only those that the
-        #: client joins or leaves.
+        #: The write's topics with presence. As soon as the home has read the client's subscriptions, this list has only
+        #: those topics that the client joins or leaves.
         self.watched: list[str] | None = None
         self.made_at = now
         self.took_s = math.inf  # the time from ``made_at`` to the store's answer
