@@ -17,7 +17,7 @@ COUNTED: Final = ("hits", "misses", "admitted", "refused", "too_large", "evicted
 class Counts:
     """Counts since the start of the cache.
 
-    ``admitted``: entries that came in. ``refused``: entries that the policy did not admit. ``too_large``: entries
+    ``admitted``: entries added to the cache. ``refused``: entries that the policy did not admit. ``too_large``: entries
     larger than the whole cache. ``evicted``: entries removed to make room for others. ``passed_over``: new entries that
     the policy evicted at once. ``dropped``: entries removed for any other reason.
     """

@@ -26,7 +26,7 @@ class Lru(Policy):
         self._row.append(entry)
 
     def victim(self) -> Entry:
-        """Take the oldest entry."""
+        """Remove and return the oldest entry."""
         entry = self._row.oldest
         assert entry is not None
         self._row.remove(entry)

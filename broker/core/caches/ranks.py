@@ -93,5 +93,5 @@ class Ranks:
 
 
 def _before(one: Entry, other: Entry) -> bool:
-    """Is ``one`` worth less than ``other``? If their worths are equal: has ``one`` had its worth for longer?"""
+    """Is ``one`` worth less than ``other``, or worth the same and has had this worth for longer?"""
     return one.worth < other.worth or (one.worth == other.worth and one.since < other.since)

@@ -121,8 +121,8 @@ class Leaving:
             if not self._untold and not self._told_soon:
                 self._stage = CLOSING
                 self._deadline = now + AFTER_CLOSE_S
-        # A client can send messages until it reads the close. These messages need the links to the peers, which end
-        # with `depart`.
+        # A client can send messages until it reads the close frame. These messages need the links to the peers, which
+        # end some time after `depart`.
         if self._stage == CLOSING and (not self._sessions.connections or now >= self._deadline):
             self._stage = DEPARTING
             self._deadline = now + LEAVE_S

@@ -24,7 +24,7 @@ class Grant(NamedTuple):
         inspect: whether it can inspect the endpoints, and the subscriptions of every client and topic.
         publish_topics, subscribe_topics: single permitted topics, in addition to those prefixes.
         own: the entries in which ``{sub}`` must be filled in for each command, because the token is for several
-            clients. If the token is for one client, this is set only if some entries permit nothing to that client.
+            clients. With a token for one client, this is set only if some entries permit nothing to that client.
         revoke: whether it can revoke tokens.
         jti: the id of the connection's own token, by which that token can be revoked. ``None`` if it has no id.
         issued_at: when that token was issued, in Unix seconds. A revocation of a subject's tokens applies to tokens

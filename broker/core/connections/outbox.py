@@ -41,7 +41,7 @@ class Outbox:
         self.bytes_max = bytes_max
         self.piece_bytes = piece_bytes
         self.size = 0  # bytes waiting
-        self.blocked = False  # the socket accepts no more for now
+        self.blocked = False  # the socket accepts no more frames for now
         self.flowing = True  # it is not blocked, and nothing is leaving in pieces
         self.overflowed = False
         self._frames: list[bytes] = []
@@ -95,7 +95,7 @@ class Outbox:
         return piece
 
     def block(self) -> None:
-        """Record that the socket accepts no more for now."""
+        """Record that the socket accepts no more frames for now."""
         self.blocked = True
         self.flowing = False
 

@@ -66,7 +66,7 @@ class Column:
         self._bounds: dict[int, Bounds] = {}
         self._words: dict[int, Table] = {}  # by kind
         self._lengths: dict[int, dict[int, int]] = {}  # by kind: a length -> the number of words with this length
-        self._all: dict[int, BitMap] = {}  # all numbers of the kinds that need no word, or exclude words
+        self._all: dict[int, BitMap] = {}  # by kind: all numbers, for kinds that need no word or exclude words
         self.bytes = _COLUMN_BYTES
 
     def __len__(self) -> int:

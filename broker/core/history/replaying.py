@@ -120,7 +120,7 @@ class Replaying(Part):
         self._let_go(session)
         for origin, number, frame in held:
             if (origin, number) in sent:
-                sent.discard((origin, number))  # only once: other clients of the connection may get it too
+                sent.discard((origin, number))  # skip one copy: others may be for the connection's other clients
             else:
                 self._sending.push(session.connection, frame, True)
                 pushed += 1
