@@ -1,7 +1,7 @@
 """Renews one client's ended subscriptions, or reports them to the program. SPEC section 9.
 
 Owns: the task that subscribes again, and when it begins and ends. Must never: know a connection, or have two requests
-under way at a time, because after a crash many clients renew in the same seconds.
+under way at a time, because after a crash many clients renew within seconds of each other.
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ from .messages import TTL_S_MAX
 from .requests import neighbours
 from .wire import canonical
 
-#: Maximum number of topics that one command renews. After a crash many clients renew in the same seconds, so each
-#: client sends short commands, one at a time.
+#: Maximum number of topics that one command renews. After a crash many clients renew within seconds of each other, so
+#: each client sends short commands, one at a time.
 AGAIN_TOPICS_MAX: Final = 1_000
 
-#: A share of the grace time. If a client was away for longer, its subscriptions may have ended by the endpoints'
-#: clocks.
+#: A share of the grace time. If a client was away for longer than this share, its subscriptions may already have ended
+#: according to the endpoints' clocks.
 _SURE: Final = 0.5
 
 Key = tuple[str, str | None]

@@ -79,7 +79,7 @@ class About(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A checked command. Fields a command does not have keep their defaults."""
+    """A checked command. Fields that a command does not have keep their defaults."""
 
     name: str
     client: str
@@ -90,8 +90,7 @@ class Command(NamedTuple):
     dedup: bool | str = True  # a string is the publisher's own key
     cursor: str | None = None
     limit: int = PAGE_LIMIT_DEFAULT
-    #: The term of a subscription: whether it ends at disconnect, and after how many seconds (0 if time does not end
-    #: it).
+    #: The term of a subscription: whether it ends at disconnect, and after how many seconds (0 for no time limit).
     term: tuple[bool, int] | None = None
     jti: str | None = None  # a `revoke` has either ``jti`` or ``subject``
     subject: str | None = None

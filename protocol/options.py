@@ -35,8 +35,8 @@ def option(
     Args:
         default: the field's default.
         help: the option's help text.
-        metavar: the name of the option's value on the command line. A row without ``metavar`` and ``flag`` is not on
-            the command line; nor is a field that was not made by ``option``.
+        metavar: the name of the option's value on the command line. The command line has only fields that were
+            made by ``option`` and have a ``metavar`` or a ``flag``.
         flag: whether the option is on the command line without a value.
         least: the smallest number allowed.
         most: the greatest number allowed.
