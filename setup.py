@@ -22,7 +22,7 @@ from setuptools.errors import BaseError, CCompilerError, CompileError
 
 HERE = Path(__file__).resolve().parent
 
-#: The folder into which mypyc writes C files, and the C compiler objects.
+#: The folder for the C files that mypyc writes, and for the object files that the C compiler makes from them.
 BUILD = "build"
 
 #: The C compiler's levels of optimization and of debug information. Debug information would only point to lines of C

@@ -174,8 +174,8 @@ class Breaker:
     """Decides whether the endpoint may call the server. Pure.
 
     While the breaker is closed, the endpoint may call. After ``FAILURES_MAX`` failures in a row the breaker opens. It
-    then allows no call for ``OPEN_S``, and after that one probe. If the probe succeeds, the breaker closes; if it
-    fails, the breaker allows no call for another ``OPEN_S``.
+    then allows no calls until ``OPEN_S`` has passed. After that, it allows one probe. If the probe succeeds, the
+    breaker closes; if it fails, the breaker allows no calls for another ``OPEN_S``.
     """
 
     def __init__(self) -> None:

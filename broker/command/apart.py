@@ -2,8 +2,8 @@
 
 Owns: the child process, and the error message if a damaged store kills it. Must never: access the store.
 
-LMDB has no checksums. If a page is damaged, LMDB calls ``abort``, or reads an invalid address. The reading process
-cannot survive either. So the command runs in a child process, and the parent reports how the child died.
+LMDB has no checksums. If a page is damaged, LMDB calls ``abort``, or reads an invalid address. Both end
+the reading process. So the command runs in a child process, and the parent reports how the child died.
 """
 
 from __future__ import annotations

@@ -159,9 +159,9 @@ async def sub(
             await client.listen()
         _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
 
-    #: Whether the client listens before it subscribes. It has to if a subscription has "until": "disconnect", which can
-    #: end while its client does not listen, because making many subscriptions takes a while. It also has to in order to
-    #: get retained messages, because endpoints send these only to a client that listens.
+    #: Whether the client listens before it subscribes. It has to if subscriptions have "until": "disconnect", because
+    #: making many subscriptions takes a while, and these could end meanwhile if their client did not listen. It also
+    #: has to in order to get retained messages, because endpoints send these only to a client that listens.
     first = how.until is not None or last is not None or recover is not None
     left = count
     beginning: asyncio.Task[None] | None = None

@@ -51,7 +51,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 SUBSCRIPTIONS_MAX = 100_000
 
 
-#: The length limit of an option's text. Lists of nodes or networks are shorter, and Linux allows no longer paths.
+#: The length limit of an option's text. Lists of nodes or networks are shorter, and so are all paths on Linux.
 TEXT_CHARS_MAX = 4096
 
 #: Characters that would break a line of a log or an error message, control a terminal, or truncate a path (U+0000).

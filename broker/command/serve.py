@@ -1,4 +1,4 @@
-"""Runs one endpoint of `ingeborg serve`, from its options to its orderly end.
+"""Runs one endpoint of `ingeborg serve`, from its options to its clean shutdown.
 
 Owns: the process of one endpoint, with its store, its secret and its signals. Must never: manage other processes
 (``supervisor`` does).
@@ -87,7 +87,7 @@ class Told:
     def at_once(self, number: int) -> bool:
         """Record this signal, which orders the process to end. Returns whether the process has to end at once. Only a
         person who presses Ctrl-C (SIGINT) again wants that. Service managers and wrappers may send SIGTERM twice and
-        still expect an orderly end; they can use SIGKILL to end the process at once."""
+        still expect a clean shutdown; they can use SIGKILL to end the process at once."""
         now = self._clock()
         if self._first_at is None:
             self._first_at = now
@@ -175,9 +175,9 @@ def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int 
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Return a listening socket. If it is ``shared``, all endpoints of one supervisor inherit it. Another supervisor
-    cannot listen on the same port, because the kernel would distribute connections to both supervisors, ready or not
-    (ADR 27). Raises ``ConfigError``."""
+    """Return a listening socket. If it is ``shared``, all endpoints of one supervisor inherit it. Do not set
+    ``SO_REUSEPORT``: with it, another supervisor could listen on the same port, and the kernel would distribute
+    connections to both supervisors, ready or not (ADR 27). Raises ``ConfigError``."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -406,7 +406,8 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
         if options.internal is not None and internal is not None:
             inside = url_at(options, options.internal[0], internal.getsockname()[1])
             at = f"{url_at(options, options.host, port)}/ (internal: {inside}/)"
-        # A single write, unlike an unbuffered `print`, because the endpoints of a supervisor share the stream.
+        # The endpoints of a supervisor share the stream, so write the line with one call. An unbuffered `print` would
+        # make two calls.
         outlet = Outlet(writing(sys.stdout))
         outlet.put(f"ingeborg: endpoint {me.name} ready at {at}\n".encode())
         outlet.close()

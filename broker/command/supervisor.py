@@ -35,7 +35,8 @@ RESTART_FIRST_S = 0.2
 RESTART_MAX_S = 10.0
 STABLE_S = 30.0
 
-#: How many seconds, in addition to ``drain_time``, the processes have to shut down. Then the supervisor kills them.
+#: How many seconds, in addition to ``drain_time``, the supervisor gives the processes to shut down. After that, it
+#: kills them.
 END_S = 20.0
 
 
@@ -222,10 +223,10 @@ def run(options: ServeOptions) -> int:
                 if code is None:
                     continue
                 took = rolling.took(child, now)
-                # If this process was ready, exit code 2 means a lost store. If the endpoint was never ready, it means
-                # wrong options, which all other endpoints have as well. If the endpoint was ready before a restart but
-                # not after it, the cause is probably a newly installed version, which does not affect the running
-                # endpoints.
+                # If this process was ready, exit code 2 means a lost store. If the endpoint was never ready, the code
+                # means wrong options, which all other endpoints have as well. If the endpoint was ready before a
+                # restart but not after it, the cause is probably a newly installed version, which does not affect the
+                # running endpoints.
                 if code == 2 and (child.was_ready or not child.ever_ready):
                     log.error(
                         "endpoint %s ended with exit code 2 for the reason above: ending all others as well",

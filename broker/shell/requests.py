@@ -50,8 +50,8 @@ class BadRequest(Exception):
 
 class RequestProtocol(ServerProtocol):
     """The library's server protocol, with three differences. ``handshake`` gets every request, including requests with
-    a body. For a malformed request, it gets the ``Response`` to send. And the handshake succeeds without a subprotocol
-    if the client offers none that the endpoint knows."""
+    a body. For a malformed request, ``handshake`` gets the ``Response`` to send. And a client that offers no
+    subprotocol that the endpoint knows connects without one."""
 
     has_body = False  # whether the request announces a body
 

@@ -183,7 +183,7 @@ class Subscriptions(Protocol):
         Args:
             topic: The topic.
             cursor: The cursor that ``subscribers`` or the previous page returned.
-            limit: About how many pairs to return, at least 1.
+            limit: The approximate number of pairs to return, at least 1.
 
         Returns:
             ``(client, filter)`` pairs, and the cursor of the next page, or ``None`` after the last page.
@@ -198,7 +198,7 @@ class Subscriptions(Protocol):
         Args:
             topic: The topic.
             cursor: The cursor that ``subscribers`` or the previous page returned.
-            limit: About how many pairs to return, at least 1.
+            limit: The approximate number of pairs to return, at least 1.
 
         Returns:
             The same as ``filtered``, or ``None`` if the caller has to call ``filtered`` instead.
@@ -297,7 +297,7 @@ class Subscriptions(Protocol):
         Args:
             slot: The slot's number.
             cursor: The cursor that the previous page returned, or ``None`` for the first page.
-            limit: About how many subscriptions to return, at least 1.
+            limit: The approximate number of subscriptions to return, at least 1.
 
         Returns:
             The subscriptions, and the cursor of the next page, or ``None`` after the last page.
@@ -536,7 +536,7 @@ class Journal(Protocol):
         Args:
             slots: The slots to read.
             cursor: The cursor that the previous page returned, or ``None`` for the first page.
-            limit: About how many messages to return, at least 1.
+            limit: The approximate number of messages to return, at least 1.
 
         Returns:
             First, the messages, sorted by slot and stamp, with at most ``RETAINED_PAGE_BYTES`` of payloads; a larger

@@ -51,8 +51,8 @@ def figures(status: Status) -> dict[str, Any]:
 
 @functools.cache
 def _statm() -> int:
-    """Return the descriptor of the file. It is opened only once, because later, when the figure matters, no descriptor
-    may be free."""
+    """Return the descriptor of the file. It is opened only once, because later, when the figure matters, all
+    descriptors may be in use."""
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 

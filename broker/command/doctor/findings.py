@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
 
 def ok(check: str, seen: str) -> Finding:
-    """Return the finding that something is in order."""
+    """Return the finding that something works as it should."""
     return Finding(check, Level.OK, seen)
 
 

@@ -51,11 +51,12 @@ ENDED_AT_BYTES: Final = 8
 without decoding a thousand topics."""
 
 TOPICS_AT_ONCE: Final = 4_096
-"""How many topics are compared with a client's record in ``ended`` between two checks of the clock: 0.2 ms."""
+"""How many topics are compared with a client's record in ``ended`` between two checks of the clock. This takes
+0.2 ms."""
 
 _Row = tuple[Any, Subscription]
-"""First the client's location and whether the client must still have it (``None`` if a step does not compare
-locations). Second the subscription to end."""
+"""The first item has the client's location, and whether the client must still have it (``None`` if a step does not
+compare locations). The second item is the subscription to end."""
 
 EndedItem = tuple[str, str | None, int]
 """A subscription that has ended: topic, filter, stamp."""

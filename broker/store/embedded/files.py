@@ -88,8 +88,9 @@ def make_private(lane_directory: Path) -> list[str]:
 
 
 def make_root_private(directory: Path) -> list[str]:
-    """Restrict the store's directory, which contains the lanes, to its owner. Do so only if the directory holds only
-    the store, and this user may change its mode. Return the paths that other users could open until now.
+    """Restrict the store's directory, which contains the lanes, to its owner. Do so only if the directory holds
+    nothing except the store, and this process's user is permitted to change its mode. Return the paths that other users
+    could open until now.
 
     Other directories stay as they are, for example a home directory, or the root of a mounted volume that another user
     owns. The lanes and the secret in such a directory are private anyway.
@@ -417,8 +418,8 @@ class _Whole:
             yield at
 
     def _values(self, what: str, tree: tuple[int, ...], flag: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the flags (masked with ``flag``) and the value of each entry, as far as the value is within the
-        page."""
+        """Yield the flags (masked with ``flag``) and the value of each entry, or the part of the value that is
+        within the page."""
         for page in self._leaves(what, tree):
             for at in self._nodes(_HEADER.unpack_from(page)[0], page):
                 low, high, flags, key_bytes = _NODE.unpack_from(page, at)

@@ -44,8 +44,8 @@ OVERHEAD_BYTES: Final = 256
 many small messages, which would take a long time to write."""
 
 FRAME_FORGOTTEN: Final = KEEP_BYTES // OVERHEAD_BYTES
-"""The largest number of removals in a frame. This equals the largest number of messages in a frame. So many removals
-take 10 ms."""
+"""The largest number of removals in a frame. This equals the largest number of messages in a frame. A frame with this
+many removals takes 10 ms to write."""
 
 assert RETAINED_BYTES_MAX + KEEP_BYTES <= FRAME_BYTES_MAX, "a frame also has floors and removals"
 

@@ -524,7 +524,7 @@ def pack(body: Any) -> bytes:
 
 
 Group = tuple[Any, list[tuple[str, list[Any]]]]
-"""A value that applies to the whole group, then each client with its items, which are topics or subscriptions."""
+"""A value that applies to the whole group, and a list of clients, each with its items (topics or subscriptions)."""
 
 
 def frames_of(rows: Iterable[tuple[Any, str, Sequence[Any], bool]]) -> Iterator[list[Group]]:

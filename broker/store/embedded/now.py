@@ -34,7 +34,7 @@ COUNT_BYTES: Final = 8
 """Length of the count in a value of ``filters``. The count precedes the text."""
 
 TOPICS_PER_LOOK: Final = 32
-"""How many topics of one client are looked up between two checks of the clock: 0.1 ms."""
+"""How many topics of one client are looked up between two checks of the clock, which takes 0.1 ms."""
 
 _text: Final = attrgetter("filter")
 
@@ -214,8 +214,8 @@ def subscriptions_of(
 
 
 def joined_records(soft: list[list[Subscription]], durable: list[list[Subscription]]) -> list[list[Subscription]]:
-    """Merge the records of the same pairs from both lanes, as far as both lists go. If both lanes have a subscription
-    with the same filter, the durable one counts."""
+    """Merge the records of the same pairs from both lanes, up to the end of the shorter list. If both lanes have a
+    subscription with the same filter, the durable one counts."""
     found: list[list[Subscription]] = []
     for some, mine in zip(soft, durable, strict=False):
         if some and mine:

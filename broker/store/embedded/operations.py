@@ -38,8 +38,8 @@ as the table can grow. At most about half of the hashes in the table have expire
 single call."""
 
 TIDY_RECORDS: Final = 2_000
-"""How many records of a database one step of cleanup examines: 2 ms. With one step per second, cleanup can keep up with
-2,000 clients per second that connect and disconnect."""
+"""How many records of a database one step of cleanup examines in about 2 ms. With one step per second, cleanup can
+keep up with 2,000 clients per second that connect and disconnect."""
 
 TIDY_S: Final = 0.005
 """Time limit of a step for each of the two databases. It is necessary because a record in ``ended`` can be large."""

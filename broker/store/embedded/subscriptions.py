@@ -17,10 +17,10 @@ the durable one, but never back. The steps of a ``subscribe`` are:
    same subscription, if its stamp is unchanged. With ``replace``, it removes all of the client's subscriptions to the
    topic.
 
-Between the last two steps, a subscription can be in both lanes. If a process dies there, it stays in both until the
-next write or expiry finds it. If both lanes have a subscription, the durable one counts, because it is the later one or
-has no term. Reads start with the soft lane. If a subscription has already left the soft lane, it is in the durable lane
-when the read gets there.
+Between the last two steps, a subscription can be in both lanes. If a process dies between them, the
+subscription stays in both until the next write or expiry finds it. If both lanes have a subscription, the durable one
+counts, because it is the later one or has no term. Reads start with the soft lane. If a subscription has already left
+the soft lane, it is in the durable lane when the read gets there.
 
 If two processes write one subscription to the two lanes at once, at least one process sees the other's write, because
 each checks after it has written. After such a race, a client can have up to ``FILTERS_MAX`` filters at a topic in each
@@ -65,14 +65,14 @@ from ingeborg.broker.store.embedded.writer_link import WriterProcess
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 MEMBERS_PER_LOOK: Final = 512
-"""How many entries of one subscriber set are read between two checks of the clock: 0.1 ms."""
+"""How many entries of one subscriber set are read between two checks of the clock, which takes 0.1 ms."""
 
 PAIRS_AT_ONCE: Final = 512
-"""The largest number of filters of one topic that one read returns: 1 ms."""
+"""The largest number of filters of one topic that one read returns. Reading this many takes 1 ms."""
 
 TOPICS_AT_ONCE: Final = 1_024
 """How many topics of one client are looked up in one lane before a write to the other lane, without a check of the
-clock: 1 ms."""
+clock. This takes 1 ms."""
 
 NO_FILTERS: Final[FilterPage] = ([], None)
 
@@ -247,7 +247,8 @@ class Subscriptions:
                     if has_filters or last is not None:
                         page = now.filter_page(cursor, txn, texts, topic_hash, FILTERED, PAIRS_AT_ONCE)
                     # If a client gives up its filter between two slices, its new entry can be before the position that
-                    # is read so far. So check the clients with filters.
+                    # is read so far. So look for such entries of all clients that had filters at the end of the last
+                    # slice.
                     for each in filtering:
                         if cursor.set_key_dup(topic_hash, each.encode()):
                             members.add(each)

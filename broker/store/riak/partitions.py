@@ -23,9 +23,9 @@ TOPIC_CLIENTS_MAX: Final = 1000
 every write of the object large."""
 
 TOPIC_BYTES_MAX: Final = 40 * 1024
-"""The number of bytes that a topic's records in the map can take within its partition object. The list can take about
-as many. If a client already has a record there, the record can grow until the map has twice this number of bytes for
-the topic."""
+"""The number of bytes that a topic's records in the map can take within its partition object. The topic's list
+can take about as many bytes. If a client already has a record in the map, the record can grow until the map has twice
+this number of bytes for the topic."""
 
 _TERM_BYTES: Final = 1 + 1 + 9 + 9  # an array of a flag, a time and a stamp
 

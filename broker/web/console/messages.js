@@ -54,7 +54,7 @@ export class Messages {
         this.#count();
     }
 
-    /** Show or hide the view. A client that listens continues to listen in both cases. */
+    /** Show or hide the view. A listening client continues to listen in both cases. */
     show(shown) {
         const field = part("client-id");
         if (!shown) return;

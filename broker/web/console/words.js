@@ -37,7 +37,7 @@ export function latency(value_s, beyond = false) {
     return `${sign}${ms >= 1 ? tenth.format(ms) : ms.toFixed(2)} ms`;
 }
 
-/** A share, from 0 to 1, in percent. */
+/** Returns the text of a share (from 0 to 1), in percent. */
 export function share(value) {
     if (value === null || value === undefined) return NONE;
     return value > 0 && value < 0.001 ? "<0.1 %" : `${tenth.format(value * 100)} %`;
