@@ -47,7 +47,8 @@ class Certificate:
         if not self._files.changed(now):
             return
         try:
-            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # first a test, since half a pair would stay in use
+            # Test the files in a separate context first, because a failed load could leave half a pair in use.
+            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
             self._load(self.context)
         except ConfigError as error:
             self._files.again()

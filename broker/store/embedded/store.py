@@ -66,7 +66,7 @@ NOBODY: _Members = ([], {})
 """The result of reading a lane that has no subscribers."""
 
 LOCATIONS_AT_ONCE = 500
-"""How many locations are read at once, without slices, which takes 1 ms."""
+"""How many locations are read at once, without slices. This takes 1 ms."""
 
 NOT_OPEN = "the embedded store is not open"
 

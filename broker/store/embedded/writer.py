@@ -69,7 +69,7 @@ RESERVE_BYTES = 16 << 20
 """Size of this additional room. It is several times as much as one transaction can change in ``CHUNK_S``."""
 
 RESERVES_MAX = 16
-"""How many times a writer can add this room: more than once, because other endpoints' writers may have used it up."""
+"""How many times a writer can add this room. Once is not enough, because other endpoints' writers may use it up."""
 
 _DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError, ValueError, TypeError)
 """Errors from LMDB and from decoding. They mean that a page does not have the content that was written."""

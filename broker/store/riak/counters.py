@@ -21,7 +21,7 @@ MEANING: Final[dict[str, str]] = {
     "connection_failures": "attempts that ended because the connection was refused, closed or garbled",
     "connections_opened": "connections made",
     "connections_refused": "connections that TLS or authentication refused (misconfiguration); one per node every 10 s",
-    "nodes_set_aside": "times that a node was set aside because it failed",
+    "nodes_set_aside": "how often a node was set aside because it failed",
     "unavailable": "requests that failed because no node completed them in time",
     "siblings_found": "reads that found an object in more than one version",
     "siblings_written": "writes that made, or left, an object in more than one version",
@@ -33,7 +33,7 @@ MEANING: Final[dict[str, str]] = {
     "notfounds_false": "second reads that found an object, which the first read had missed",
     "topics_spilled": "topics that grew large and got objects of their own",
     "partitions_filled": "partition objects that became full and accept no new subscriptions",
-    "sets_grown": "times that a large set spread over more objects",
+    "sets_grown": "how often a large set spread over more objects",
     "ends_called_off": "ends of subscriptions that the store took back because the client listened meanwhile",
     "ended_unnamed": "ended subscriptions that are only counted, because later ones took the space for their names",
 }

@@ -38,8 +38,8 @@ export function say(where, text) {
 }
 
 /**
- * Mark a button as usable or unusable. Unlike a disabled button, an unusable button keeps its focus, so its listener
- * has to call `allowed`.
+ * Mark a button as usable or unusable. Unlike a disabled button, an unusable button keeps its focus, and can
+ * still be pressed, so its listener has to call `allowed`.
  */
 export function allow(button, allowed) {
     button.setAttribute("aria-disabled", String(!allowed));
