@@ -83,7 +83,7 @@ class Share(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A member, for display. ``load``: the total size of its queues, in bytes per second. ``rate``: the bytes per
+    """A member, for display. ``load``: the total load of its queues, in bytes per second. ``rate``: the bytes per
     second that it reads, by its own report. ``shares``: its queues, the largest first."""
 
     number: int

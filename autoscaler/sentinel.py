@@ -93,7 +93,7 @@ class Sentinel:
             if queue not in self.targets or (is_short and self.targets[queue] not in present)
         ]
         if homeless:
-            reason = "ordered members have not started" if is_short else f"{len(homeless):,} queues have no owner"
+            reason = "some new members have not started" if is_short else f"{len(homeless):,} queues have no owner"
             return self._grow(now_s, present, reserved, is_short, reason)
         if is_moving:
             return set()

@@ -148,7 +148,7 @@ class Staff:
         most = self._settings.members_max
         # Leaving members that still own queues keep running until they have released them.
         count = min(wanted + len(self.leaving) - len(done), most)
-        # Somebody else runs these members: they have been missing from the scaler's list for longer than it can lag.
+        # Members count as run by somebody else if the scaler's list has lacked them for longer than it can lag behind.
         lost_s = self._settings.lost_s
         others = sum(name in self._others and now_s - self._others[name] > lost_s for name in present)
         count = max(count - others, 0)

@@ -53,7 +53,7 @@ class Asked:
         timer = threading.Timer(ANSWER_S, self._give_up)
         timer.start()
         try:
-            with contextlib.suppress(BrokenPipeError):  # the process has ended; its empty answer shows this below
+            with contextlib.suppress(BrokenPipeError):  # the process has ended; its answer below is empty
                 process.stdin.write(json.dumps(question).encode() + b"\n")
                 process.stdin.flush()
             answer = process.stdout.readline()

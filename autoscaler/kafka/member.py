@@ -358,7 +358,7 @@ class Member:
         beat_s = self._settings.member.beat_s
         while True:
             self._measure()
-            if self._core.number and self._core.number == self._number:  # else it does not listen to this number yet
+            if self._core.number and self._core.number == self._number:  # else it does not read its partition yet
                 self._core.beat()
             now_s = self._clock()
             is_alone = now_s - self._heard_s > _ALONE_S

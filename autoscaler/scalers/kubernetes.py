@@ -4,9 +4,9 @@ Owns: the four requests, and the lower limit of replicas. Must never: delete a p
 the number of pods that may go.
 
 A member has the name of its pod. When the number of replicas falls, Kubernetes chooses the pods to remove. It first
-takes the pods whose annotation ``controller.kubernetes.io/pod-deletion-cost`` has the lowest value, the *cost*. So the
-scaler sets a low cost on leaving members, and removes it from members that should stay after all. In three cases,
-Kubernetes could still choose another pod:
+removes the pods with the lowest *cost*, which is the value of the annotation
+``controller.kubernetes.io/pod-deletion-cost``. So the scaler sets a low cost on leaving members, and removes it from
+members that should stay after all. In three cases, Kubernetes could still choose another pod:
 
 * Kubernetes removes pods that are not ready before ready pods, regardless of their cost. This does no harm to a pod
   that has not started, because it has no work. But members must not have a readiness probe, because the probe could
@@ -45,8 +45,9 @@ LEAVING_COST = "-1000"
 #: milliseconds if the control plane is busy.
 SETTLE_S = 1.0
 
-#: Maximum number of attempts to carry out an order. Setting costs takes an attempt, and each change of the Deployment
-#: by somebody else takes another. Kubernetes' own controllers make such changes for a few seconds after each order.
+#: Maximum number of attempts to carry out an order. Setting costs uses one attempt, and each change of the
+#: Deployment by somebody else uses another. Kubernetes' own controllers make such changes for a few seconds after each
+#: order.
 ATTEMPTS = 8
 #: Pause before another attempt after a conflict, in seconds.
 CONFLICT_PAUSE_S = 0.05

@@ -301,7 +301,7 @@ class ProcessScaler:
 
     def _signal(self, record: _Record, number: signal.Signals) -> None:
         """Check that the process is still alive, and then signal it. A child of this process keeps its number until it
-        is reaped, but if the process is another's child, it may have ended and its number may have been reused."""
+        is reaped. A child of another process may have ended, and its number may have been reused."""
         if record.pid is not None and self._lives(record):
             try:
                 os.killpg(record.pid, number)

@@ -12,9 +12,9 @@ The folder can be on one machine, or on a file system that several machines shar
 links, and a file name that one machine sees must be visible to all machines. The local file systems of Linux and macOS
 meet both conditions, and so does NFS.
 
-You can move entries away while members run, the oldest first. Do not move an entry if a member that still runs, and may
-be paused, wrote its own last entry before it: the member could then add a batch under the free number. Keep the newest
-entry that has lines, because it says where the partition continues. Also keep ``epochs``.
+You can move entries away while members run, the oldest first. Do not move an entry if an earlier entry is the
+last one of a member that still runs, even if this member is paused. Otherwise, the member could add a batch under the
+free number. Keep the newest entry that has lines, because it says where the partition continues. Also keep ``epochs``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Owns: the order of a run, and its files. Must never: compute a percentile.
 
 A run begins when the group has settled under the stream's first measurement, so the start of the group does not count.
-Members that start later count from their start on. If data wait for such a member, the whole latency counts.
+Members that start later count from their start on. If records wait for such a member to start, their whole latency
+counts.
 """
 
 from __future__ import annotations

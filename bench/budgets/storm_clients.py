@@ -79,8 +79,8 @@ class Clients:
         return [number for number, client in self._clients.items() if client.url == url]
 
     async def storm(self, victims: Sequence[int], within_s: float) -> dict[str, Any]:
-        """Wait until all victims have lost their connection, listen again and have got a message, but no longer than
-        ``within_s`` seconds."""
+        """Wait at most ``within_s`` seconds, until each victim has lost its connection, has listened again, and has
+        received a message."""
         waiting = set(victims)
         probes = set()
         end_s = time.monotonic() + within_s
@@ -139,7 +139,7 @@ async def main() -> None:
         say(failed=str(error))
         return
     gc.collect()
-    gc.freeze()  # existing objects live to the end, so the collector need not visit them during the measurement
+    gc.freeze()  # existing objects live to the end, so the garbage collector need not visit them while measuring
     say(connected=len(range(*given["numbers"])))
     async for command in commands():
         victims = clients.at(command["victim"])

@@ -125,7 +125,7 @@ def _stream(unit: Reads, log: Path | None) -> reads.Stream:
 
 def ways(policy: str, *, whole: bool) -> list[Ways]:
     """Return the ways in which a policy runs. `owed` always knows which subscribers have received a record, because it
-    would be useless without."""
+    would be useless without this knowledge."""
     if policy in OURS:
         return [Ways(reads_in, told=True) for reads_in in (False, True)]
     return [Ways(reads_in, told) for told in ((False, True) if whole else (False,)) for reads_in in (False, True)]

@@ -62,8 +62,8 @@ class Comparison:
         self._record: dict[str, dict[str, Any]] = {}
 
     def resume(self) -> None:
-        """Treat the cells that an earlier attempt in ``out`` has finished as done. Raises ``BenchError`` if the record
-        of that attempt cannot be read."""
+        """Mark as done the cells that an earlier attempt in ``out`` finished. Raises ``BenchError`` if the record of
+        that attempt cannot be read."""
         file = self._out / RECORD
         if file.exists():
             try:

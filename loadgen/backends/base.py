@@ -85,7 +85,8 @@ class Connection(Protocol):
         """
 
     async def close(self) -> None:
-        """Close. Idempotent, bounded in time; raises no error of the connection; calls no callback afterwards."""
+        """Close the connection. The call is idempotent and bounded in time, and raises no error of the connection. No
+        callback is called afterwards."""
 
 
 class Backend(Protocol):
@@ -110,12 +111,13 @@ class Backend(Protocol):
         """
 
     async def counters(self) -> list[Counters]:
-        """Return the counters of every server that has any, or an empty list if no server does. Bounded in time; raises
-        nothing."""
+        """Return the counters of every server that has any, or an empty list if no server does. The call is
+        bounded in time and raises nothing."""
 
     async def close(self) -> None:
         """Close the backend after all its connections: release the resources that they share, and remove everything
-        that the backend made in the system (queues, exchanges, topics). Idempotent, bounded in time, raises nothing."""
+        that the backend made in the system (queues, exchanges, topics). The call is idempotent, is bounded in
+        time, and raises nothing."""
 
 
 class Bounded(NamedTuple):

@@ -283,8 +283,8 @@ class _Connection:
         self._assign()
         await self._consumer.seek_to_end(*new)
         for partition in new:
-            # The position is already known, unless a time-out of the library has expired. In that case, this call waits
-            # for it.
+            # The position is already known, except if a time-out of the library has expired. Then this call waits for
+            # the position.
             self._offsets[partition] = await self._consumer.position(partition)
         call.progress()
 

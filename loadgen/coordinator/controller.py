@@ -7,7 +7,7 @@ number. The caller runs a step, passes in its result, and asks for the next step
 The search, in the order of the code below:
 
 1. Start low and double the rate while steps hold. If the first step does not hold, lower the rate until a step does.
-2. A breach counts at once if the median is late and the backlog still grows, because a single stall cannot do both.
+2. A breach counts at once if the median is late and the backlog still grows, because a single stall cannot cause both.
    After any other breach, repeat the step once with double length. A stall will not recur, and an overload has twice
    the time to show.
 3. After every breach, and before every measured phase, let the system recover at a low rate, step by step, until a step
@@ -16,9 +16,9 @@ The search, in the order of the code below:
    half the precision. If latency was far below the limit at the highest rate that held, also try the lowest failed rate
    once more. A disturbance of the machine may have made both steps at this rate fail. If this rate holds now, continue
    from there as in 1.
-5. Measure (``sustained``). This phase is longer, so it detects smaller overloads than the search could. If it is a
-   breach, lower the rate by half the precision, and then by more. So if the search result is right within half the
-   precision, the final result is right within the full precision.
+5. Measure (``sustained``). This phase is longer, so it detects smaller overloads than the search could. If the
+   phase is a breach, lower the rate by half the precision, and after each further breach by more. So if the search
+   result is right within half the precision, the final result is right within the full precision.
 
 p99 alone does not tell whether a step held. If a queue grows by 1 % of the load, messages become later by 10 ms every
 second, so it would take minutes until p99 exceeds a limit of 2 s. But the backlog at the end of the step then exceeds

@@ -127,7 +127,7 @@ def _eldest(pid: int, port: int) -> int:
 
 
 def _cpu_name() -> str:
-    cpuinfo = Path("/proc/cpuinfo")  # Linux has it; elsewhere `platform` knows at least the family
+    cpuinfo = Path("/proc/cpuinfo")  # only Linux has this file; elsewhere, `platform` knows the family
     if cpuinfo.exists():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):

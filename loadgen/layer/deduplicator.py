@@ -154,7 +154,7 @@ class Deduplicator:
                 await pipe.execute()
 
     async def _take(self, wait_s: float) -> list[bytes]:
-        # Sends the counts of the last batch before it waits, in the same round trip.
+        # In one round trip, send the counts of the last batch, and then wait for the next batch.
         async with self._redis.pipeline(transaction=False) as pipe:
             self._write_counts(pipe)
             pipe.blmpop(wait_s, 1, self._queue, direction="LEFT", count=BATCH)

@@ -287,7 +287,7 @@ class Layer:
 
     async def stop(self) -> None:
         """Let the deduplicators finish their batches and end. Kill the deduplicators that do not end in time. Then
-        remove the queue and its content. Idempotent, bounded in time, raises nothing."""
+        remove the queue and its content. The call is idempotent, is bounded in time, and raises nothing."""
         await asyncio.gather(*(deduplicator.stop() for deduplicator in self._deduplicators))
         if self._deduplicators:
             self._deduplicators = []

@@ -94,10 +94,11 @@ class Sequences:
     number of streams and of losses. It does not grow with the number of received messages, nor with the number of
     messages for which a received message stands.
 
-    A message that arrives after a later one is ``reordered`` if only one connection can have published both, because
-    its publishes on one topic have an order (SPEC 8.5). The message is ``overtaken`` if another connection has also
-    published one of the two, because the later message may have come from that connection. The publishers are known
-    only after the plan was drawn up to the time of arrival, so ``judge`` decides afterwards.
+    A message that arrives after a later message is ``reordered`` if only one connection can have published both,
+    because the publishes of one connection on one topic have an order (SPEC 8.5). The message is ``overtaken`` if a
+    second connection can also have published either message, because the later message may then have come from that
+    connection. The publishers are known only after the plan was drawn up to the time of arrival, so ``judge`` decides
+    afterwards.
     """
 
     def __init__(self, connections: int, topics: int) -> None:

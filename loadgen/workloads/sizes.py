@@ -9,8 +9,8 @@ the one that the caller passes (so that the same seed gives the same sizes).
 | ``uniform:100:400`` | every size from 100 to 400, all equally often |
 | ``lognormal:MEDIAN:SIGMA:MAX`` | log-normal: half below MEDIAN, 68 % within a factor of e^SIGMA; cut off at MAX |
 
-Every size is between ``LEAST`` and ``MOST``. The nearest limit replaces a value of the log-normal distribution outside
-its limits. A value outside the limits is not drawn again, so that each size takes the same number of draws from the
+Every size is between ``LEAST`` and ``MOST``. If the log-normal distribution gives a value outside these limits, the
+nearest limit replaces it. The value is not drawn again, so that each size takes the same number of draws from the
 random number generator.
 """
 

@@ -47,7 +47,7 @@ class TrafficPlan:
         self.topics: Sequence[str] = [f"traffic topic {number:06d}" for number in range(settings.topics)]
         self._receives: list[set[int]] = [set() for _ in range(settings.connections)]
         # Topics with many subscribers are spread over the topic numbers. Otherwise skewed publishing would send the
-        # most messages to the same topics.
+        # most messages to the topics with the most subscribers.
         random = Random(f"subscribers {settings.seed}")
         ranked = random.sample(range(settings.topics), settings.topics)
         self._expected = [0] * settings.topics

@@ -81,8 +81,8 @@ class Lmdb:
 
     def _write(self, items: Items) -> None:
         rows = [(_key(number), payload) for number, payload in items]
-        # Write all rows with one call. LMDB releases Python's lock in each call, and after each of many calls, this
-        # thread might wait long until the event loop releases the lock.
+        # Write all rows with one call, because LMDB releases Python's lock in each call. With many calls, this thread
+        # might wait long after each call until the event loop releases the lock.
         with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(rows)
 

@@ -56,7 +56,7 @@ async def topic(servers: str) -> AsyncIterator[str]:
             try:
                 yield name
             except BaseException:
-                # Report the first error, and not that a Kafka that is gone cannot remove the topic.
+                # Report the first error, and not the failure to remove the topic, which follows if Kafka is gone.
                 with suppress(KafkaProblem):
                     await _remove(admin, name, servers)
                 raise

@@ -87,9 +87,9 @@ class Memory:
         return payload
 
     def counters(self) -> dict[str, int]:
-        """Return the counts since the beginning, by their names in ``counters.csv``. Only the values
-        ``caching_memory_…`` are the present state and not counts. ``…_utility`` is the sum of the records' numbers of
-        subscribers. ``admitted`` counts the records that stayed in memory after other records had been evicted for
+        """Return the counts since the beginning, by their names in ``counters.csv``. The values
+        ``caching_memory_…`` are not counts but show the present state. ``…_utility`` is the sum of the records' numbers
+        of subscribers. ``admitted`` counts the records that stayed in memory after other records had been evicted for
         them."""
         counts = self._cache.counts
         return {
