@@ -4,7 +4,7 @@
 
 Publishes arrive one by one, which costs most, and then in bursts, as at a busy endpoint. Both rates leave the machine
 mostly idle, so that CPU per publish shows the cost and no queueing. Every endpoint gets the same number of publishes of
-each topic. So with E endpoints, exactly one of E publishes arrives at the home of its topic. (This has to be computed,
+each topic. So with E endpoints, exactly one in E publishes arrives at the home of its topic. (This has to be computed,
 because no metric counts the messages from an origin to a home.) Subscribers are spread over the endpoints at random.
 The program counts forwards and deliveries, and measures the CPU time of all endpoints, minus their use while idle. It
 fits a model with the cost of each step to these measurements, and takes two minutes on an idle machine.

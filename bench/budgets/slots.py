@@ -6,9 +6,9 @@ The endpoints have their own processes and share one embedded store. In addition
 has pages (`ingeborg.bench.micro.paged`). The program takes a minute and a half, on an idle machine.
 
 Pages: two endpoints have all pages. A third endpoint joins, and then the first leaves in an orderly way. Publishers at
-all endpoints send 600 messages per second with `ack`, and 200 pages change per second. A slot has no home from its
-home's last action for it until the next home learns that it may act. The processes of both endpoints report the times
-of these two events. At the end, a digest of each slot compares the pages with their last writes.
+all endpoints send 600 messages per second with `ack`, and 200 pages change per second. A slot has no home from the
+last action of its old home for it until its new home learns that it may act. The processes of both endpoints report the
+times of these two events. At the end, a digest of each slot compares the pages with their last writes.
 
 Duplicates: one endpoint's table is filled inside its process, without publishing. A second endpoint joins. Then the
 first endpoint's table is filled up again, and this endpoint leaves. A probe sends light messages, one at a time. In

@@ -201,7 +201,7 @@ class Clocks:
 def _learn(knows: dict[int, Entry], known: _Known) -> None:
     had = knows.get(known.axis)
     if had is not None and had >= known.entry:
-        return  # then it also has the message's dependencies
+        return  # then `knows` also has the message's dependencies
     knows[known.axis] = known.entry
     for axis, entry in known.clock.items():
         had = knows.get(axis)

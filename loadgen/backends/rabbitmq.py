@@ -85,7 +85,7 @@ _READ_AHEAD_BYTES = 1 << 20
 _KEY_BYTES_MAX = 255
 _SPECIAL = re.compile("[%.*#]")
 _HASHED = "%="
-_KEEPER_KEY = "%"  # no topic's key, as these have two digits or "=" after a percent sign
+_KEEPER_KEY = "%"  # no topic has this key: in their keys, two digits or "=" follow each "%"
 
 _TRANSIENT = Basic.Properties(delivery_mode=1)
 

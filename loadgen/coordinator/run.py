@@ -30,7 +30,7 @@ _TELLING = 0.01
 #: lost.
 _QUIET_S = 2.0
 #: If receivers reply, a drain ends only when nothing has arrived for this long, even if nothing seems to be missing.
-#: The processes report at different instants, so the receivers may have reported a reply before its sender has.
+#: The processes report at different instants, so receivers may report a reply before its sender reports it.
 _SETTLED_S = 1.0
 #: The wait after the last expected delivery, so that a surplus delivery is noticed.
 _LINGER_S = 0.5

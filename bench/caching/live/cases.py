@@ -155,7 +155,7 @@ def on_riak(seed: int) -> list[Unit]:
 
 
 def sweeps(seed: int) -> list[Unit]:
-    """Return experiments 5 to 7. For threshold, lambda and mu take values from one end to the other. For buffer, gamma
+    """Return experiments 5 to 7. For threshold, lambda and mu range from one extreme to the other. For buffer, gamma
     and alpha vary separately, because all pairs that add up to 1 give the same result."""
     threshold = [(("rise", rise), ("fall", fall)) for rise, fall in zip(SHARES, reversed(SHARES), strict=True)]
     mean = [(("batch", str(batch)),) for batch in BATCHES]
