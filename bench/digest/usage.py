@@ -17,7 +17,7 @@ Json = dict[str, Any]
 CORES_SATURATED = 0.9
 """A process that used at least this many cores on average counts as a limit. The generator and the deduplication layer
 run on Python, so each of their processes can use at most one core. A process that was busy for nine tenths of a phase
-had too much to do in some of its seconds."""
+had too much to do in some seconds of that phase."""
 
 MACHINE_SATURATED = 0.85
 """The machine counts as a limit if at least this share of all its cores was used. If more processes than cores are
@@ -105,6 +105,7 @@ def _level_growth(row: Mapping[str, Any]) -> float | None:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """Return the sum, or None if there are no values or one is unknown, because a sum without it would be too small."""
+    """Return the sum, or None if there are no values. Also return None if a value is unknown, because a sum of the
+    other values would be too small."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None

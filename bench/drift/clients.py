@@ -74,7 +74,7 @@ class Client:
         self._socket.write(*frames)
 
     async def until(self, *, replies: int = 0, notes: int = 0) -> list[bytes]:
-        """Wait until this number of replies is there, and until this number of notifications has arrived in total.
+        """Wait until this number of replies, and in total this number of notifications, have arrived.
 
         Returns:
             That number of replies, which are removed from ``replies``.

@@ -120,7 +120,7 @@ def _nothing(generation: int = 2) -> int:
 def main() -> None:
     """Remove all randomness, and run the module."""
     gc.disable()
-    gc.collect = _nothing  # an endpoint also calls it at times of its own choice
+    gc.collect = _nothing  # an endpoint also calls this function, at times that it chooses
     draw = random.Random(sys.argv[1])
     secrets.token_hex = lambda nbytes=32: draw.randbytes(nbytes or 32).hex()
     time.monotonic = clock.read

@@ -46,13 +46,13 @@ class Rhythm(NamedTuple):
         return self.second / PER_S
 
     def without(self, profile: Profile) -> float:
-        """Return the instructions of a profile without ticks and answers of the store. No client sent while it was
-        taken."""
+        """Return the instructions of a profile, minus those of the ticks and of the store's answers. No client sent
+        anything while the profile was taken."""
         return profile.total - self.tick * profile.called(TICK) - self.answer * profile.called(STORED)
 
     def without_ticks(self, profile: Profile) -> float:
-        """Return the instructions of a profile without ticks and signs of life. Clients sent while it was taken, so the
-        store's answers to their commands stay included."""
+        """Return the instructions of a profile, minus those of the ticks and signs of life. Clients sent commands while
+        the profile was taken, so the store's answers to these commands stay included."""
         return profile.total - self.second / TICKS_PER_S * profile.called(TICK)
 
 

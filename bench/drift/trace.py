@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-#: Number of topics to which the publisher publishes in rotation, and number of subscribers of the topic that has many.
+#: Number of topics to which the publisher publishes in rotation, and number of subscribers of the topic with many
+#: subscribers.
 TOPICS, MANY = 50, 20
 PAYLOAD_BYTES = 200
 
@@ -57,8 +58,8 @@ def _publishes(name: str, numbers: range, chunk: int, *, ack: bool, topic: str =
     return Segment(name, len(numbers), len(numbers) * (to + ack), chunks)
 
 
-#: Number of messages to topics that had no message before, of `listen` commands from new clients, and of `subscribe`
-#: commands to new topics.
+#: Numbers of three kinds of frames: messages to topics that had no message before, `listen` commands from new clients,
+#: and `subscribe` commands to new topics.
 MISSES, LISTENS, SUBSCRIBES = 500, 500, 500
 
 

@@ -28,8 +28,8 @@ from ingeborg.protocol.filters import canonical_filter
 MATCHES = 2_000
 PLACES = 1_000
 SCANNED = 10_000
-#: Number of filters in a slice. In every second slice, each add is timed separately. In the other slices, all adds are
-#: timed together. So a count of filters should have an even number of slices.
+#: Number of filters in a slice. Slices alternate: in one slice each add is timed separately, and in the next slice all
+#: adds are timed together. So a count of filters should have an even number of slices.
 SLICE = 500
 
 Draw = Callable[[random.Random, int], object]

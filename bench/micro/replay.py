@@ -12,7 +12,7 @@ Exit code 3 means that this file does not fit the router's interface, or that th
 of the store.
 
 Owns: turns like those of ``broker.shell.driver``, and the store's answers. Must never: import anything that some tree
-lacks, or leave work to the first message that could be done before it.
+lacks, or leave to the first message any work that could be done before it.
 """
 
 from __future__ import annotations

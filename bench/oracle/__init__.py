@@ -29,7 +29,7 @@ The promises, sentence by sentence, and the functions that check them:
 8.12   a message that does not reach a client with bounds is conflated and not lost, if another message of its topic
        replaces it (`skipped`): ``Judge.message``
 1.3    every command gets a reply: ``answers.check`` for publishes; recorders of all commands check the other replies
-2.2    no client gets a message that it does not want, or gets a message at its former place: ``rules.heard``
+2.2    no client gets a message that it does not want, or a message at its former place: ``rules.heard``
 3, 5   no unpublished or refused message arrives: ``rules.published``
 6      a connection is closed with 4001 only if its client listens elsewhere: ``rules.replaced``; every end of a
        connection has a reason: ``rules.ends``

@@ -118,7 +118,7 @@ class Place:
     """A place where a client listens, which begins with a ``listen``.
 
     - ``begun_at``, ``answered_at``: the times of the command and of its reply, which is a success or an error.
-    - ``until``: the time from which the client did not listen there.
+    - ``until``: the time from which the client no longer listened there.
     - ``ended_at``: the time at which its connection ended. ``replaced``: whether it ended with 4001.
     - ``read_at``: the time at which the client received its last frame there.
     - ``slow``: whether the client sometimes does not read. ``read_before``: the client has read all messages that were

@@ -39,7 +39,8 @@ class Repeated(NamedTuple):
 class Judged:
     """The account of one message. ``due``: the copies that were due, by examined client. ``once``: the number of
     clients with one copy. ``conflated``: the clients that got another message in its place. ``undone``: the number of
-    copies that arrived after the client had unsubscribed, because the union of a conflict reverted that."""
+    copies that arrived after the client had unsubscribed, because the union of a conflict reverted the end of
+    the subscription."""
 
     due: dict[Name, Owed] = field(default_factory=dict)
     missed: list[Missed] = field(default_factory=list)

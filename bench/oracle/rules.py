@@ -36,8 +36,8 @@ def published(facts: Facts, line: Line, messages: Mapping[Key, Message]) -> Iter
 def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Kind]:
     """Check sections 2.2 and 3: a client gets a message only if it is subscribed, and only where it listens.
 
-    Yields ``Kind.UNION`` if the subscription had ended, but the union of a conflict may have reverted that (section
-    8.1).
+    Yields ``Kind.UNION`` if the subscription had ended, but the union of a conflict may have reverted its end
+    (section 8.1).
     """
     client, topic, payload = copy.client, message.topic, message.payload
     about = {"clients": frozenset({client}), "topic": topic, "payload": payload}

@@ -24,8 +24,8 @@ class Wish(Enum):
 def holds(facts: Facts, client: Name, topic: Name | None, begin: float, end: float) -> Wish:
     """Return whether the client was subscribed during the whole period. Every client is subscribed to broadcasts.
 
-    A command decides if its success arrived before the period began, and if every opposite command sent before the
-    period ended was over before the deciding command was sent. Commands of one connection take effect in order.
+    A command is decisive if its success arrived before the period began, and if every opposite command sent before the
+    period ended was over before the decisive command was sent. Commands of one connection take effect in order.
     """
     if topic is None:
         return Wish.YES

@@ -16,8 +16,8 @@ KB: Final = 1_000
 
 PAYLOADS: Final = (1 * KB, 100 * KB, 500 * KB, 1_000 * KB)
 INTERVALS_MS: Final = (20, 50, 100, 300)
-"""Values of the document's experiments (section 4.3). It says that intervals "ranged between 20 and 300"; the
-intermediate values are ours."""
+"""Values of the document's experiments (section 4.3). The document says that intervals "ranged between 20 and
+300"; the intermediate values are ours."""
 
 ALL: Final = 0
 """A special number of senders: a random node broadcasts each message."""

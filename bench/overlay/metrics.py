@@ -138,7 +138,7 @@ def _ways(record: Record, chosen: set[int]) -> tuple[Counter[int], dict[int, int
 
 
 def islands(neighbours: Callable[[int], Iterable[int]], nodes: Sequence[int]) -> list[int]:
-    """Return the sizes of the parts of the overlay that no link connects, the greatest first."""
+    """Return the sizes of the overlay's connected components, the largest first."""
     left = dict.fromkeys(nodes)
     sizes = []
     while left:

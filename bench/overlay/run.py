@@ -35,7 +35,8 @@ QUIET_S: Final = 5.0
 missing message is shorter: grove waits 4 s for a gap in a link."""
 
 DRAIN_S_MAX: Final = 60.0
-"""The longest wait at the end of a run. A node that still lacks a message then counts as not having received it."""
+"""The longest wait at the end of a run. A node that still lacks a message after this time counts as not having
+received it."""
 
 FAULT_AT_S, FAULT_S = 2.0, 5.0
 """The fault begins ``FAULT_AT_S`` seconds after the first counted message. A cut lasts ``FAULT_S`` seconds. Messages

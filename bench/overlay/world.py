@@ -374,7 +374,7 @@ class World:
         return self._side is not None and self._side(one) != self._side(other)
 
     def _found_down(self, end: End) -> None:
-        """Handle the detection by a node that the link of this sending end is broken."""
+        """Handle a node's detection that the link of this sending end is broken."""
         end.open = end.back.open = False
         self._told_down(end)
 

@@ -152,7 +152,7 @@ def _launch(kind: Rival, plan: Plan, directory: StateDir, record: Record, deadli
             own = processes.spawn(command.argv, command.environment, directory.path, directory.log)
         except OSError as error:
             raise RivalError(f"{kind.name}: cannot start {command.argv[0]}: {error.strerror}") from error
-        # The server's own process comes first, even if others started before it.
+        # The server's own process comes first, even if its companions started before it.
         everyone = (own, *record.processes) if command is plan.main else (*record.processes, own)
         record = replace(record, processes=everyone)
         directory.write(record)

@@ -10,7 +10,7 @@ of these reasons must explain it (SPEC sections 7 and 8). Otherwise the message 
 - the publish was not answered, because the endpoint that accepted it was killed (8.3), or it was answered with an error
   (8.7);
 - the client was between two connections, and so did not listen, when the message was published (8.4);
-- the client's connection ended before the client can have read its outbox, because its endpoint was killed, or because
+- the client's connection ended before the client could read its outbox, because its endpoint was killed, or because
   the client moved;
 - the client was slow, and the messages that it had not read were dropped with its connection (8.8);
 - the message arrived twice because its client moved in the seconds around a crash (8.3), or because it was published

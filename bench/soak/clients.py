@@ -151,8 +151,8 @@ class Subscriber(Connection):
         await socket.end()
 
     async def all_read(self) -> None:
-        """Return when all messages that are in the client's outbox now have arrived. A reply arrives after them (SPEC
-        section 1.3)."""
+        """Wait until the client has received all messages that are now in its outbox. A reply to a command arrives
+        after these messages (SPEC section 1.3)."""
         while True:
             try:
                 await self.listening.wait()

@@ -56,14 +56,14 @@ class Ledger:
         return number
 
     def sent_at(self, number: int, attempt: int, endpoint: int, at_us: int) -> None:
-        """Note that an attempt was written."""
+        """Record that an attempt was written."""
         self._open[number].sent[attempt] = endpoint, at_us
         self.outstanding += 1
         self.sent += 1
         self.window_sent += 1
 
     def not_sent(self, number: int) -> None:
-        """Note that a repetition was withheld."""
+        """Record that a repetition was withheld."""
         self._open[number].wanted -= 1
 
     def answered(self, number: int, attempt: int, outcome: str, at_us: int) -> None:
@@ -78,7 +78,7 @@ class Ledger:
         self.outstanding -= 1
 
     def delivered_at(self, number: int, client: int, life: int, due_us: int, at_us: int) -> None:
-        """Note that a client received the message."""
+        """Record that a client received the message."""
         self.delivered += 1
         found = self._open.get(number)
         if found is None:

@@ -309,7 +309,7 @@ class Soak:
         began_us = self.now_us()
         every_us = int(self.settings.kill_every_s * 1e6)
         for turn in itertools.count(1):
-            # The endpoint that is killed last, with its clients, has to be back before the time is over.
+            # The last endpoint to be killed, and its clients, have to be back before the time is over.
             if turn * self.settings.kill_every_s + 2 * self.settings.down_s > seconds or len(endpoints) < 2:
                 return
             await asyncio.sleep((began_us + turn * every_us - self.now_us()) / 1e6)

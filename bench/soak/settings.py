@@ -33,9 +33,9 @@ class Settings:
     kill_every_s: float = option(60.0, "time between two kills", "S")
     # This is longer than the 3 s after which the other endpoints continue without the killed endpoint.
     down_s: float = option(5.0, "how long a killed endpoint stays away", "S", least=0)
-    #: Payload of the messages that slow clients get in addition to their topics. They are sent 400 kB/s and read 64
-    #: kB/s. The kernel's buffers hold about 3 MB, so an endpoint closes a slow client's connection every ten to fifteen
-    #: seconds.
+    #: Payload of the messages that slow clients get in addition to those of their ordinary topics. Each slow client is
+    #: sent 400 kB/s and reads 64 kB/s. The kernel's buffers hold about 3 MB, so an endpoint closes a slow
+    #: client's connection every ten to fifteen seconds.
     bulk_bytes: int = 16_384
     bulk_per_s: float = 25.0
     slow_read_bytes: int = 65_536

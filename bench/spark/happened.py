@@ -85,9 +85,9 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
 
 
 def is_late() -> Column:
-    """Return whether a row is a late copy. Before a late copy, its connection received a message whose last original
-    was not sent earlier than the first original of the copy's message. Only a late copy can be a violation, and only
-    messages that were sent by `latest_ns` can show it."""
+    """Return whether a row is a late copy. A copy is late if its connection had already received a dependent message
+    whose last original was sent at the same time as the first original of the copy's own message, or after it. Only a
+    late copy can be a violation, and only messages that were sent no later than `latest_ns` can show it."""
     return ~F.col("is_sent") & F.coalesce(F.col("latest_ns") >= F.col("began_ns"), F.lit(False))
 
 

@@ -139,7 +139,7 @@ def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool 
 
 
 def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mapping[str, Json]) -> Digest:
-    """Return the digest of these runs. A few common jobs compute all runs."""
+    """Return the digest of these runs. Each Spark job computes its figure for all runs together."""
     names = [run.run for run in runs]
     has_causal_goal = any(CAUSAL in run.facts["goals"] for run in runs)
     if has_causal_goal:

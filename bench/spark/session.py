@@ -122,7 +122,7 @@ def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkS
     builder = SparkSession.builder.master(master).config("spark.driver.memory", driver_memory)
     for name, value in _LEAN.items():
         builder = builder.config(name, value)
-    # Some machines cannot resolve their own host name. Also, nothing may bind to an outward address.
+    # Some machines cannot resolve their own host name. Also, other machines must not be able to connect to Spark.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # So Python on the executors finds the packages that are installed here.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -48,8 +48,8 @@ with the counts and the processor time of the run's pass. The additional column 
 …"""
 
 COMING = ("run", "connection", "at_ns", "topic", "seq", "began_ns", "ended_ns", "axis", "number", "late")
-"""Columns of first copies, by run and connection, in the order in which they came. `late` says that a message that was
-sent later arrived earlier. The additional column `clock` has the clock of the message."""
+"""Columns of first copies, by run and connection, in the order in which they came. `late` is true if the connection
+had already received a message that was sent later. The additional column `clock` has the clock of the message."""
 
 TOO_LATE = (
     *("run", "connection", "at_ns", "topic", "seq", "began_ns"),

@@ -97,8 +97,8 @@ def started(
     variables: Mapping[str, str] | None = None,
     patience_s: float = END_S,
 ) -> Iterator[Started]:
-    """Start a server of ours, wait until it is ready, and end it after the block. It has ``patience_s`` seconds for an
-    orderly end.
+    """Start a server of ours, wait until it is ready, and end it after the block. The server has ``patience_s`` seconds
+    to shut down cleanly.
 
     ``name`` is its name in errors, ``endpoints`` is the number of endpoints that must be ready, and ``variables`` are
     added to its environment. Raises ``ChildError``, with the server's last lines, if it does not become ready.
@@ -202,8 +202,8 @@ class Endpoint:
             await self.ended()
 
     async def end(self, patience_s: float = 0.0) -> None:
-        """End the endpoint in any state. Neither its process nor its descendants run afterwards. It has ``patience_s``
-        for an orderly end; if this is 0, it is killed immediately."""
+        """End the endpoint, if it still runs. The endpoint has ``patience_s`` seconds to shut down cleanly, and is
+        killed immediately if this is 0. Neither its process nor its descendants run afterwards."""
         if self._child is not None:
             await awaited(self._child.end(patience_s))
             self._child = None

@@ -16,9 +16,10 @@ command     fields                       action and answer
 ``told``                                 the notes of the watch, and the endpoint's counters
 =========== ============================ ==============================================================================
 
-The process writes two files next to the socket. The file whose name ends in ``.last`` has the answer to ``told`` at the
-time when the process ended in an orderly way. The file whose name ends in ``.told`` has the notices that the pages got
-about their slots, each as a line of JSON. It survives a crash, and has the notices of all lives of the endpoint.
+The process writes two files next to the socket. If the process ends in an orderly way, it writes its final answer to
+``told`` to the file whose name ends in ``.last``. The file whose name ends in ``.told`` has the notices that the pages
+got about their slots, each as a line of JSON. This file survives a crash, and has the notices of all lives of the
+endpoint.
 """
 
 from __future__ import annotations

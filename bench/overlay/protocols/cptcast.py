@@ -123,7 +123,7 @@ class CptCast(Linking):
             self._set_timer(mid, self.options.timeout1)
 
     def _has(self, sender: Peer, mid: Mid, left: int) -> None:
-        """Note that the neighbour has an expected message. ``left``: the bits of all neighbours that still owe the
+        """Record that the neighbour has an expected message. ``left``: the bits of all neighbours that still owe the
         message, including this neighbour's bit."""
         left &= ~self.bits.get(sender, 0)
         if left:

@@ -60,7 +60,7 @@ class Expecting(Node):
                 self.came(mid, bit)
 
     def came(self, mid: Mid, bit: int) -> None:
-        """Note that the neighbour with this bit has sent its copy of an expected message."""
+        """Record that the neighbour with this bit has sent its copy of an expected message."""
         left = self.expected[mid] & ~bit
         if left:
             self.expected[mid] = left

@@ -130,7 +130,7 @@ class Linking(Expecting):
         self.controls = 0  # control messages made so far
         self.unsafe_in: dict[Peer, Mid] = {}
         self.unsafe_out: dict[Peer, Mid] = {}
-        self.answered: dict[Peer, int] = {}  # the count of the latest answered DISCOVERY
+        self.answered: dict[Peer, int] = {}  # the count in the id of the latest DISCOVERY that was answered
         self.traversals: dict[Mid, None] = {}  # oldest first
         self.paths_out: dict[Peer, Path] = {}  # paths for the links to the peers
         self.paths_in: dict[Peer, Path] = {} if linking.repairs.two_ways else self.paths_out  # for the links from them
@@ -153,7 +153,7 @@ class Linking(Expecting):
         raise NotImplementedError
 
     def open_out(self, peer: Peer) -> None:
-        """Note that the link to the neighbour is safe."""
+        """Record that the link to the neighbour is safe."""
         raise NotImplementedError
 
     def send_in_order(self, peer: Peer, wire: Wire, size: int) -> None:
