@@ -1,5 +1,6 @@
-"""Measure what remains after clients with new ids have connected, made subscriptions that end when they disconnect, and
-left. The goal is that nothing remains.
+"""Measure what remains of clients with new ids whose subscriptions end when they disconnect.
+
+The goal is that nothing remains.
 
     python -m ingeborg.bench.micro.visitors [--clients 10000] [--over-s 600] [--topics 20] [--stay-s 5] [--grace-s 20]
 

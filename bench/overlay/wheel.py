@@ -24,7 +24,7 @@ MESSAGE: Final = 0
 is its number of bytes on the wire."""
 
 HELD: Final = -1
-"""The size of an event that is a message which has waited for its receiver's interface."""
+"""The size of an event for a message that has waited for its receiver's interface."""
 
 TIMER: Final = -2
 """The size of an event that is a node's timer."""

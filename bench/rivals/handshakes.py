@@ -1,8 +1,8 @@
 """The first messages of six protocols. They suffice to check that a server answers, and to learn its release.
 
 Owns: one exchange per protocol over a connected socket that has a time-out. Must never: leave anything in the server.
-The module does not use the client libraries for two reasons. They need asyncio, but synchronous code (which may itself
-run inside an event loop) starts the servers. And they reconnect silently where we need the error.
+There are two reasons why the module does not use the client libraries. They need asyncio, but synchronous code (which
+may itself run inside an event loop) starts the servers. They also reconnect silently where we need the error.
 """
 
 from __future__ import annotations

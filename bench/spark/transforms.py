@@ -53,8 +53,8 @@ def deliveries_of(events: DataFrame, news: DataFrame) -> DataFrame:
     - `repeated`: an earlier row has the same connection, topic and seq (a duplicate delivery);
     - `reordered`: the message is not a repetition, a higher seq of the topic came earlier on this connection, and until
       the message came only one connection was meant to publish either of the two messages;
-    - `overtaken`: as `reordered`, but another connection was also meant to publish one of the two messages, or the log
-      names no publisher.
+    - `overtaken`: as `reordered`, but a second connection was meant to publish one of the two messages as well, or the
+      log names no publisher.
 
     "Earlier" means a smaller `at_ns` or, for equal times, an earlier line in the log.
     """

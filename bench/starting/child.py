@@ -253,7 +253,7 @@ class Child:
         raise ChildError(f"{self.name} has not ended within {within_s:g} s{self.tail()}")
 
     def end(self, patience_s: float = 0.0) -> Steps[None]:
-        """End the process, if it still runs. After SIGTERM the process has ``patience_s`` seconds to shut down
+        """End the process if it has not ended yet. After SIGTERM the process has ``patience_s`` seconds to shut down
         cleanly, and is killed immediately if this is 0. Neither the process nor its descendants run afterwards. Raises
         ``ChildError`` if a process survives even SIGKILL."""
         if self.runs:

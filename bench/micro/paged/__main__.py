@@ -148,7 +148,7 @@ class Process:
             file.write(orjson.dumps(told) + b"\n")
 
     def leave_word(self) -> None:
-        """Write the answer to ``told`` to the file ``.last``, when the endpoint has ended."""
+        """After the endpoint has ended, write the final answer to ``told`` into the file ``.last``."""
         if self._watch is not None:
             self._side.with_suffix(".last").write_bytes(orjson.dumps(self._told({})))
 
