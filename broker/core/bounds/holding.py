@@ -200,7 +200,7 @@ class Holding(Part):
         steering = self._steering
         released = "Releases of the messages held for a client's topic, by cause"
         staleness = "Age of the oldest message held for a client's topic at its release, by band of priority"
-        exceeded = "Times that a topic exceeded its bounds because its client accepted no messages"
+        exceeded = "Times that a client's topic exceeded its bounds, by band of priority"
         weight = "Total weight of released messages, by band; for the mean, divide by the count of bounds_staleness"
         times = tuple(((band,), times) for band, times in zip(BANDS, self._staleness, strict=True))
         return [
@@ -209,7 +209,11 @@ class Holding(Part):
             gauge("bounds_held_bytes", "Bytes of the messages held for clients with bounds", self.held_bytes),
             gauge("bounds_level", "Share of the clients' slack in use, from 0 to 19", self.level),
             gauge("bounds_busy", "CPU cores that the endpoint uses, averaged over half a second", steering.busy),
-            gauge("bounds_busy_target", "Number of CPU cores in use; the level rises above this value plus 0.1", steering.target),
+            gauge(
+                "bounds_busy_target",
+                "Number of CPU cores in use; the level rises above this value plus 0.1",
+                steering.target,
+            ),
             _by_band("bounds_conflated", "Held messages replaced by newer ones of the same item", self.conflated),
             _by_band("bounds_exceeded", exceeded, self.exceeded),
             _by_band("bounds_weight", weight, self._weights),
