@@ -56,7 +56,8 @@ class Owners:
         return {owner.name for owner in self.of.values()}
 
     def moving(self, now_s: float) -> int:
-        """Return the number of queues between two owners, without queues whose release is overdue."""
+        """Return the number of queues that are moving from one owner to another. Queues whose release is overdue do not
+        count."""
         return sum(owner.state != OWNED and now_s - owner.since_s <= self._stop_s for owner in self.of.values())
 
     def paused(self, gap_s: float) -> None:

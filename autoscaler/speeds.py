@@ -79,7 +79,7 @@ class Windows:
             points.popleft()
 
     def speeds(self) -> dict[Queue, float]:
-        """Return the speed of each queue: the growth of its amount per second, over the part of the window in which the
+        """Return the speed of each queue: how much its amount grew per second, in the part of the window in which the
         queue existed. The speed is 0 for a queue that was seen only once."""
         if not self._points:
             return {}

@@ -1,4 +1,4 @@
-"""The algorithm mend keeps a packing except where it must change, and saves a bin if a few moves can empty it.
+"""The algorithm ``mend`` keeps a packing except where it must change, and frees a bin if a few moves can empty it.
 
 Owns: the project's own algorithm, which is used in addition to the paper's twelve algorithms. Must never: move items
 that could stay, if that costs more than ``price``.

@@ -189,7 +189,7 @@ class Floor:
             await _done(socket, command="bounds", client_id=_subscriber(number), bounds=rules(number))
 
     async def load(self, rate: Callable[[float], float], seconds: float, settle_s: float) -> Load:
-        """Publish, and wait until everything has come.
+        """Publish, and wait until every message has arrived.
 
         Args:
             rate: returns the publishes per second, at a number of seconds after the beginning.

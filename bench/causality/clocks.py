@@ -80,7 +80,7 @@ class Clocks:
         """For each connection, its axis and the entry of its latest message."""
         self._knows: dict[int, dict[int, Entry]] = {}
         self._heard: dict[int, list[tuple[int, _Known]]] = {}
-        """For each connection, its receipts since it last sent, with their times."""
+        """For each connection, the messages received since it last sent one, each with the time of its receipt."""
         self._known: dict[Message, _Known] = {}
         self._open: dict[Message, _Open] = {}
         self._kept = 0

@@ -61,7 +61,7 @@ class TopicsPoint:
 
 @dataclass(frozen=True)
 class TopicsSeries:
-    """One system and variant over the number of topics, ascending."""
+    """The results of one system and variant, in ascending order of the number of topics."""
 
     name: str
     system: str

@@ -29,7 +29,7 @@ LOAD = ("connections", "topics", "fanout", "size", "skew", "repeat_within_s", "r
 payloads is not among these settings, because a column shows it. (It is 0 if nothing would drop repeated payloads.)"""
 
 CEILING = 0.999
-"""If a sustained rate is at least this share of the search's upper end, the search was its limit."""
+"""A rate of at least this share of the search's greatest rate was limited by the search, not by the system."""
 
 _BROKE = "breach"
 """The beginning of the verdict on a step that exceeded a limit (bench/SCHEMA.md: `detail` of a phase of kind

@@ -21,8 +21,8 @@ had too much to do in some seconds of that phase."""
 
 MACHINE_SATURATED = 0.85
 """The machine counts as a limit if at least this share of all its cores was used. If more processes than cores are
-ready to run, waiting for a core exceeds a latency limit of some milliseconds long before the last tenth of the cores is
-used."""
+ready to run, they wait for a core. Such a wait exceeds a latency limit of a few milliseconds well before all cores are
+fully used."""
 
 _WORDS = {"generator": "the busiest generator process", "layer": "the busiest process of the deduplication layer"}
 

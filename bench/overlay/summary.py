@@ -21,8 +21,9 @@ _COLUMNS: tuple[tuple[str, Callable[[Json, Json], str]], ...] = (
     ("RMR of all", lambda row, _: f"{row['redundancy']:.3f}"),
     ("control, B", lambda _, phase: f"{phase['control_bytes']:.0f}"),
 )
-"""Columns of a cell and a phase. ``RMR of all``: the RMR of all counted messages together, because under a fault some
-copies are sent in the next phase. ``control, B``: control bytes per node and message."""
+"""Columns of a table, computed from a cell and one of its phases. ``RMR of all``: the RMR of all counted messages
+together, because under a fault some copies are sent in the next phase. ``control, B``: control bytes per node and
+message."""
 
 
 def share(value: float) -> str:

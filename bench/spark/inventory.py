@@ -342,7 +342,7 @@ def _as_named(run: RunLog, named: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _processes(run: RunLog, found: Sequence[int]) -> None:
-    """Check that each of the generator's processes, and no other process, has left its events."""
+    """Check that there are files of events from each of the generator's processes, and from no other process."""
     wanted = (run.facts.get("config") or {}).get("processes")
     if type(wanted) is int and wanted > 0:
         more = [process for process in found if process >= wanted]

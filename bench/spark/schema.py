@@ -30,8 +30,8 @@ OFFSET_S_MAX = 7 * 24 * 3600
 damaged number would produce a table of a billion seconds."""
 
 STARTED_NS_MAX = 1 << 62
-"""Limit of the run's start, which is more than a century on a clock that begins when the machine starts. Times are
-64-bit integers, and so are all sums and differences of a time and the limit above."""
+"""The latest start time that a run may record. The clock counts from the start of the machine, so this allows more than
+a century. Times are 64-bit integers, and so are all sums and differences of a time and the limit above."""
 
 CLOSING_S_MAX = 60
 """How long after its last phase a run may still have events, in seconds. Closing the connections takes at most 30 s,

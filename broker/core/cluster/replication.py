@@ -5,7 +5,7 @@ Owns: the replicas of this endpoint's slots, whether each is whole, and which ch
 replica's content (``slots``), or choose the next home (``homes`` does, by the same hashing without this endpoint).
 
 Rendezvous hashing determines the next home of each slot if this endpoint disappears. Each of these next homes keeps a
-replica of the slots that it would get. Slots whose replica is not whole yet count as slots without a replica
+replica of the slots that it would get. While a slot's replica is incomplete, the slot counts as one without a replica
 (``without``). If a part's change must survive (``keep``), the part waits for the replica's answer, if there is a
 replica.
 """

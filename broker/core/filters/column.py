@@ -99,7 +99,7 @@ class Column:
             self._put(kind, value, number)
 
     def remove(self, condition: Condition, number: Any) -> None:
-        """Remove the condition of a number. It must be the condition that was added."""
+        """Remove the condition that was added under this number. ``condition`` must be that condition."""
         self._count -= 1
         kind, value = condition.kind, condition.value
         if kind == NUMBER:

@@ -10,7 +10,7 @@ number, which has a list of clients, and the reverse table maps a client to numb
 own forward table, which maps a tuple of values to numbers. Other conditions, such as ranges and prefixes, are an
 addition to that design.
 
-A filter can hold in several ways, because it has an ``$or`` or several values for a path. Each way is a separate
+A filter with an ``$or``, or with several values for a path, can match in several ways. Each way is a separate
 conjunction. The first conjunction has the filter's number. Each further conjunction has a number that leads to the
 filter's number.
 """

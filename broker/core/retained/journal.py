@@ -135,7 +135,7 @@ class Journal(Part):
         return self.writes or bool(self._floors) or self._writing
 
     def taken(self, slots: Sequence[int]) -> None:
-        """Handle slots that have arrived with their state in memory."""
+        """Handle slots that have just arrived, and whose state the former home has transferred in memory."""
         written = self._log.written
         if self.writes and not written.issuperset(slots):
             stamp = self._clock.step()

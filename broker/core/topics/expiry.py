@@ -161,7 +161,7 @@ class Expiry(Part):
             ),
             gauge(
                 "expiring_subscriptions",
-                "Subscriptions with a term to topics of this endpoint, as home, when it last checked them",
+                "Expiring subscriptions to the topics whose home is this endpoint, as of its last check",
                 self.found,
             ),
             gauge("expiring_clients_away", "Clients with an expiring subscription that listen nowhere", self.away),
