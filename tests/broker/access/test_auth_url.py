@@ -567,7 +567,7 @@ def test_the_specification_has_the_figures_of_the_code() -> None:
         f"keeps 401 and 403 for {DENIED_S:.0f} s.",
         f"After {FAILURES_MAX} calls in a row",
         f"does not ask the server for {OPEN_S:.0f} s",
-        f"has at most {CALLS_MAX} calls under way, and at most {WAITING_MAX:,} that wait",
+        f"has at most {CALLS_MAX} calls under way, and at most {WAITING_MAX:,} more that wait",
     ):
         assert text in spec
 
