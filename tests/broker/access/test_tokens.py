@@ -278,7 +278,7 @@ def test_the_specification_names_every_permission() -> None:
     (row,) = re.findall(r"^\| others \| (.*) \|$", spec, re.MULTILINE)
     assert set(re.findall(r"`([a-z_]+)`", row)) == {"iss", "aud"}
     assert LEEWAY_S == 10
-    assert "not valid before that time, with ten seconds of leeway" in spec
+    assert "before which the token is not valid, with ten seconds of leeway" in spec
 
 
 def test_clocks_may_differ_a_little(keys: Keys) -> None:
