@@ -53,7 +53,7 @@ def fits(tag: Tag) -> bool:
 
 
 def useless(files: list[dict[str, object]]) -> set[str]:
-    """Return the hashes of those wheels in an index's files that no supported machine installs."""
+    """Return the hashes of the wheels that are in an index's files but that no supported machine installs."""
     found: set[str] = set()
     for file in files:
         name, hashes = str(file["filename"]), file["hashes"]

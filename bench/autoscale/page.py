@@ -21,7 +21,7 @@ Json = Mapping[str, Any]
 
 P50, P90, P99, P999 = range(4)
 
-#: What section VI-F of the document says about each step. The keys are events of the controller's journal.
+#: The statement of the document's section VI-F about each step. The keys are events of the controller's journal.
 DOCUMENT: Final = {
     "decided": "below 1 s (1,345 observations)",
     "scaled": "part of the row above",

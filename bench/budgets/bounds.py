@@ -5,23 +5,20 @@
 20 subscribers have all 100 topics, and one connection publishes. One endpoint runs on the first core, and everything
 else on the second. The figures are the CPU times that the endpoint uses for the same deliveries, at a low and at a high
 rate: without bounds, with `interval_ms` 250 and `all`, and with `interval_ms` 250 and `latest`. The last loads have two
-intervals, with which the endpoint holds at most 0.8 and 1.6 times its limit. The program takes nine minutes on an idle
+intervals, with which the endpoint holds at most 0.8 and 1.6 times its limit. The program takes six minutes on an idle
 machine.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-import uvloop
-
 from ingeborg.bench.errors import BenchError
 
 from .floor import FANOUT, Floor, constant, floor
-from .model import Check, measured, show
+from .model import Check, command
 
 ROUNDS = 5
 
@@ -38,8 +35,7 @@ SAVED = {"all": 0.30, "latest": 0.45}
 
 #: The limit of held messages (SPEC section 1.4).
 HELD_MAX = 200_000
-#: The load at this limit. With its two intervals, the endpoint holds at most 0.8 and 1.6 times the
-#: limit.
+#: The load at this limit. With its two intervals, the endpoint holds at most 0.8 and 1.6 times the limit.
 HELD_RATE, HELD_S = 3_000, 15.0
 HELD = {
     share: [{"prefix": "", "interval_ms": round(share * HELD_MAX / (HELD_RATE * FANOUT) * 1000)}]
@@ -103,17 +99,5 @@ def held_check(found: Mapping[float, Sequence[float]]) -> Check:
     return Check("CPU per delivery above the limit of held messages", "at most 1.00", text, median(price) <= 1.0)
 
 
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    options = parser.parse_args()
-    print(measured(), flush=True)
-    try:
-        show(uvloop.run(measure(options.rounds)))
-    except BenchError as error:
-        parser.exit(1, f"{error}\n")
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, measure, "rounds", ROUNDS)

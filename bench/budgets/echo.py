@@ -29,7 +29,7 @@ from .model import Check, show
 
 #: This message is as long as a notification in the other budgets.
 MESSAGE = b"x" * 230
-#: Number of messages in transit. When half of them are back, the client sends the same number again, all together.
+#: Number of messages in transit. When half of these messages are back, the client sends half the number again at once.
 WINDOW = 64
 #: Number of turns, and seconds of a turn. There are several turns, because other programs can disturb a turn.
 TURNS, TURN_S = 5, 1.5

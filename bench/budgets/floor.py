@@ -34,7 +34,7 @@ from ingeborg.protocol.pages import PageError, fetch, samples
 from .light import TIMEOUT_S, dial
 
 TOPICS, FANOUT = 100, 20
-#: The numbers of those of the ``FANOUT`` subscribers that count their notifications.
+#: The numbers of the subscribers, out of ``FANOUT``, that count their notifications.
 COUNTING = (0, 4, 10)
 PAYLOAD_BYTES = 120
 PROBE_EVERY = 20
@@ -121,11 +121,10 @@ class Discarder:
 
 
 class Sample(NamedTuple):
-    """The endpoint's metrics ``at_s`` seconds after the beginning of a load."""
+    """The endpoint's level of bounds ``at_s`` seconds after the beginning of a load."""
 
     at_s: float
     level: float
-    busy: float
 
 
 class Load(NamedTuple):
@@ -212,6 +211,8 @@ class Floor:
                     await asyncio.sleep(0.02)
             finally:
                 sampling.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await sampling  # raises if the endpoint did not answer
             cpu_s = (await figures(self._url))["process_cpu_seconds_total"] - before
             if any(one.is_lost for one in self._counters) or any(one.is_lost for one in self._discarders):
                 raise BenchError("the endpoint closed the connection of a subscriber")
@@ -241,8 +242,7 @@ class Floor:
         """Append the endpoint's metrics every ``SAMPLED_S`` seconds, for this number of seconds."""
         began = time.monotonic()
         while (at_s := time.monotonic() - began) < seconds:
-            now = await figures(self._url)
-            samples.append(Sample(at_s, now["ingeborg_bounds_level"], now["ingeborg_bounds_busy"]))
+            samples.append(Sample(at_s, (await figures(self._url))["ingeborg_bounds_level"]))
             for socket in self._sockets:  # nothing else answers pings
                 socket.transport.write(empty_frame(PONG, masked=True))
             await asyncio.sleep(SAMPLED_S)

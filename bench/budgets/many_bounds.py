@@ -1,5 +1,4 @@
-"""Many clients with bounds: the CPU time that an endpoint uses for them while they are idle, and its memory while they
-get messages.
+"""Many clients with bounds: their CPU time while they are idle, and the endpoint's memory while they get messages.
 
     python -m ingeborg.bench.budgets.many_bounds [--minutes 10]
 
@@ -10,7 +9,6 @@ the command publishes 10 messages per second for the given minutes, each to 1,00
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
 from collections.abc import Sequence
@@ -18,14 +16,13 @@ from itertools import count
 from statistics import median
 
 import orjson
-import uvloop
 
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 from .floor import endpoint, figures
 from .light import TIMEOUT_S, dial
-from .model import Check, measured, show
+from .model import Check, command
 
 CONNECTIONS, CLIENTS, TOPICS = 1_000, 100, 100
 IDLE_S, MINUTES, RATE, SAMPLED_S = 60.0, 10.0, 10.0, 15.0
@@ -114,17 +111,5 @@ def checks(clients: float, idle: float, sizes: Sequence[float]) -> list[Check]:
     return rows
 
 
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=MINUTES)
-    options = parser.parse_args()
-    print(measured(), flush=True)
-    try:
-        show(uvloop.run(measure(options.minutes)))
-    except BenchError as error:
-        parser.exit(1, f"{error}\n")
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, measure, "minutes", MINUTES)

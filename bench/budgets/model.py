@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import argparse
+from collections.abc import Callable, Coroutine, Iterable
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import uvloop
 
 from ingeborg import form
+from ingeborg.bench.errors import BenchError
 
 
 class Check(NamedTuple):
@@ -23,6 +27,27 @@ def measured() -> str:
     """Return the version and the form of the measured code. This process starts endpoints and generators from its own
     installation and with its own `INGEBORG_PURE`, so they have the same version and form."""
     return f"ingeborg {version('ingeborg')}, {form.name()} (endpoints and generators)"
+
+
+def command(
+    doc: str | None, measure: Callable[[Any], Coroutine[Any, Any, Iterable[Check]]], option: str, default: float
+) -> None:
+    """Run a benchmark that has one option with a number, and print its checks.
+
+    Args:
+        doc: the module's documentation, whose first line is the description.
+        measure: takes the option's value. A ``BenchError`` ends the program with exit code 1.
+        option: the option's name.
+        default: the option's default, which has the option's type.
+    """
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    parser.add_argument(f"--{option}", type=type(default), default=default)
+    options = parser.parse_args()
+    print(measured(), flush=True)
+    try:
+        show(uvloop.run(measure(getattr(options, option))))
+    except BenchError as error:
+        parser.exit(1, f"{error}\n")
 
 
 def show(checks: Iterable[Check]) -> None:

@@ -7,12 +7,11 @@ publishes. The endpoint runs on the first core, and everything else on the secon
 messages are too old for their subscribers, once while no subscriber has bounds, and once while all subscribers have
 bounds. Then the load rises from half of the greatest rate without bounds to 150 %, and stays there. At the end of a
 round, at 90 % and 150 %, 16 subscribers with a staleness of 500 ms are compared with 4 subscribers without bounds: the
-endpoint may hold no message for longer than 500 ms. A round takes six minutes.
+endpoint may hold no message for longer than 500 ms. A round takes five minutes.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import math
 from bisect import bisect_left, bisect_right
@@ -21,13 +20,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
-import uvloop
-
-from ingeborg.bench.errors import BenchError
-
 from .bounds import spread
 from .floor import Floor, Load, Sample, constant, floor
-from .model import Check, measured, show
+from .model import Check, command
 
 ROUNDS = 3
 
@@ -189,17 +184,5 @@ def exact_check(share: float, late: Sequence[float]) -> Check:
     return Check(figure, f"at most {BEYOND_SHARE:.1%}", spread(late, ".3%"), median(late) <= BEYOND_SHARE)
 
 
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    options = parser.parse_args()
-    print(measured(), flush=True)
-    try:
-        show(uvloop.run(measure(options.rounds)))
-    except BenchError as error:
-        parser.exit(1, f"{error}\n")
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, measure, "rounds", ROUNDS)

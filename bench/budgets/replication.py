@@ -2,7 +2,7 @@
 
     python -m ingeborg.bench.budgets.replication [--rounds 4]
 
-Both clusters run on embedded stores, one of them with `serve --replication on`. Each publish requests a reply.
+Both clusters run on embedded stores, and one cluster runs with `serve --replication on`. Each publish requests a reply.
 Publishes come one by one, which costs most, and then in bursts, as at a busy endpoint. Both rates leave the machine
 mostly idle. Half of the publishes arrive at the home of their topic. The CPU time is the sum for both endpoints, minus
 their use while idle. The latency is the time from the publisher's write to the reply, which the same process gets. The

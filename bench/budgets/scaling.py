@@ -364,7 +364,7 @@ class Cluster:
         return found
 
     async def _due(self, publishes: int, rate: float, burst: int) -> AsyncIterator[tuple[OutgoingSocket, range]]:
-        """Whenever publishes are due (``rate`` of them per second), yield a sender and the numbers of its publishes.
+        """Whenever publishes are due (``rate`` publishes per second), yield a sender and the numbers of its publishes.
         ``burst``: see ``load``."""
         endpoints = len(self._urls)
         step = endpoints * burst if burst > 1 else 1

@@ -146,15 +146,6 @@ class Conit:
             self.since, self.floor = self.held_since, self.held_floor
         return held
 
-    def take_all(self) -> list[Held]:
-        """Take out all messages, in the order of release."""
-        leaving = [*self.leaving[::-1], *self.held.values()]
-        self.leaving.clear()
-        self.held.clear()
-        self.newest = None
-        self.weight = 0.0
-        return leaving
-
 
 class Urgent:
     """Conits in the order of their urgency. Equally urgent conits keep the order in which they were added.

@@ -303,18 +303,18 @@ class Holding(Part):
         conit = place.conits.get(message.topic)
         if conit is None or (conit.is_empty and conit.next_at <= now):
             passes = receiver.takes and bound.steered(self._steering.level) <= bound.interval_s
-            is_full = conit is None and self.conits >= self._held_max
-            if passes or is_full:
+            if passes and not bound.interval_s:
                 receiver.send(message, named, 0)
-                if is_full:
-                    self.released["limit"] += 1
-                    return
-                if not bound.interval_s:
-                    return
+                return
             if conit is None:
+                if self.conits >= self._held_max:
+                    self.released["limit"] += 1
+                    receiver.send(message, named, 0)
+                    return
                 conit = place.conits[message.topic] = Conit(receiver.connection, client, message.topic, bound)
                 self.conits += 1
             if passes:
+                receiver.send(message, named, 0)
                 self._rest(receiver, conit)
                 return
         before = conit.weight
@@ -496,11 +496,10 @@ class Holding(Part):
         self._staleness[band].observe(age)
         self.exceeded[band] += age > conit.bound.staleness_s + EXCEEDED_S
         self.released[cause] += 1
-        most = MESSAGES_PER_SLICE if cause == "due" else len(conit) + receiver.size
-        all_of_them = conit.take_all() if whole else []
+        in_slices = cause == "due"
         count = size = cost = 0
-        while count < len(all_of_them) or (not conit.is_empty and cost < most and receiver.takes):
-            held = all_of_them[count] if whole else conit.take()
+        while not conit.is_empty and (whole or (receiver.takes and not (in_slices and cost >= MESSAGES_PER_SLICE))):
+            held = conit.take()
             count += 1
             cost += 1 + held.size // BYTES_PER_MESSAGE
             size += held.size
