@@ -30,12 +30,14 @@ def default_bounds(name: str, value: Any) -> str:
     if isinstance(value, dict):
         raise ValueError(f"has to be a list of tables: write [[{name}]], with double brackets")
     one = "table"
-    if isinstance(value, str) and value.lstrip().startswith("["):
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         one = "rule"
         try:
-            value = json.loads(value)
+            value = json.loads(value, object_pairs_hook=_fields)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"has to be a JSON list of rules, or the name of a preset: {error}") from None
+        if isinstance(value, dict):
+            raise ValueError("has to be a JSON list of rules: put the rule into brackets, [{…}]")
     if value in ("", []):
         return ""
     if isinstance(value, list):
@@ -45,6 +47,15 @@ def default_bounds(name: str, value: Any) -> str:
         return check_bounds(value)
     except ProtocolError as error:
         raise ValueError(f"cannot be used: {_words(error)}") from None
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a JSON object. Raises ``ValueError`` if a field comes twice."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twice = next(name for number, (name, _) in enumerate(pairs) if name in dict(pairs[:number]))
+        raise ValueError(f"{shown(twice)} comes twice in a rule; name it once")
+    return fields
 
 
 def _check(where: str, rule: Any) -> None:

@@ -100,6 +100,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "`item` of a publish, bytes of UTF-8": (bounds.ITEM_BYTES_MAX,),
     "`window` of a `listen`": (bounds.WINDOW_MAX,),
     "messages that an endpoint holds for clients with bounds": (holding.HELD_MAX,),
+    "of these, messages for the clients of one connection": (holding.CONNECTION_HELD_MAX,),
     "bytes of these held messages": (holding.HELD_BYTES_MAX,),
     "topics of a `subscribe` with `last` or `since`": (ingeborg.protocol.messages.SINCE_TOPICS_MAX,),
     "payloads in a reply to `history`, bytes": (history_server.ONCE_BYTES,),

@@ -88,6 +88,8 @@ def test_no_rules_are_no_text(tmp_path: Path, value: str) -> None:
         ("bounds = 3", "bounds cannot be used: it has to be one of live, screen, wall, or a list of rules"),
         ('bounds = "walk"', "bounds cannot be used: there is no preset 'walk'; there are live, screen, wall"),
         ("bounds = '[{'", "bounds has to be a JSON list of rules, or the name of a preset: Expecting"),
+        ("bounds = '{\"prefix\": \"\"}'", "bounds has to be a JSON list of rules: put the rule into brackets"),
+        ("bounds = '[{\"prefix\": \"\", \"prefix\": \"a\"}]'", "'prefix' comes twice in a rule; name it once"),
         ("bounds = '[{\"prefix\": 1}]'", "bounds rule 1: 'prefix' has to be a string"),
         ("bounds = [1]", "bounds table 1 has to be an object"),
         ("[[bounds]]", "bounds table 1 has to have either 'topic' or 'prefix'"),

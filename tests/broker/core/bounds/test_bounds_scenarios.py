@@ -400,6 +400,18 @@ def test_at_the_limit_of_held_messages_they_leave_at_once() -> None:
     assert ann.payloads() == [1, 2, 3]
 
 
+def test_the_limit_of_one_connection_leaves_the_messages_of_others_alone() -> None:
+    cluster = Cluster("a")
+    holding_part = cluster.nodes["a"].router.layers.bounds.holding
+    holding_part._connection_held_max = 2
+    ann, bert = holding(cluster), reader(cluster, "bert", "v", bounds=bounds(interval_ms=1_000))
+    for number in range(3, 5):
+        publish(ann, "t", number)
+        publish(ann, "v", number)
+    cluster.world.run(0.1)
+    assert (ann.payloads(), bert.payloads(), holding_part.held) == ([1, 2, 3], [3], 2)
+
+
 def test_the_limit_of_held_messages_also_holds_for_a_client_that_does_not_take() -> None:
     cluster = Cluster("a")
     holding_part = cluster.nodes["a"].router.layers.bounds.holding
