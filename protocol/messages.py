@@ -78,8 +78,31 @@ class About(NamedTuple):
     weight: float = 1.0
 
 
+class Flow(NamedTuple):
+    """The fields of `listen`, `bounds` and `credit` that say how fast a client gets notifications."""
+
+    bounds: str | None = None  # the text of the rules (``bounds``)
+    window: int = 0  # maximum number of unconfirmed notifications; 0 for no window
+    processed: int = 0  # the number of notifications that a `credit` confirms
+
+
+NO_FLOW: Final = Flow()
+
+
+class RevokedTokens(NamedTuple):
+    """The fields of a `revoke`. It has either ``jti`` or ``subject``."""
+
+    jti: str | None
+    subject: str | None
+    expires_at: float | None  # Unix time in seconds
+
+
 class Command(NamedTuple):
-    """A checked command. Fields that a command does not have keep their defaults."""
+    """A checked command. Fields that a command does not have keep their defaults.
+
+    It has at most 19 fields. Python keeps no free list of longer tuples, so that each command would be slower. Fields
+    of rare commands are in records of their own.
+    """
 
     name: str
     client: str
@@ -92,9 +115,7 @@ class Command(NamedTuple):
     limit: int = PAGE_LIMIT_DEFAULT
     #: The term of a subscription: whether it ends at disconnect, and after how many seconds (0 for no time limit).
     term: tuple[bool, int] | None = None
-    jti: str | None = None  # a `revoke` has either ``jti`` or ``subject``
-    subject: str | None = None
-    expires_at: float | None = None  # Unix time in seconds
+    revoked: RevokedTokens | None = None
     filter: str | None = None  # canonical text (``filters``)
     replace: bool = False  # whether it replaces all of the client's subscriptions to these topics
     keep_s: int = 0  # seconds for which the broker keeps the message; 0 if the publisher gives none
@@ -103,9 +124,7 @@ class Command(NamedTuple):
     recover: str | None = None
     last: int = 0  # number of the latest kept messages of each topic
     since: str | None = None  # a position; in `history`, the `mid` of a message
-    bounds: str | None = None  # in a `listen` or `bounds`: the text of the rules (``bounds``)
-    window: int = 0  # in a `listen`: maximum number of unconfirmed notifications; 0 for no window
-    processed: int = 0  # the number of notifications that a `credit` confirms
+    flow: Flow = NO_FLOW
     about: About | None = None  # a publish's item and weight, or None
 
 
@@ -221,8 +240,8 @@ def is_text_of(value: object, bytes_max: int) -> bool:
         return False  # a lone surrogate, which no encoder can write
 
 
-def check_revoke(value: Mapping[str, Any]) -> tuple[str | None, str | None, float | None]:
-    """Return `jti`, `sub` and `expires_at` (Unix seconds) of a `revoke`.
+def check_revoke(value: Mapping[str, Any]) -> RevokedTokens:
+    """Return the fields of a `revoke`.
 
     Raises:
         ProtocolError: ``bad_state``; a value is wrong, or the command has both `jti` and `sub`, or neither.
@@ -236,12 +255,11 @@ def check_revoke(value: Mapping[str, Any]) -> tuple[str | None, str | None, floa
         raise ProtocolError("bad_state", f"Key 'sub' has to be a string of 1 to {SUBJECT_BYTES_MAX} bytes of UTF-8")
     if expires_at is not None and (type(expires_at) not in (int, float) or not 0 <= expires_at < UNIX_TIME_MAX_S):
         raise ProtocolError("bad_state", "Key 'expires_at' has to be a Unix time in seconds")
-    return jti, subject, None if expires_at is None else float(expires_at)
+    return RevokedTokens(jti, subject, None if expires_at is None else float(expires_at))
 
 
 def _revoke(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
-    jti, subject, expires_at = check_revoke(value)
-    return Command(name, client, number, jti=jti, subject=subject, expires_at=expires_at)
+    return Command(name, client, number, revoked=check_revoke(value))
 
 
 def _listen(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
@@ -258,17 +276,17 @@ def _listen(name: str, client: str, number: Id, value: dict[str, Any], payload_b
             )
             raise ProtocolError("bad_state", text)
         command = command._replace(recover=recover)
-    if "bounds" in value:
-        command = command._replace(bounds=check_bounds(value["bounds"]))
-    if "window" in value:
-        command = command._replace(window=check_window(value["window"]))
+    if "bounds" in value or "window" in value:
+        rules = check_bounds(value["bounds"]) if "bounds" in value else None
+        window = check_window(value["window"]) if "window" in value else 0
+        command = command._replace(flow=Flow(rules, window))
     return command
 
 
 def _bounds(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     if "bounds" not in value:
         raise ProtocolError("bad_state", "Key 'bounds' not specified")
-    return Command(name, client, number, bounds=check_bounds(value["bounds"]))
+    return Command(name, client, number, flow=Flow(check_bounds(value["bounds"])))
 
 
 def _credit(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
@@ -276,7 +294,7 @@ def _credit(name: str, client: str, number: Id, value: dict[str, Any], payload_b
     if type(count) is not int or not 0 <= count <= COUNT_MAX:
         text = f"Key 'count' has to be an integer from 0 to {COUNT_MAX}: the notifications processed on this connection"
         raise ProtocolError("bad_state", text)
-    return Command(name, client, number, processed=count)
+    return Command(name, client, number, flow=Flow(processed=count))
 
 
 def _last(value: dict[str, Any]) -> int:

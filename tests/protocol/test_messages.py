@@ -400,9 +400,9 @@ def test_who_takes_back_says_nothing_of_the_end() -> None:
 
 def test_a_token_is_revoked_by_its_id_or_its_subject_until_a_time() -> None:
     by_id = check({"command": "revoke", "client_id": "ops", "jti": "é" * 64, "expires_at": 5}, PAYLOAD_MAX)
-    assert (by_id.jti, by_id.subject, by_id.expires_at) == ("é" * 64, None, 5.0)
+    assert by_id.revoked == ("é" * 64, None, 5.0)
     by_subject = check({"command": "revoke", "client_id": "ops", "sub": "x" * 128 + "*", "jti": None}, PAYLOAD_MAX)
-    assert (by_subject.jti, by_subject.subject, by_subject.expires_at) == (None, "x" * 128 + "*", None)
+    assert by_subject.revoked == (None, "x" * 128 + "*", None)
 
 
 @pytest.mark.parametrize(
@@ -431,3 +431,7 @@ def test_an_id_that_nobody_could_write_names_no_token() -> None:
         *(False, True, True, False, False),
         *(False, False, False),
     ]
+
+
+def test_a_command_is_short_enough_for_pythons_free_lists() -> None:
+    assert len(Command._fields) < 20

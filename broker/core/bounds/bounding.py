@@ -63,20 +63,20 @@ class Bounding(Part):
 
     def listen(self, connection: Connection, command: Command) -> None:
         """Handle a client's ``listen``. Its bounds take effect when it succeeds, and its window counts from now on."""
-        text = command.bounds
+        text, window, _ = command.flow
         if text is None and self._holding.defaults:
             text = self._holding.defaults
-        if text is None and not command.window and connection not in self._holding.receivers:
+        if text is None and not window and connection not in self._holding.receivers:
             self._admitting.listen(connection, command)
             return
-        if command.window:
+        if window:
             receiver = self._holding.receivers.get(connection)
             if connection.has_listened and (receiver is None or not receiver.window):
                 info = "Key 'window': the first listen of this connection had no window; connect again to set one"
                 self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
                 return
             self._holding.attach(connection)  # it counts from now on
-        more = Bounded(self._holding, connection, command.client, text, command.window)
+        more = Bounded(self._holding, connection, command.client, text, window)
         self._admitting.listen(connection, command, more)
 
     def bounds(self, connection: Connection, command: Command) -> None:
@@ -85,7 +85,7 @@ class Bounding(Part):
             info = "The client does not listen on this connection; send its listen first"
             self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
             return
-        fields = self._holding.say(connection, command.client, command.bounds)
+        fields = self._holding.say(connection, command.client, command.flow.bounds)
         fields.setdefault("bounds", [])
         self._replies.reply(connection, self._replies.expect(connection), success(command.id, **fields))
 
@@ -96,8 +96,9 @@ class Bounding(Part):
             info = "This connection has no window; send a window with its first listen"
             self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
             return
-        if command.processed > receiver.sent:
-            info = f"Key 'count' has {command.processed}, but only {receiver.sent} notifications were sent"
+        processed = command.flow.processed
+        if processed > receiver.sent:
+            info = f"Key 'count' has {processed}, but only {receiver.sent} notifications were sent"
             self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
             return
-        self._holding.credit(receiver, command.processed)
+        self._holding.credit(receiver, processed)

@@ -163,8 +163,11 @@ class Revoking(Part):
         """Return the command's revocation. Raise ``ProtocolError`` if the command must be refused."""
         if connection.grant is None:
             raise ProtocolError("forbidden", "This endpoint requires no tokens, so there is nothing to revoke")
+        assert command.revoked is not None, "the check of a revoke sets it"
+        jti, subject, expires_at = command.revoked
         now = self._desk.unix_s
-        expires_at = now + REMEMBERED_S if command.expires_at is None else command.expires_at
+        if expires_at is None:
+            expires_at = now + REMEMBERED_S
         if expires_at > now + REMEMBERED_MAX_S + KEPT_S:  # KEPT_S allows for clocks that differ
             days = REMEMBERED_MAX_S // 86_400
             raise ProtocolError("bad_state", f"Key 'expires_at' can be at most {days} days from now")
@@ -173,10 +176,10 @@ class Revoking(Part):
             raise ProtocolError("bad_state", text)
         # Round the time up to the end of its second.
         until = int(expires_at) + (expires_at != int(expires_at))
-        if command.jti is not None:
-            return Revocation(JTI, command.jti, 0, until)
-        assert command.subject is not None, "a revoke has a jti or a subject"
-        return Revocation(SUB, command.subject, int(now), until)
+        if jti is not None:
+            return Revocation(JTI, jti, 0, until)
+        assert subject is not None, "a revoke has a jti or a subject"
+        return Revocation(SUB, subject, int(now), until)
 
     def _write_waiting(self) -> None:
         if self._waiting and not self._writes and self._members.joined:

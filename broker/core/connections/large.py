@@ -13,14 +13,14 @@ from __future__ import annotations
 import codecs
 import pickle
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, cast
 
 import ormsgpack
 
 from ingeborg.protocol.errors import ProtocolError
-from ingeborg.protocol.messages import About, Command, check, reply_fields
+from ingeborg.protocol.messages import About, Command, Flow, RevokedTokens, check, reply_fields
 from ingeborg.protocol.wire import decode, outside_strings
 
 from .grants import Grant
@@ -49,8 +49,16 @@ _NAME_FIRST: Final = re.compile(_SPACE.join((b"", rb"\{", rb'"command"', rb":", 
 _END_BYTES: Final = 2_048  # bytes at the beginning and the end of a frame to search
 
 #: The fields of a command that are tuples. Packing turns them into lists, which compiled code would not accept.
-_TERM: Final = Command._fields.index("term")
-_ABOUT: Final = Command._fields.index("about")
+#: The fields of a command that are tuples, with the functions that make them from their packed values.
+_RECORDS: Final[dict[int, Callable[[Any], Any]]] = {
+    Command._fields.index(name): make
+    for name, make in {
+        "term": tuple,
+        "about": About._make,
+        "flow": Flow._make,
+        "revoked": RevokedTokens._make,
+    }.items()
+}
 
 
 class Topics:
@@ -193,7 +201,7 @@ def read_packed(arguments: bytes, data: bytes) -> bytes:
             starts = range(0, len(names), TOPICS_PER_PART)
             topics = [ormsgpack.packb(names[start : start + TOPICS_PER_PART]) for start in starts], len(names)
             command = command._replace(topics=())
-        fields = list(command)
+        fields = [tuple(field) if isinstance(field, tuple) else field for field in command]
     said = None if error is None else (error.code, error.info, error.extra)
     return ormsgpack.packb((fields, topics, said, outcome.id, outcome.name, outcome.kind, outcome.is_text))
 
@@ -203,10 +211,9 @@ def unpack_outcome(packed: bytes | memoryview) -> Outcome:
     fields, topics, said, number, name, kind, is_text = ormsgpack.unpackb(packed)
     command = error = None
     if fields is not None:
-        if fields[_TERM] is not None:
-            fields[_TERM] = tuple(fields[_TERM])
-        if fields[_ABOUT] is not None:
-            fields[_ABOUT] = About(*fields[_ABOUT])
+        for index, make in _RECORDS.items():
+            if fields[index] is not None:
+                fields[index] = make(fields[index])
         command = Command(*fields)
         if topics is not None:
             command = command._replace(topics=cast(Any, Topics(*topics)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import defaultdict
@@ -67,6 +68,23 @@ def test_who_could_not_be_read_learns_which_command_it_was_where_that_is_sure(
     data, error = frame.encode(), ProtocolError("peer_unavailable", "x")
     pieces = [data[: len(data) - cut], data[len(data) - cut :]] if cut else [data]
     assert unread(pieces, error)[1:4] == (error, number, name)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"command": "publish", "topic": "t", "payload": 1, "item": "x", "weight": 2.0},
+        {"command": "subscribe", "topic": "t", "ttl_s": 5},
+        {"command": "listen", "bounds": "wall", "window": 3},
+        {"command": "revoke", "jti": "x"},
+        {"command": "credit", "count": 7},
+    ],
+)
+def test_a_command_is_the_same_after_it_has_crossed_to_the_endpoint(fields: dict[str, Any]) -> None:
+    value = {**fields, "client_id": "ann"}
+    command = read(json.dumps(value).encode()).command
+    assert command is not None
+    assert command._replace(topics=tuple(command.topics)) == check(value, PAYLOAD_MAX)
 
 
 values = st.recursive(
