@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        print("bench: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(": ".join(["bench: interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)

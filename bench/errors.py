@@ -18,3 +18,7 @@ class UsageError(BenchError):
 
 class ExtraMissing(UsageError):
     """A library from an optional extra of the package is not installed. The message names the extra."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user has ended a command, whose results so far are kept. The message says how to continue."""

@@ -22,9 +22,10 @@ import orjson
 import uvloop
 
 from ingeborg import autoscaler
-from ingeborg.bench import rivals, units
+from ingeborg.bench import rivals
 from ingeborg.bench.autoscale import cases, scale
 from ingeborg.bench.errors import BenchError, ExtraMissing, UsageError
+from ingeborg.bench.experiments import units
 
 EXPERIMENTS: Final = ("throughput", "response", "groups", "all")
 FACTS, DIGEST = "facts", "autoscale.json.xz"

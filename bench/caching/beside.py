@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from ingeborg.bench import units
 from ingeborg.bench.caching import log as logs
 from ingeborg.bench.caching import requests as plain
 from ingeborg.bench.caching.cases import SHARES, Requests, Unit
@@ -18,6 +17,7 @@ from ingeborg.bench.caching.policies.tinylfu import TinyLfu
 from ingeborg.bench.caching.replay import requests
 from ingeborg.bench.caching.simulator import Simulator
 from ingeborg.bench.caching.work import Row
+from ingeborg.bench.experiments import units
 
 SIMULATED: Final = "simulated"
 """Folder of a result, with a file for each unit."""

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from ingeborg import form
-from ingeborg.bench import units
 from ingeborg.bench.caching import beside, cases, work
 from ingeborg.bench.caching import log as logs
 from ingeborg.bench.caching.cases import SEEDS, Unit
 from ingeborg.bench.caching.found import LIVE
 from ingeborg.bench.errors import BenchError, UsageError
+from ingeborg.bench.experiments import units
 from ingeborg.broker.core import caches
 
 SEEDS_MAX: Final = 100

@@ -34,7 +34,7 @@ from ingeborg.bench.caching.policies.named import BELADY, ONLINE, OURS, OWED, PL
 from ingeborg.bench.caching.policies.ruled import Ruled
 from ingeborg.bench.caching.policies.rules import Buffer, Mean, Rule, Threshold
 from ingeborg.bench.caching.replay import Outcome, Ways, replay, requests, unbounded
-from ingeborg.bench.units import keep
+from ingeborg.bench.experiments.units import keep
 from ingeborg.broker.core.caches.cache import COUNTED
 from ingeborg.broker.core.caches.policy import Policy
 

@@ -15,8 +15,8 @@ from typing import Final
 
 import orjson
 
-from ingeborg.bench import units
 from ingeborg.bench.errors import BenchError, UsageError
+from ingeborg.bench.experiments import units
 from ingeborg.bench.overlay import summary, work
 from ingeborg.bench.overlay.experiments import EXPERIMENTS, NODES, NODES_MAX, NODES_MIN, PROTOCOLS, Cell, plan
 from ingeborg.broker.core import overlay

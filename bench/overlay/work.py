@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ingeborg.bench.experiments.units import keep
 from ingeborg.bench.overlay import log
 from ingeborg.bench.overlay.experiments import Cell
 from ingeborg.bench.overlay.run import Run
-from ingeborg.bench.units import keep
 
 Row = dict[str, Any]
 

@@ -11,8 +11,8 @@ import lzma
 from pathlib import Path
 
 from ingeborg.autoscaler import groups
-from ingeborg.bench import units
 from ingeborg.bench.errors import BenchError, UsageError
+from ingeborg.bench.experiments import units
 from ingeborg.bench.packing import cases, work
 from ingeborg.bench.packing.cases import SEEDS, Unit
 

@@ -15,6 +15,7 @@ from typing import Any
 from ingeborg import form
 from ingeborg.autoscaler.groups.instance import NOWHERE, Instance, lower_bound, moved, rscore
 from ingeborg.autoscaler.groups.packing import Algorithm, pack
+from ingeborg.bench.experiments.units import keep
 from ingeborg.bench.packing import latency
 from ingeborg.bench.packing.cases import (
     ALGORITHMS,
@@ -30,7 +31,6 @@ from ingeborg.bench.packing.cases import (
 )
 from ingeborg.bench.packing.optimum import Solver
 from ingeborg.bench.packing.streams import CAPACITY, drawn
-from ingeborg.bench.units import keep
 
 Row = dict[str, Any]
 

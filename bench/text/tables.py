@@ -7,8 +7,7 @@ ratios that `comparison` gives, or escape text for HTML or Markdown.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ingeborg.bench.comparison import (
     CUT_SHORT,
@@ -23,37 +22,10 @@ from ingeborg.bench.comparison import (
 )
 from ingeborg.bench.comparison.topics import SLOPE_TOPICS_MIN, slope
 from ingeborg.bench.text import figures
+from ingeborg.bench.text.blocks import Cell as Cell
+from ingeborg.bench.text.blocks import Table as Table
 
 Format = Callable[[float | None], str]
-
-
-class Cell(NamedTuple):
-    """A cell of a table. `more` is small print below or after `text`. `mark` is `good`, `bad` or `warn` for a badge, or
-    empty. `sign` is the sign of a footnote."""
-
-    text: str
-    more: str = ""
-    mark: str = ""
-    sign: str = ""
-
-    @property
-    def signed(self) -> str:
-        return f"{self.text} {self.sign}" if self.sign else self.text
-
-    @property
-    def plain(self) -> str:
-        return f"{self.signed} ({self.more})" if self.more else self.signed
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table. Each row has a cell for each heading in `header`, and its first cell names the row. `note` has remarks
-    for the reader."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    note: str = ""
 
 
 PARTS = {

@@ -21,9 +21,9 @@ from ingeborg.bench.caching.live.cases import Unit
 from ingeborg.bench.caching.live.log import RUN
 from ingeborg.bench.caching.live.work import DIGESTED, LOGS, ROWS, path_of
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.experiments.units import keep
 from ingeborg.bench.spark import job
 from ingeborg.bench.spark.session import local_session
-from ingeborg.bench.units import keep
 
 Json = dict[str, Any]
 

@@ -17,7 +17,7 @@ import uvloop
 
 from ingeborg.bench.caching.live.cases import Unit
 from ingeborg.bench.caching.live.run import NOWHERE, Outcome, Places, measure
-from ingeborg.bench.units import keep
+from ingeborg.bench.experiments.units import keep
 
 ROWS, LOGS, DIGESTED = "rows", "logs", "digested"
 """Folders of a result. Each unit has a file with its row, a folder with its log, and a file with the log's digest."""

@@ -8,10 +8,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ingeborg.bench import units
 from ingeborg.bench.caching import beside, requests, simulator
 from ingeborg.bench.caching.cases import SHARES, Document, Requests
 from ingeborg.bench.caching.policies.named import BELADY, PLAIN
+from ingeborg.bench.experiments import units
 
 #: Answers with the number of entries that fit, in place of hits.
 PROGRAM = """

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingeborg.bench import cli, units
+from ingeborg.bench import cli
 from ingeborg.bench.caching import cases, command, work
 from ingeborg.bench.caching.cases import SEEDS, Document, Unit
 from ingeborg.bench.caching.found import LIVE
 from ingeborg.bench.caching.live import cases as live_cases
 from ingeborg.bench.caching.live import subscribing
-from ingeborg.bench.units import PLAN
+from ingeborg.bench.experiments.units import PLAN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

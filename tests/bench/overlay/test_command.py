@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingeborg.bench import cli
+from ingeborg.bench.experiments.units import PLAN
 from ingeborg.bench.overlay import command, summary, work
 from ingeborg.bench.overlay.experiments import EXPERIMENTS, Cell
-from ingeborg.bench.units import PLAN
 from tests import wants
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingeborg.bench import cli
+from ingeborg.bench.experiments.units import PLAN
 from ingeborg.bench.packing import cases, command, page, work
-from ingeborg.bench.units import PLAN
 
 from . import small
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingeborg.bench import units
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.experiments import units
 
 
 def note(path: Path) -> None:

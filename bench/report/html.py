@@ -1,0 +1,43 @@
+"""Renders a report as one HTML page.
+
+Owns: the templates, and escaping, which Jinja2 does for every text. Must never: choose what a report says.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from ingeborg.bench.report.plots import NARROW, WIDE, svg
+from ingeborg.bench.text.blocks import MARKS, Figure, Report
+
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def page(report: Report) -> str:
+    """Return the page."""
+    return _environment().get_template("page.html").render(report=report)
+
+
+@cache
+def _environment() -> Environment:
+    package = "ingeborg.bench.report"
+    made = Environment(loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined)
+    made.filters |= {"inline": _inline, "drawn": _drawn}
+    style = resources.files(package).joinpath("report.css").read_text(encoding="utf-8")
+    made.globals |= {"style": Markup(style), "marks": MARKS}
+    return made
+
+
+def _inline(text: str) -> Markup:
+    """Escape a text, and mark the words between backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def _drawn(figure: Figure) -> Markup:
+    """Return the plot for a wide and for a narrow page, of which the style sheet shows one."""
+    return Markup(svg(figure.plot, WIDE, NARROW, figure.identity))

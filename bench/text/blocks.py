@@ -1,0 +1,202 @@
+"""The blocks of a report, from which HTML, Markdown and the terminal are made.
+
+Owns: the kinds of blocks. Must never: contain markup, except the drawing of ``Drawing``.
+
+In every text, words between backticks are code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from ingeborg.bench.report.plots import Plot
+
+
+class Cell(NamedTuple):
+    """A cell of a table. `more` is small print below or after `text`. `mark` is `good`, `bad` or `warn` for a badge, or
+    empty. `sign` is the sign of a footnote."""
+
+    text: str
+    more: str = ""
+    mark: str = ""
+    sign: str = ""
+
+    @property
+    def signed(self) -> str:
+        return f"{self.text} {self.sign}" if self.sign else self.text
+
+    @property
+    def plain(self) -> str:
+        return f"{self.signed} ({self.more})" if self.more else self.signed
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. Each row has a cell for each heading in `header`, and its first cell names the row. `note` has remarks
+    for the reader."""
+
+    kind: ClassVar[str] = "table"
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+def table(title: str, header: Sequence[str], rows: Iterable[Sequence[str | Cell]], note: str = "") -> Table:
+    """Return a table whose cells may be plain texts."""
+    cells = (tuple(Cell(one) if isinstance(one, str) else one for one in row) for row in rows)
+    return Table(title, tuple(header), tuple(cells), note)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    kind: ClassVar[str] = "text"
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences."""
+
+    kind: ClassVar[str] = "bullets"
+
+    items: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot, and the text below it. ``identity`` is unique on the page."""
+
+    kind: ClassVar[str] = "figure"
+
+    plot: Plot
+    identity: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing that is no plot. ``svg`` is markup of this project."""
+
+    kind: ClassVar[str] = "drawing"
+
+    title: str
+    svg: str
+    caption: str
+
+
+HOLDS: Final = "holds"
+FAILS: Final = "does not hold"
+NOISE: Final = "within noise"
+DEPENDS: Final = "depends"
+MARKS: Final = {HOLDS: "good", FAILS: "bad", NOISE: "warn", DEPENDS: "warn"}
+"""The verdicts on a sentence, and the marks of their badges. ``DEPENDS``: the document can be read in several ways, or
+leaves a parameter open, and the verdict is not the same for all."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a document, and the verdict on it.
+
+    Attributes:
+        text: the sentence.
+        where: its place in the document, such as a section or a figure.
+        verdict: one of ``MARKS``.
+        found: our figures.
+        reading: the reading of the document, and the parameters, on which the verdict rests.
+        why: the reason for the figures. ``""`` if we have none.
+    """
+
+    text: str
+    where: str
+    verdict: str
+    found: str
+    reading: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The sentences of a document, with their verdicts."""
+
+    kind: ClassVar[str] = "claims"
+
+    title: str
+    claims: Sequence[Claim]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Blocks in a frame, below a title."""
+
+    kind: ClassVar[str] = "panel"
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Blocks that only a reader of the page sees, when the reader opens them."""
+
+    kind: ClassVar[str] = "fold"
+
+    summary: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, and the blocks below it."""
+
+    kind: ClassVar[str] = "section"
+
+    title: str
+    blocks: Sequence[Block]
+
+
+Block = Table | Text | Bullets | Figure | Drawing | Claims | Panel | Fold | Section
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole report.
+
+    Attributes:
+        title: the heading.
+        over: a word above the heading, such as "Evaluation".
+        lead: the paragraphs below the heading: which document this is, and what the workload does.
+        sections: the sections. The first one has the claims.
+        command: the command that makes the results again.
+        closing: sentences at the end.
+    """
+
+    title: str
+    over: str
+    lead: Sequence[str]
+    sections: Sequence[Section]
+    command: str = ""
+    closing: Sequence[str] = field(default_factory=tuple)
+
+
+def claims_of(report: Report) -> list[Claim]:
+    """Return all claims of a report, in order."""
+    found: list[Claim] = []
+
+    def visit(blocks: Iterable[Block]) -> None:
+        for block in blocks:
+            if isinstance(block, Claims):
+                found.extend(block.claims)
+            elif isinstance(block, Panel | Fold | Section):
+                visit(block.blocks)
+
+    visit(report.sections)
+    return found
