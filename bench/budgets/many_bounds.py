@@ -5,15 +5,18 @@
 There are 1,000 connections with 100 clients each. All clients have the preset `wall`. Each client subscribes to one of
 100 topics. One endpoint runs on the first core, and everything else on the second. After a minute without a message,
 the command publishes 10 messages per second for the given minutes, each to 1,000 clients.
+
+An endpoint that is late raises its level, and then holds messages, which take memory. So the command also reports the
+highest level. If it is not 0, the endpoint had too little processor time, and the growth is that of the held messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from itertools import count
 from statistics import median
+from typing import NamedTuple
 
 import orjson
 
@@ -65,18 +68,25 @@ async def measure(minutes: float) -> list[Check]:
         after = await figures(url)
         name = "process_cpu_seconds_total"
         idle = (after[name] - before[name]) / IDLE_S
-        sizes = await _load(url, minutes)
+        load = await _load(url, minutes)
         held = (await figures(url))["ingeborg_bounds_clients"]
         for socket in sockets:
             socket.transport.close()
         await asyncio.sleep(0.1)
-    return checks(held, idle, sizes)
+    return checks(held, idle, load)
 
 
-async def _load(url: str, minutes: float) -> list[float]:
-    """Publish, and return the endpoint's memory in bytes, measured every ``SAMPLED_S`` seconds."""
+class Load(NamedTuple):
+    """Samples of the endpoint during the load: its resident memory in bytes, and its level."""
+
+    sizes: list[float]
+    levels: list[float]
+
+
+async def _load(url: str, minutes: float) -> Load:
+    """Publish, and return samples of the endpoint, which are ``SAMPLED_S`` seconds apart."""
     publisher = await dial(url)
-    sizes: list[float] = []
+    load = Load([], [])
     begin = time.monotonic()
     for number in count():
         at = begin + number / RATE
@@ -85,21 +95,23 @@ async def _load(url: str, minutes: float) -> list[float]:
         await asyncio.sleep(max(at - time.monotonic(), 0.0))
         command = {"command": "publish", "client_id": "p", "topic": f"topic {number % TOPICS}", "payload": number}
         publisher.write(orjson.dumps(command))
-        if at - begin >= (1 + len(sizes)) * SAMPLED_S:
-            sizes.append((await figures(url))["process_resident_memory_bytes"])
+        if at - begin >= (1 + len(load.sizes)) * SAMPLED_S:
+            sample = await figures(url)
+            load.sizes.append(sample["process_resident_memory_bytes"])
+            load.levels.append(sample["ingeborg_bounds_level"])
     publisher.transport.close()
-    return sizes
+    return load
 
 
-def checks(clients: float, idle: float, sizes: Sequence[float]) -> list[Check]:
+def checks(clients: float, idle: float, load: Load) -> list[Check]:
     """Compare the figures with their goals."""
     figure = f"CPU of {clients:,.0f} idle clients with bounds"
     rows = [Check(figure, f"at most {CPU_MAX:.0%} of a core", f"{idle:.2%}", idle <= CPU_MAX)]
-    third = len(sizes) // 3
+    third = len(load.sizes) // 3
     if third:
-        first, last = median(sizes[:third]), median(sizes[-third:])
-        growth = last / first - 1
-        text = f"{growth:+.1%} of {first / 1e6:,.0f} MB"
+        first, last = median(load.sizes[:third]), median(load.sizes[-third:])
+        growth, level = last / first - 1, max(load.levels)
+        text = f"{growth:+.1%} of {first / 1e6:,.0f} MB, at level {level:.0f}"
         rows.append(
             Check(
                 "growth of memory from the first to the last third",

@@ -38,10 +38,11 @@ def test_a_message_is_too_old_beyond_its_staleness_and_the_lag_at_its_arrival() 
 
 
 def test_memory_is_compared_between_the_first_and_the_last_third() -> None:
-    idle, memory = many_bounds.checks(1e5, 0.0072, [100e6, 100e6, 150e6, 110e6, 101e6, 101e6, 300e6, 101e6, 90e6])
+    sizes = [100e6, 100e6, 150e6, 110e6, 101e6, 101e6, 300e6, 101e6, 90e6]
+    idle, memory = many_bounds.checks(1e5, 0.0072, many_bounds.Load(sizes, [0.0, 3.0, 0.0]))
     assert (idle.met, idle.measured) == (True, "0.72%")
-    assert (memory.met, memory.measured) == (True, "+1.0% of 100 MB")
-    assert not many_bounds.checks(1e5, 0.03, [100e6, 1e6, 103e6])[1].met
+    assert (memory.met, memory.measured) == (True, "+1.0% of 100 MB, at level 3")
+    assert not many_bounds.checks(1e5, 0.03, many_bounds.Load([100e6, 1e6, 103e6], [0.0]))[1].met
 
 
 async def test_a_load_gets_everything_or_notice_of_it() -> None:

@@ -18,6 +18,7 @@ from ingeborg.bench.caching.cases import SEEDS, Document, Unit
 from ingeborg.bench.caching.found import LIVE
 from ingeborg.bench.caching.live import cases as live_cases
 from ingeborg.bench.caching.live import subscribing
+from ingeborg.bench.experiments import units
 from ingeborg.bench.experiments.units import PLAN
 
 if TYPE_CHECKING:
