@@ -12,8 +12,8 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ingeborg.bench.report.plots import NARROW, WIDE, svg
-from ingeborg.bench.text.blocks import MARKS, Figure, Report
+from ingeborg.bench.report.plots import NARROW, WIDE, Plot, stacked, svg
+from ingeborg.bench.text.blocks import MARKS, Figure, Report, Stack
 
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -27,7 +27,7 @@ def page(report: Report) -> str:
 def _environment() -> Environment:
     package = "ingeborg.bench.report"
     made = Environment(loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined)
-    made.filters |= {"inline": _inline, "drawn": _drawn}
+    made.filters |= {"inline": _inline, "drawn": _drawn, "stacked": _stacked}
     style = resources.files(package).joinpath("report.css").read_text(encoding="utf-8")
     made.globals |= {"style": Markup(style), "marks": MARKS}
     return made
@@ -41,3 +41,13 @@ def _inline(text: str) -> Markup:
 def _drawn(figure: Figure) -> Markup:
     """Return the plot for a wide and for a narrow page, of which the style sheet shows one."""
     return Markup(svg(figure.plot, WIDE, NARROW, figure.identity))
+
+
+def _stacked(stack: Stack) -> list[tuple[Plot, Markup]]:
+    """Return the plots with their drawings. Only the last drawing has the labels of the shared axis."""
+    found = []
+    for index, plot in enumerate(stack.plots):
+        ends = (index == 0, index == len(stack.plots) - 1)
+        drawing = svg(plot, stacked(WIDE, *ends), stacked(NARROW, *ends), f"{stack.identity}-{index}")
+        found.append((plot, Markup(drawing)))
+    return found

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from ingeborg.bench.text.blocks import (
     Block,
     Bullets,
+    Cards,
     Claims,
+    Notice,
     Panel,
     Report,
     Section,
@@ -46,6 +48,10 @@ def _blocks(blocks: Sequence[Block], level: int) -> Iterator[str]:
                 found = list(_blocks(inside, level + 1))
                 if found:
                     yield from ("", f"{'#' * level} {title}", *found)
+            case Notice(title, inside):
+                yield from ("", f"**{title}**", *_blocks(inside, level))
+            case Cards(cards):
+                yield from ("", *(f"- {card.label}: {card.value} ({card.more.plain})" for card in cards))
             case Text(text):
                 yield from ("", text)
             case Bullets(items):
@@ -64,7 +70,7 @@ def _blocks(blocks: Sequence[Block], level: int) -> Iterator[str]:
                 if block.note:
                     yield from ("", block.note)
             case _:
-                pass  # figures, drawings and folded blocks
+                pass  # figures, drawings, facts and folded blocks
 
 
 def terminal(report: Report) -> str:

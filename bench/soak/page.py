@@ -8,11 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ingeborg.bench.report.charts import Drawn, duration_tick, rate_tick, size_tick
-from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, html, lines, panel, plot, stack, table
-from ingeborg.bench.report.page import framed
+from ingeborg.bench.report import html
+from ingeborg.bench.report.charts import duration_tick, rate_tick, size_tick
 from ingeborg.bench.report.plots import Plot, Point, Scale, Series, linear, logarithmic, seconds_axis
 from ingeborg.bench.text import figures
+from ingeborg.bench.text.blocks import (
+    Block,
+    Bullets,
+    Card,
+    Cards,
+    Cell,
+    Facts,
+    Figure,
+    Fold,
+    Notice,
+    Panel,
+    Report,
+    Stack,
+    Text,
+    table,
+)
 
 Json = Mapping[str, Any]
 
@@ -23,38 +38,41 @@ LIVES_MAX = 200
 def page(made: Json) -> str:
     """Return the whole page for the document ``made``, which ``summary`` returns."""
     settings = made["settings"]
-    parts = [
-        _verdict(made),
+    parts: list[Block] = [
+        *_verdict(made),
         _cards(made),
-        _account(made),
+        *_account(made),
         *_over_time(made),
         _memory(made),
         _counters(made),
-        _rate(made),
+        *_rate(made),
         _facts(made),
     ]
     text = (
         f"{settings['clients']:,} clients at {settings['endpoints']} endpoints for {figures.seconds(made['soak_s'])}: "
-        f"{made['slow']:,} clients are slow, {settings['moving_share_per_s']:.0%} move each second, and an endpoint is "
-        f"killed every {settings['kill_every_s']:g} s"
+        f"{made['slow']:,} of the clients read slowly, {settings['moving_share_per_s']:.0%} move each "
+        f"second, and an endpoint is killed every {settings['kill_every_s']:g} s"
     )
-    return framed("Soak", "Soak report", Html(f'<p class="lead">{html(text)}</p>'), [lines(parts)], _FOOTER)
+    closing = (
+        "Generator and endpoints share one machine, so rates and latencies depend on all of them together. The record "
+        "in the same folder makes this page again:"
+    )
+    command = "`python -m ingeborg.bench.soak --again FOLDER`"
+    return html.page(Report("Soak", "Soak report", [text], parts, closing=[f"{closing} {command}."]))
 
 
-def _verdict(made: Json) -> Html:
+def _verdict(made: Json) -> list[Block]:
     if not made["faults"]:
-        return Html("")
-    examples = bullets(made["account"]["examples"])
-    return Html(
-        f'<aside class="panel notes"><h3>It did not pass</h3>{bullets(made["faults"])}'
-        f"{folded('Examples', examples) if made['account']['examples'] else ''}</aside>"
-    )
+        return []
+    examples = made["account"]["examples"]
+    more = [Fold("Examples", [Bullets(examples)])] if examples else []
+    return [Notice("It did not pass", [Bullets(made["faults"]), *more])]
 
 
-def _cards(made: Json) -> Html:
+def _cards(made: Json) -> Cards:
     account, latency = made["account"], made["latency"]
     unaccounted = sum(account["unaccounted"].values())
-    mark = badge("✓ all accounted for", "good") if not unaccounted else badge("✗ see above", "bad")
+    mark = Cell("✗ see above", mark="bad") if unaccounted else Cell("✓ all accounted for", mark="good")
     spared = next((life for life in made["memory"] if life["endpoint"] == 0), None)
     slope = None if spared is None else spared["slope_bytes_per_h"]
     allowed = figures.size(made["settings"]["growth_bytes"])
@@ -63,20 +81,21 @@ def _cards(made: Json) -> Html:
         grown += "; the soak was too short to judge it"
     greatest = made["greatest_per_s"]
     of = f"greatest rate: {figures.rate(greatest)}" if greatest else "set by --rate"
-    cards = [
-        ("Unaccounted", figures.count(unaccounted), mark),
-        ("Published", figures.rate(made["rate_per_s"]), html(of)),
-        ("Delivered", figures.count(account["deliveries"]), html(f"of {figures.count(account['due'])} due")),
-        ("p99 latency", _ms(latency["p99_ms"]), html(f"p50 {_ms(latency['p50_ms'])}, max {_ms(latency['max_ms'])}")),
-        ("Endpoints killed", figures.count(len(made["kills"])), html(_down(made["kills"]))),
-        ("Memory, slope", f"{_signed(slope)}/h" if slope is not None else figures.NONE, html(f"endpoint 0 {grown}")),
-    ]
-    items = "".join(
-        f'<li><span class="label">{html(label)}</span><span class="value">{html(value)}</span>'
-        f'<span class="more">{more}</span></li>'
-        for label, value, more in cards
+    latencies = f"p50 {_ms(latency['p50_ms'])}, max {_ms(latency['max_ms'])}"
+    return Cards(
+        [
+            Card("Unaccounted", figures.count(unaccounted), mark),
+            Card("Published", figures.rate(made["rate_per_s"]), Cell(of)),
+            Card("Delivered", figures.count(account["deliveries"]), Cell(f"of {figures.count(account['due'])} due")),
+            Card("p99 latency", _ms(latency["p99_ms"]), Cell(latencies)),
+            Card("Endpoints killed", figures.count(len(made["kills"])), Cell(_down(made["kills"]))),
+            Card(
+                "Memory, slope",
+                f"{_signed(slope)}/h" if slope is not None else figures.NONE,
+                Cell(f"endpoint 0 {grown}"),
+            ),
+        ]
     )
-    return Html(f'<ul class="cards">{items}</ul>')
 
 
 def _ms(value_ms: float | None) -> str:
@@ -94,10 +113,10 @@ def _down(kills: Sequence[Json]) -> str:
     return f"kill -9; the longest absence was {max(away):.1f} s" if away else "kill -9"
 
 
-def _account(made: Json) -> Html:
+def _account(made: Json) -> list[Block]:
     account = made["account"]
     due = account["due"]
-    rows: list[list[str]] = [["due: a message to a client that subscribed", figures.count(due), ""]]
+    rows: list[list[str | Cell]] = [["due: a message to a client that subscribed", figures.count(due), ""]]
     rows.append(["delivered once", figures.count(account["once"]), figures.share(account["once"], due)])
     for kind, words in (("twice", "delivered twice"), ("lost", "lost")):
         rows += [
@@ -105,12 +124,9 @@ def _account(made: Json) -> Html:
             for why, count in sorted(account[kind].items(), key=lambda item: -item[1])
         ]
     unaccounted = account["unaccounted"]
-    rows += [
-        [Html(f"{html(why)} {badge('unaccounted', 'bad')}"), figures.count(count), ""]
-        for why, count in unaccounted.items()
-    ]
+    rows += [[f"unaccounted: {why}", Cell(figures.count(count), mark="bad"), ""] for why, count in unaccounted.items()]
     if not unaccounted:
-        rows.append([Html(f"unaccounted {badge('✓', 'good')}"), "0", ""])
+        rows.append(["unaccounted", Cell("0", mark="good"), ""])
     publishes = [
         [_OUTCOMES.get(outcome, f"answered with {outcome}"), figures.count(count)]
         for outcome, count in sorted(account["publishes"].items(), key=lambda item: -item[1])
@@ -118,24 +134,17 @@ def _account(made: Json) -> Html:
     publishes.append(["repetitions dropped as duplicates", figures.count(account["repeated_dropped"])])
     publishes.append(["not sent because too many were unanswered", figures.count(made["withheld"])])
     ends = [[_ENDS[how], figures.count(count)] for how, count in account["ends"].items()]
-    return lines(
-        [
-            panel(
-                "Every message",
-                explain(
-                    "Each message is due once to every client that subscribed to its topic. The protocol permits "
-                    "losses and repetitions for the listed reasons (SPEC sections 7 and 8). Any other loss or "
-                    "repetition is unaccounted."
-                ),
-                table(["Result", "Messages", "Share"], rows, "Account of the messages", "compared"),
-            ),
-            panel(
-                "Publishes, and connections that ended",
-                table(["Publishes", "Count"], publishes, "Publishes by outcome", "compared"),
-                table(["Connections", "Count"], ends, "Ends of connections", "compared"),
-            ),
-        ]
+    text = (
+        "Each message is due once to every client that subscribed to its topic. The protocol permits losses and "
+        "repetitions for the listed reasons (SPEC sections 7 and 8). Any other loss or repetition is unaccounted."
     )
+    return [
+        Panel("Every message", [Text(text), table("", ["Result", "Messages", "Share"], rows)]),
+        Panel(
+            "Publishes, and connections that ended",
+            [table("", ["Publishes", "Count"], publishes), table("", ["Connections", "Count"], ends)],
+        ),
+    ]
 
 
 _OUTCOMES = {
@@ -152,7 +161,7 @@ _ENDS = {
 }
 
 
-def _over_time(made: Json) -> list[Html]:
+def _over_time(made: Json) -> list[Block]:
     seconds = made["seconds"]
     end_s = made["phases"]["end_us"] / 1e6
     axis = seconds_axis(0, end_s)
@@ -165,8 +174,8 @@ def _over_time(made: Json) -> list[Html]:
         for kill in made["kills"]
     ]
 
-    def drawn(title: str, series: list[Series], y: Callable[[int], Scale], said: str) -> Drawn:
-        return Drawn(Plot(title=title, description=said, series=series, x=axis, y=y, bands=bands))
+    def drawn(title: str, series: list[Series], y: Callable[[int], Scale], said: str) -> Plot:
+        return Plot(title=title, description=said, series=series, x=axis, y=y, bands=bands)
 
     def points(key: str) -> list[Point]:
         return [(row["at_s"], row[key]) for row in seconds]
@@ -191,8 +200,8 @@ def _over_time(made: Json) -> list[Html]:
         "the last messages."
     )
     return [
-        stack(plots, "time", caption),
-        plot(
+        Stack("Over time", plots, "time", caption),
+        Figure(
             drawn("Memory of each process", memory, linear(most, size_tick), f"At most {figures.size(most)}."),
             "memory",
             "Anonymous memory. A gap in a line shows a kill. Endpoint 0 is never killed, so that one process runs "
@@ -218,7 +227,7 @@ def _memory_lines(samples: Sequence[Json]) -> list[Series]:
     return lines_of
 
 
-def _memory(made: Json) -> Html:
+def _memory(made: Json) -> Panel:
     rows = [
         [
             "generator" if life["endpoint"] < 0 else f"endpoint {life['endpoint']}, life {life['life']}",
@@ -233,58 +242,50 @@ def _memory(made: Json) -> Html:
     ]
     header = ["Process", "Lived", "First", "Peak", "Last", "Slope", "Growth"]
     spared = [row for row in rows if row[0].startswith("endpoint 0") or row[0] == "generator"]
-    return panel(
-        "Growth of memory",
-        explain(
-            "The slope is that of a line fitted to the samples after the warm-up, one sample per second. The lives of "
-            "killed endpoints are short, so their slopes show how memory fills and not whether it leaks."
-        ),
-        table(header, spared, "Memory of the processes that were never killed"),
-        folded(f"All {len(rows)} lives", table(header, rows[:LIVES_MAX], "Memory of every life")),
+    text = (
+        "The slope is that of a line fitted to the samples after the warm-up, one sample per second. The lives of "
+        "killed endpoints are short, so their slopes show how memory fills and not whether it leaks."
     )
+    every = Fold(f"All {len(rows)} lives", [table("", header, rows[:LIVES_MAX])])
+    return Panel("Growth of memory", [Text(text), table("The processes that were never killed", header, spared), every])
 
 
-def _counters(made: Json) -> Html:
+def _counters(made: Json) -> Panel:
     counters = made["counters"]
     rows = [[f"dropped: {reason}", figures.count(count)] for reason, count in sorted(counters["drops"].items())]
     rows += [[f"error: {code}", figures.count(count)] for code, count in sorted(counters["errors"].items())]
     rows += [[name.replace("_", " "), figures.count(count)] for name, count in sorted(counters["others"].items())]
-    return panel(
-        "The endpoints' counters",
-        explain(
-            "Totals over all lives of the endpoints. For a life that ended with a kill, the values are those read just "
-            "before the kill."
-        ),
-        folded(f"{len(rows)} counters", table(["Counter", "In all"], rows, "Counters of the endpoints", "compared")),
+    text = (
+        "Totals over all lives of the endpoints. For a life that ended with a kill, the values are those read just "
+        "before the kill."
     )
+    every = Fold(f"{len(rows)} counters", [table("", ["Counter", "In all"], rows)])
+    return Panel("The endpoints' counters", [Text(text), every])
 
 
-def _rate(made: Json) -> Html:
+def _rate(made: Json) -> list[Block]:
     if not made["steps"]:
-        return Html("")
+        return []
     rows = [
         [
             figures.rate(step["rate"]),
             figures.rate(step["sent_per_s"]),
             _ms(step["p99_ms"]),
             figures.count(step["unanswered"]),
-            badge("sustained", "good") if step["sustained"] else badge("not sustained"),
+            Cell("sustained", mark="good") if step["sustained"] else "not sustained",
         ]
         for step in made["steps"]
     ]
-    limit = made["settings"]["p99_ms"]
-    return panel(
-        "The greatest rate",
-        explain(
-            f"A rate is sustained if the generator sends at the offered rate, p99 is within {limit:g} ms, and at most "
-            "half a second's publishes are unanswered at the end. During the search there are slow and moving clients, "
-            "but no kills."
-        ),
-        table(["Offered", "Sent", "p99", "Unanswered", "Result"], rows, "Steps of the search"),
+    text = (
+        f"A rate is sustained if the generator sends at the offered rate, p99 is within "
+        f"{made['settings']['p99_ms']:g} ms, and at most half a second's publishes are unanswered at the end. During "
+        "the search there are slow and moving clients, but no kills."
     )
+    steps = table("Steps of the search", ["Offered", "Sent", "p99", "Unanswered", "Result"], rows)
+    return [Panel("The greatest rate", [Text(text), steps])]
 
 
-def _facts(made: Json) -> Html:
+def _facts(made: Json) -> Panel:
     cores = made["cpu_cores"]
     rows = [("processor of the generator", figures.percent_of_core(cores.get("-1")))]
     rows += [
@@ -296,14 +297,4 @@ def _facts(made: Json) -> Html:
         (name.removesuffix("_bytes").replace("_", " "), figures.size(value) if name.endswith("_bytes") else str(value))
         for name, value in {**made["machine"], **made["settings"]}.items()
     ]
-    body = "".join(f'<tr><th scope="row">{html(name)}</th><td>{html(value)}</td></tr>' for name, value in rows)
-    return panel(
-        "The run",
-        Html(f'<table class="facts"><caption hidden>Facts of the run</caption><tbody>{body}</tbody></table>'),
-    )
-
-
-_FOOTER = Html(
-    "<footer><p>Made from the record in the same folder by <code>python -m ingeborg.bench.soak --again FOLDER</code>. "
-    "Generator and endpoints share one machine, so rates and latencies depend on all of them together.</p></footer>"
-)
+    return Panel("The run", [Facts("Facts of the run", rows)])

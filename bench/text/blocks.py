@@ -82,6 +82,56 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Stack:
+    """Small plots above each other that share their x axis. ``identity`` is unique on the page."""
+
+    kind: ClassVar[str] = "stack"
+
+    title: str
+    plots: Sequence[Plot]
+    identity: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """A figure in large print. ``more`` is small print below it."""
+
+    label: str
+    value: str
+    more: Cell
+
+
+@dataclass(frozen=True)
+class Cards:
+    """The most important figures."""
+
+    kind: ClassVar[str] = "cards"
+
+    cards: Sequence[Card]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Blocks that a reader must not overlook, such as the reasons of a failure."""
+
+    kind: ClassVar[str] = "notice"
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values, such as the settings of a run."""
+
+    kind: ClassVar[str] = "facts"
+
+    title: str
+    facts: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class Drawing:
     """A drawing that is no plot. ``svg`` is markup of this project."""
 
@@ -163,7 +213,7 @@ class Section:
     blocks: Sequence[Block]
 
 
-Block = Table | Text | Bullets | Figure | Drawing | Claims | Panel | Fold | Section
+Block = Table | Text | Bullets | Figure | Stack | Drawing | Cards | Notice | Facts | Claims | Panel | Fold | Section
 
 
 @dataclass(frozen=True)
@@ -182,7 +232,7 @@ class Report:
     title: str
     over: str
     lead: Sequence[str]
-    sections: Sequence[Section]
+    sections: Sequence[Block]
     command: str = ""
     closing: Sequence[str] = field(default_factory=tuple)
 
@@ -195,7 +245,7 @@ def claims_of(report: Report) -> list[Claim]:
         for block in blocks:
             if isinstance(block, Claims):
                 found.extend(block.claims)
-            elif isinstance(block, Panel | Fold | Section):
+            elif isinstance(block, Panel | Fold | Section | Notice):
                 visit(block.blocks)
 
     visit(report.sections)
