@@ -78,6 +78,9 @@ class Turns:
             self._bring_back()
             for flush in self._flushes:
                 flush()
+        holding = self._holding
+        if holding.receivers:
+            holding.release_due()
         if self.memory.full:
             sessions.let_go()
         if sending.closing:  # connections whose outbox has just become too full
@@ -86,9 +89,10 @@ class Turns:
         store = self.stores.take() if self.stores.made else []
         links = mesh.take() if self.calls.due or mesh.due else []
         acts, self._acts[:] = self._acts[:], []
-        holding = self._holding
-        more = bool(self._jobs or sessions.ready or sending.dirty or self._home.has_waited or holding.going)
-        return Effects(store, links, write, acts, more, holding.wake_at)
+        more = bool(self._jobs or sessions.ready or sending.dirty or self._home.has_waited)
+        if holding.receivers:
+            return Effects(store, links, write, acts, more or bool(holding.going), holding.wake_at)
+        return Effects(store, links, write, acts, more)
 
     def _bring_back(self) -> None:
         """Give the outcomes of messages to the earlier stages of their path, beginning with the last stage."""

@@ -281,6 +281,10 @@ class Holding(Part):
     def _detach(self, receiver: BoundedReceiver) -> None:
         if self.receivers.pop(receiver.connection, None) is not None:
             take_out(receiver.connection, receiver)
+        if not self.receivers:  # all these entries are outdated, and nothing looks at them any more
+            self._agenda.clear()
+            self._slots.clear()
+            self._due = Urgent()
 
     def closed(self, connection: Connection) -> None:
         """Drop everything held for the connection's clients."""
@@ -416,9 +420,9 @@ class Holding(Part):
         # A little after the beginning of the slot, so that rounding cannot put the time before it.
         return (self._slots[0] + 0.01) * PACE_S if self._slots else None
 
-    def flush(self) -> None:
+    def release_due(self) -> None:
         """Release the conits that are due, the most urgent first. If there are too many for one turn, release the rest
-        in later turns."""
+        in later turns. ``Turns`` calls this at the end of each turn, if there are receivers."""
         slots = self._slots
         if slots:
             looked = math.floor(self._desk.now / PACE_S)

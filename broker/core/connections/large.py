@@ -51,13 +51,10 @@ _END_BYTES: Final = 2_048  # bytes at the beginning and the end of a frame to se
 #: The fields of a command that are tuples. Packing turns them into lists, which compiled code would not accept.
 #: The fields of a command that are tuples, with the functions that make them from their packed values.
 _RECORDS: Final[dict[int, Callable[[Any], Any]]] = {
-    Command._fields.index(name): make
-    for name, make in {
-        "term": tuple,
-        "about": About._make,
-        "flow": Flow._make,
-        "revoked": RevokedTokens._make,
-    }.items()
+    Command._fields.index("term"): tuple,
+    Command._fields.index("about"): About._make,
+    Command._fields.index("flow"): Flow._make,
+    Command._fields.index("revoked"): RevokedTokens._make,
 }
 
 
