@@ -14,6 +14,7 @@ from ingeborg.bench.text.blocks import (
     Block,
     Bullets,
     Cards,
+    Claim,
     Claims,
     Notice,
     Panel,
@@ -65,12 +66,21 @@ def _blocks(blocks: Sequence[Block], level: int) -> Iterator[str]:
             case Claims():
                 yield from ("", f"{'#' * level} {block.title}", "")
                 for claim in block.claims:
-                    more = "".join(f" {text}" for text in (claim.reading, claim.why) if text)
-                    yield f"- “{claim.text}” ({claim.where}) **{claim.verdict}**: {claim.found}.{more}"
+                    yield from _claim(claim)
                 if block.note:
                     yield from ("", block.note)
             case _:
                 pass  # figures, drawings, facts and folded blocks
+
+
+def _claim(claim: Claim) -> Iterator[str]:
+    """Return the lines of a claim. The reason is on the page only."""
+    yield f"- “{claim.text}” ({claim.where}) **{claim.verdict}**. {' '.join(claim.found)}".rstrip()
+    for one in claim.verdicts:
+        verdict = f"{one.verdict}: " if len(claim.verdicts) > 1 else ""
+        yield f"  - {verdict}{one.reading}{f': {one.found}' if one.found else ''}"
+    if claim.published:
+        yield f"  - published by the authors: {claim.published}"
 
 
 def terminal(report: Report) -> str:
@@ -80,7 +90,7 @@ def terminal(report: Report) -> str:
     lines = [f"{report.title}: {', '.join(f'{verdict} {count}' for verdict, count in counts.items()) or 'no claims'}"]
     width = max((len(claim.verdict) for claim in claims), default=0)
     for claim in claims:
-        text = f"{claim.text} {claim.found}"
+        text = " ".join([claim.text, *claim.found])
         wrapped = textwrap.wrap(text, TERMINAL_COLUMNS - width - 4)
         lines.append(f"  {claim.verdict:{width}}  {wrapped[0]}")
         lines += [f"  {'':{width}}  {line}" for line in wrapped[1:]]

@@ -143,33 +143,53 @@ class Drawing:
 
 
 HOLDS: Final = "holds"
+PARTLY: Final = "holds in part"
 FAILS: Final = "does not hold"
 NOISE: Final = "within noise"
-DEPENDS: Final = "depends"
-MARKS: Final = {HOLDS: "good", FAILS: "bad", NOISE: "warn", DEPENDS: "warn"}
-"""The verdicts on a sentence, and the marks of their badges. ``DEPENDS``: the document can be read in several ways, or
-leaves a parameter open, and the verdict is not the same for all."""
+DEPENDS: Final = "depends on the reading"
+MARKS: Final = {HOLDS: "good", PARTLY: "warn", FAILS: "bad", NOISE: "warn", DEPENDS: "warn"}
+"""The verdicts on a sentence, and the marks of their badges."""
+
+
+class Verdict(NamedTuple):
+    """A verdict on a sentence, for one reading of the document.
+
+    Attributes:
+        reading: the reading, and the parameters on which the verdict rests. A phrase without a period.
+        verdict: one of ``MARKS``, but not ``DEPENDS``.
+        found: the figures of this reading. ``""`` if those of the claim suffice.
+    """
+
+    reading: str
+    verdict: str
+    found: str = ""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a document, and the verdict on it.
+    """A sentence of a document, and the verdicts on it.
 
     Attributes:
         text: the sentence.
         where: its place in the document, such as a section or a figure.
-        verdict: one of ``MARKS``.
-        found: our figures.
-        reading: the reading of the document, and the parameters, on which the verdict rests.
+        verdicts: a verdict for each reading, at least one.
+        found: our figures, as sentences.
         why: the reason for the figures. ``""`` if we have none.
+        published: figures that the authors have published elsewhere, with their source. ``""`` if there are none.
     """
 
     text: str
     where: str
-    verdict: str
-    found: str
-    reading: str
+    verdicts: Sequence[Verdict]
+    found: Sequence[str] = ()
     why: str = ""
+    published: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Return the verdict of all readings together."""
+        each = {one.verdict for one in self.verdicts}
+        return each.pop() if len(each) == 1 else DEPENDS
 
 
 @dataclass(frozen=True)

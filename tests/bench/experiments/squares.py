@@ -27,6 +27,7 @@ from ingeborg.bench.text.blocks import (
     Report,
     Section,
     Text,
+    Verdict,
     table,
 )
 
@@ -92,8 +93,14 @@ def report(pairs: Sequence[Sequence[int]]) -> Report:
     """Return a report with every kind of block."""
     most = max(square for _, square in pairs)
     claims = [
-        Claim("A square is at least its number.", "1", HOLDS, f"{len(pairs)} of {len(pairs)}", "Read: n ≥ 1."),
-        Claim("No square exceeds 8.", "2", HOLDS if most <= 8 else FAILS, f"the largest is {most}", "", "3 < 4."),
+        Claim("A square is at least its number.", "1", [Verdict("n ≥ 1", HOLDS)], [f"{len(pairs)} of {len(pairs)}."]),
+        Claim(
+            "No square exceeds 8.",
+            "2",
+            [Verdict("all numbers", HOLDS if most <= 8 else FAILS, f"up to {most}"), Verdict("numbers to 2", HOLDS)],
+            why="3 < 4.",
+            published="9 (their page).",
+        ),
     ]
     plot = Plot(
         title="Squares by <number>",
@@ -102,7 +109,7 @@ def report(pairs: Sequence[Sequence[int]]) -> Report:
         x=linear(3, str),
         y=linear(most, str),
     )
-    rows = [[str(number), Cell(str(square), "small print", "good")] for number, square in pairs]
+    rows: list[list[str | Cell]] = [[str(number), Cell(str(square), "small print", "good")] for number, square in pairs]
     return Report(
         "Squares & more",
         "Evaluation",
