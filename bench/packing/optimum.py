@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ingeborg.bench.asked import Asked
+from ingeborg.bench.errors import BenchError
 
 PROGRAM: Final = Path(__file__).with_name("optimum_program.py")
 
@@ -38,3 +39,11 @@ class Solver(Asked):
                 return upper
             upper -= 1
         return upper
+
+
+def check(python: str) -> None:
+    """Check that the interpreter starts, and that its solver answers. This takes a second or two. Raises
+    ``BenchError`` if it does not."""
+    with Solver(python) as solver:
+        if solver.fits([1.0], 1.0, 1) is not True:
+            raise BenchError(f"the solver of {python} says that one item does not fit into one bin: make optimum")

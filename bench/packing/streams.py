@@ -2,8 +2,9 @@
 
 Owns: how streams are drawn from their parameters and a seed. Must never: depend on an algorithm.
 
-The document (arXiv 2402.06085) is ambiguous about sizes. Equation 15 keeps them at 0 or above; the document's published
-program also keeps them at the capacity or below. This module can draw streams of either kind (``Reading``).
+The document (arXiv 2402.06085) is ambiguous about sizes. Equation 15 keeps them at 0 or above. The document's published
+program also keeps them at the capacity or below, and draws only whole per cent of the capacity. This module can draw
+streams of each kind (``Reading``).
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ LEAST_SHARE, MOST_SHARE = 0.25, 4.0
 
 
 class Reading(StrEnum):
-    """The upper limit of a size."""
+    """Which sizes there are."""
 
     CLAMPED = "clamped"
     """A size is at most the capacity, as in the program that the document's authors have published."""
 
     AS_WRITTEN = "as written"
     """A size has no upper limit, as in equation 15."""
+
+    WHOLE = "whole per cent"
+    """A size is at most the capacity, and a whole per cent of it, as in the published program."""
 
 
 class Start(StrEnum):
@@ -48,8 +52,16 @@ def drawn(
     items: int, count: int, delta: float, seed: int, reading: Reading = Reading.CLAMPED, start: Start = Start.RANDOM
 ) -> Iterator[list[float]]:
     """Yield ``count`` measurements of ``items`` items. Between two measurements a size changes by up to ``delta`` per
-    cent of the capacity (equation 15)."""
+    cent of the capacity (equation 15). Raises ``ValueError`` for ``Reading.WHOLE`` with another start than a random
+    one, or with a delta that is no whole number."""
     numbers = random.Random(f"{items} {delta:g} {seed}")
+    if reading is Reading.WHOLE:
+        if start is not Start.RANDOM or delta != int(delta):
+            raise ValueError(
+                f"sizes in whole per cent need a random start and a whole delta, not {start} and {delta:g}"
+            )
+        yield from _whole(items, count, delta, numbers)
+        return
     first = {Start.NOTHING: 0.0, Start.HALF: CAPACITY / 2, Start.FULL: CAPACITY}
     sizes = [first[start] if start in first else numbers.uniform(0.0, CAPACITY) for _ in range(items)]
     step = delta / 100.0 * CAPACITY
@@ -58,6 +70,16 @@ def drawn(
         if index:
             sizes = [min(most, max(0.0, size + numbers.uniform(-step, step))) for size in sizes]
         yield sizes
+
+
+def _whole(items: int, count: int, delta: float, numbers: random.Random) -> Iterator[list[float]]:
+    """Yield measurements with a random start, whose sizes are whole per cent of the capacity."""
+    percents = [numbers.randint(0, 100) for _ in range(items)]
+    step = int(delta)
+    for index in range(count):
+        if index:
+            percents = [min(100, max(0, percent + numbers.randint(-step, step))) for percent in percents]
+        yield [percent * (CAPACITY / 100) for percent in percents]
 
 
 def hashed(exponent: float, count: int, delta: float, seed: int) -> Iterator[list[float]]:

@@ -42,6 +42,19 @@ def test_an_interpreter_that_is_none_or_has_no_solver_is_said_in_a_line(
         solver.fits([1.0], 1.0, 1)
 
 
+def test_a_solver_that_cannot_answer_or_answers_nonsense_fails_the_check(
+    tmp_path: Path, exact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimum, "PROGRAM", exact)
+    optimum.check(sys.executable)
+    for text, words in (("import no_such_solver", "has ended"), ("for _ in open(0): print('null')", "says that one")):
+        program = tmp_path / "program.py"
+        program.write_text(text.replace("print('null')", "print('null', flush=True)"), encoding="utf-8")
+        monkeypatch.setattr(optimum, "PROGRAM", program)
+        with pytest.raises(BenchError, match=rf"{words}.*make optimum"):
+            optimum.check(sys.executable)
+
+
 # With the real solver, if `make optimum` has run
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.bench.packing.streams import CAPACITY, LEAST_SHARE, MOST_SHARE, TOPICS, Reading, Start, drawn, hashed
@@ -21,9 +21,10 @@ deltas = st.sampled_from([0.0, 5.0, 25.0, 100.0])
 def test_a_size_changes_by_at_most_delta_and_stays_within_its_bounds(
     seed: int, delta: float, reading: Reading, start: Start
 ) -> None:
+    assume(reading is not Reading.WHOLE or start is Start.RANDOM)
     stream = list(drawn(8, 40, delta, seed, reading, start))
     assert [len(sizes) for sizes in stream] == [8] * 40
-    most = CAPACITY if reading is Reading.CLAMPED else math.inf
+    most = math.inf if reading is Reading.AS_WRITTEN else CAPACITY
     assert all(0.0 <= size <= most for sizes in stream for size in sizes)
     for before, after in itertools.pairwise(stream):
         assert all(abs(a - b) <= delta / 100 * CAPACITY + 1e-9 for a, b in zip(before, after, strict=True))
@@ -45,7 +46,16 @@ def test_a_random_start_is_spread_over_the_capacity() -> None:
 
 def test_as_written_sizes_pass_the_capacity_and_as_published_they_do_not() -> None:
     most = {reading: max(max(sizes) for sizes in drawn(50, 200, 25.0, 1, reading)) for reading in Reading}
-    assert most[Reading.CLAMPED] == CAPACITY < most[Reading.AS_WRITTEN]
+    assert most[Reading.CLAMPED] == most[Reading.WHOLE] == CAPACITY < most[Reading.AS_WRITTEN]
+
+
+def test_sizes_in_whole_per_cent_are_whole_reach_both_ends_and_refuse_another_start() -> None:
+    sizes = {size for row in drawn(50, 200, 5.0, 1, Reading.WHOLE) for size in row}
+    assert {size == int(size) for size in sizes} == {True}
+    assert {0.0, CAPACITY} <= sizes
+    for start, delta in ((Start.HALF, 5.0), (Start.RANDOM, 2.5)):
+        with pytest.raises(ValueError, match="need a random start and a whole delta"):
+            next(drawn(4, 2, delta, 1, Reading.WHOLE, start))
 
 
 @given(seeds, seeds)
