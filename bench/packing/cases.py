@@ -1,17 +1,19 @@
 """The plan. It lists the streams and their number, and the algorithms that pack them.
 
-Owns: the plan and its units, which run and are stored separately. Must never: run anything.
+Owns: the parts of the plan, and their units, which run and are stored separately. Must never: run anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ingeborg.autoscaler.groups.instance import Instance, relabel
 from ingeborg.autoscaler.groups.mend import mend
 from ingeborg.autoscaler.groups.packing import DOCUMENT, Algorithm, Work
+from ingeborg.bench.packing.parts import Part, chosen
+from ingeborg.bench.packing.readings import FF_BY_AGE, NF_BIN_0, NFD_BIN_0, SECOND
 from ingeborg.bench.packing.streams import Reading, Start, drawn, hashed
 from ingeborg.protocol.hashes import SLOTS
 
@@ -39,8 +41,29 @@ OPTIMUM_SEEDS: Final = 3
 #: How many times each timed decision is made.
 TIMED_TRIES: Final = 3
 
-#: Algorithms whose latencies are computed, in addition to those of Kafka's assignment for each number of consumers.
-LATENCY_OF: Final = ("MWF", "BFD", "mend")
+#: Cost of packing an item once, in microseconds on the machine of the stored results. Only the ratio of two units
+#: matters. A unit of the part ``latency`` also computes the latencies of 49 assignments. The solver's share is a rough
+#: estimate.
+ITEM_US: Final = 2.0
+LATENCY_US: Final = 300_000.0
+OPTIMUM_US: Final = 5_000_000.0
+
+#: Names of the parts. ``PARTS`` says what each part measures.
+PART_DOCUMENT, AS_WRITTEN, WHOLE, IN_ORDER, STARTS, NAMING, LARGE, LATENCY, OPTIMUM = (
+    *("document", "as-written", "whole", "in-order", "starts", "naming", "large", "latency", "optimum"),
+)
+
+PARTS: Final = (
+    Part(PART_DOCUMENT, "Bins and moved load of every algorithm on the document's streams, as in figures 9 to 12."),
+    Part(AS_WRITTEN, "The same with sizes above the capacity, which equation 15 allows."),
+    Part(WHOLE, "The same with sizes in whole per cent of the capacity, as the published program draws them."),
+    Part(IN_ORDER, "The same, where the online algorithms always get the items in the same order."),
+    Part(STARTS, "The same with each of the document's other first sizes: nothing, half the capacity, the capacity."),
+    Part(NAMING, "Whether the names of the former bins change how many bins an adapted algorithm needs."),
+    Part(LARGE, "Bins, moved load and the time of a decision with 4,096 items, also with loads by Zipf's law."),
+    Part(LATENCY, "The document's model of latency for every algorithm and for 1 to 32 equal shares, figures 5 to 8."),
+    Part(OPTIMUM, "The distance of every algorithm from the optimum, which a solver finds (needs --optimum)."),
+)
 
 
 def relabelled(instance: Instance) -> Work:
@@ -50,15 +73,18 @@ def relabelled(instance: Instance) -> Work:
     return relabel(instance, where)
 
 
-ALGORITHMS: Final[Mapping[str, Algorithm]] = {**DOCUMENT, "BFD relabelled": relabelled, "mend": mend}
+ALGORITHMS: Final[Mapping[str, Algorithm]] = {**DOCUMENT, **SECOND, "BFD relabelled": relabelled, "mend": mend}
 
 #: Algorithms that pack items in their order of arrival (section II-B). The document does not specify this order. With a
 #: random order, the algorithms rank as in the document's figures. If the order is always the same, and new bins are
 #: chosen as in section VI-A, fewer items move.
-ONLINE: Final = ("NF", "FF", "BF", "WF")
+ONLINE: Final = ("NF", "FF", "BF", "WF", NF_BIN_0, FF_BY_AGE)
+
+#: The algorithms whose number of bins does not depend on the names of bins, according to section VI-A.
+ADAPTED: Final = ("NF", "FF", "BF", "WF", "NFD", "FFD", "BFD", "WFD", *SECOND)
 
 #: Algorithms for a very large number of items.
-FEW_ALGORITHMS: Final = ("NFD", "BFD", "MWF", "MBF", "MWFP", "MBFP", "mend")
+FEW_ALGORITHMS: Final = ("NFD", NFD_BIN_0, "BFD", "MWF", "MBF", "MWFP", "MBFP", "mend")
 
 
 @dataclass(frozen=True)
@@ -78,8 +104,8 @@ class Case:
     shuffled: bool = True
     """Whether the ``ONLINE`` algorithms get the items in random order. Otherwise the items come in the order of their
     numbers."""
-    optimum: bool = False
-    """Whether to search for the optimum, which is the smallest number of bins that suffices."""
+    unnamed: bool = False
+    """Whether to pack each measurement a second time, as if no item had a former bin."""
     timed: bool = False
     """Whether to time each decision, in the slices in which a broker would make it."""
 
@@ -90,47 +116,71 @@ class Case:
         return drawn(self.items, self.count, delta, seed, self.reading, self.start)
 
 
-def cases(seeds: int) -> list[Case]:
-    """Return all cases, with ``seeds`` seeds for the document's own streams."""
+def cases(seeds: int) -> dict[str, list[Case]]:
+    """Return the cases of each part, with ``seeds`` seeds for the document's own streams."""
     few = min(seeds, FEW_SEEDS)
     large = {"deltas": ENDS, "count": 10, "seeds": 1, "algorithms": FEW_ALGORITHMS, "timed": True}
-    return [
-        Case("32", 32, seeds=seeds, optimum=True),
-        Case("200", 200, seeds=seeds),
-        *(Case(f"{items} as written", items, Reading.AS_WRITTEN, deltas=ENDS, seeds=few) for items in (32, 200)),
-        *(
-            Case(f"{items} in order", items, shuffled=False, deltas=ENDS, seeds=few, algorithms=tuple(DOCUMENT))
+    in_order = tuple(name for name in ALGORITHMS if name in DOCUMENT or name in SECOND)
+    return {
+        PART_DOCUMENT: [Case(str(items), items, seeds=seeds) for items in (32, 200)],
+        AS_WRITTEN: [
+            Case(f"{items} as written", items, Reading.AS_WRITTEN, deltas=ENDS, seeds=few) for items in (32, 200)
+        ],
+        WHOLE: [Case("200 whole per cent", 200, Reading.WHOLE, deltas=ENDS, seeds=few)],
+        IN_ORDER: [
+            Case(f"{items} in order", items, shuffled=False, deltas=ENDS, seeds=few, algorithms=in_order)
             for items in (32, 200)
-        ),
-        *(
+        ],
+        STARTS: [
             Case(f"32 from {start}", 32, start=start, deltas=ENDS, seeds=few)
             for start in (Start.NOTHING, Start.HALF, Start.FULL)
-        ),
-        Case("4096", SLOTS, **large),  # type: ignore[arg-type]
-        Case("4096 Zipf 1", SLOTS, exponent=1.0, **large),  # type: ignore[arg-type]
-        Case("4096 Zipf 0.5", SLOTS, exponent=0.5, **large),  # type: ignore[arg-type]
-    ]
+        ],
+        NAMING: [
+            Case(f"{items} naming", items, deltas=ENDS, seeds=few, algorithms=ADAPTED, unnamed=True)
+            for items in (32, 200)
+        ],
+        LARGE: [
+            Case("4096", SLOTS, **large),  # type: ignore[arg-type]
+            Case("4096 Zipf 1", SLOTS, exponent=1.0, **large),  # type: ignore[arg-type]
+            Case("4096 Zipf 0.5", SLOTS, exponent=0.5, **large),  # type: ignore[arg-type]
+        ],
+        LATENCY: [Case("latency", LATENCY_ITEMS, deltas=(LATENCY_DELTA,), count=LATENCY_COUNT, seeds=seeds)],
+        OPTIMUM: [Case("optimum", 32, seeds=min(seeds, OPTIMUM_SEEDS))],
+    }
 
 
 @dataclass(frozen=True)
 class Unit:
-    """The work that one process does at a time and stores in its own files. ``case`` is ``None`` in the comparison with
-    Kafka's assignment."""
+    """The work that one process does at a time and stores in its own files."""
 
-    case: Case | None
+    part: str
+    case: Case
     delta: float
     seed: int
 
     @property
     def name(self) -> str:
         """Return the name of the unit's files, without the suffix."""
-        return f"{self.case.name if self.case else 'latency'} d{self.delta:g} s{self.seed}".replace(" ", "-")
+        return f"{self.case.name} d{self.delta:g} s{self.seed}".replace(" ", "-")
+
+    @property
+    def cost(self) -> float:
+        """Return the unit's relative cost. It is roughly the unit's seconds of one core, in the interpreted form."""
+        case = self.case
+        packings = len(case.algorithms) * case.count * (TIMED_TRIES if case.timed else 2 if case.unnamed else 1)
+        more = {LATENCY: LATENCY_US, OPTIMUM: OPTIMUM_US}.get(self.part, 0.0)
+        return (packings * case.items * ITEM_US + more) / 1e6
 
 
-def units(seeds: int) -> list[Unit]:
-    """Return the whole plan, longest units first, so that all processes end at about the same time."""
+def units(seeds: int, only: Collection[str] = ()) -> list[Unit]:
+    """Return the units of the chosen parts, the most expensive first, so that all processes end at about the same time.
+    An empty ``only`` chooses all parts. Raises ``UsageError`` if a part is unknown."""
+    every = cases(seeds)
     found = [
-        Unit(case, delta, seed) for case in cases(seeds) for delta in case.deltas for seed in range(1, case.seeds + 1)
+        Unit(part, case, delta, seed)
+        for part in chosen(PARTS, only)
+        for case in every[part]
+        for delta in case.deltas
+        for seed in range(1, case.seeds + 1)
     ]
-    found += [Unit(None, LATENCY_DELTA, seed) for seed in range(1, seeds + 1)]
-    return sorted(found, key=lambda unit: (-(unit.case.items * unit.case.count if unit.case else 0), unit.name))
+    return sorted(found, key=lambda unit: (-unit.cost, unit.name))

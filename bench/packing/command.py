@@ -11,8 +11,8 @@ import lzma
 from pathlib import Path
 
 from ingeborg.autoscaler import groups
+from ingeborg.bench import units
 from ingeborg.bench.errors import BenchError, UsageError
-from ingeborg.bench.experiments import units
 from ingeborg.bench.packing import cases, work
 from ingeborg.bench.packing.cases import SEEDS, Unit
 
@@ -20,7 +20,9 @@ SEEDS_MAX = 1_000
 DIGEST, TIMES = "packing.json.xz", "times.json"
 PAGE, SUMMARY = "report.html", "summary.md"
 
-NOT_IN_ROWS = ("command.py", "job.py", "page.py", "scores.py")
+NOT_IN_ROWS = (
+    *("command.py", "job.py", "page.py", "scores.py", "found.py", "claims.py", "late_claims.py", "published.py"),
+)
 """Source files that cannot change the rows, because they only read them."""
 
 
@@ -57,9 +59,11 @@ def _packing(options: argparse.Namespace) -> int:
     units.check_processes(options.processes)
     out = Path(options.out)
     if not options.again:
+        without_solver = [part.name for part in cases.PARTS if part.name != cases.OPTIMUM]
+        plan = cases.units(options.seeds, () if options.optimum else without_solver)
+        work.check(plan, options.optimum)
         units.hold(out, {"seeds": options.seeds, "optimum": options.optimum is not None, "sources": sources()})
         with units.alone(out):
-            plan = cases.units(options.seeds)
             due = [(unit, out, options.optimum) for unit in plan if not work.kept(unit, out)]
             units.run_streams(_one, due, len(plan), options.processes)
             _digest(out)

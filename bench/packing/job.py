@@ -6,8 +6,9 @@ Owns: every figure that covers more than one stream. Must never: draw anything.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -15,7 +16,9 @@ from pyspark.sql import functions as F
 
 from ingeborg.autoscaler.groups.packing import DOCUMENT
 from ingeborg.bench.packing import latency, scores
-from ingeborg.bench.packing.cases import ALGORITHMS, OPTIMUM_EVERY
+from ingeborg.bench.packing.cases import ALGORITHMS
+from ingeborg.bench.packing.found import columns
+from ingeborg.bench.packing.readings import NextFit, twelve
 from ingeborg.bench.packing.work import LATENCIES, OPTIMA, ROWS, TIMES
 from ingeborg.bench.spark.session import local_session
 
@@ -23,9 +26,12 @@ Json = dict[str, Any]
 
 _ROWS = (
     "case string, items int, delta double, seed int, algorithm string, bins array<int>, rscore array<double>, "
-    "moves array<int>"
+    "moves array<int>, unnamed array<int>"
 )
-_OPTIMA = "case string, delta double, seed int, number int, lower int, best int, how string, optimum int"
+_OPTIMA = (
+    "case string, delta double, seed int, number int, lower int, best int, how string, optimum int, "
+    "bins map<string, int>"
+)
 _LATENCIES = (
     "seed int, algorithm string, consumers double, late double, over_all array<double>, over_positive array<double>, "
     "most double, histogram array<double>"
@@ -40,6 +46,9 @@ HISTOGRAMS = ("MWF", "kd_27", "mend")
 
 #: Algorithms to compare with ``mend``, the product's own.
 BESIDE = ("MWF", "MWFP", "NFD", "MBF", "MBFP", "BFD")
+
+#: The document's own algorithm in its claims (section VI-E).
+CLAIMED = "MWF"
 
 
 def digest(out: Path) -> tuple[Json, list[Json]]:
@@ -56,16 +65,16 @@ def figures(spark: SparkSession, out: Path) -> tuple[Json, list[Json]]:
         return spark.read.schema(schema).json(str(folder)) if folder.is_dir() else None
 
     streams = rows(ROWS, _ROWS)
-    assert streams is not None
-    decisions = _decisions(streams).cache()
+    known = [] if streams is None else _by_stream(_decisions(streams.where("unnamed IS NULL")))
     document: Json = {
-        "scores": columns(_scores(_by_stream(decisions))),
-        "optimum": _optimum(decisions, rows(OPTIMA, _OPTIMA)),
+        "scores": columns(_scores(known)),
+        "reductions": columns(_reductions(known)),
+        "fronts": _fronts(known),
+        "naming": [] if streams is None else _naming(streams),
+        "optimum": _optimum(rows(OPTIMA, _OPTIMA)),
         "latency": _latency(rows(LATENCIES, _LATENCIES)),
     }
-    times = _times(rows(TIMES, _TIMES))
-    decisions.unpersist()
-    return document, times
+    return document, _times(rows(TIMES, _TIMES))
 
 
 def _decisions(streams: DataFrame) -> DataFrame:
@@ -110,7 +119,7 @@ def _scores(streams: Sequence[Json]) -> list[Json]:
         entry: Json = {"case": case, "items": next(iter(rows.values()))["items"], "delta": delta}
         entry |= {"algorithm": algorithm, "seeds": len(rows)}
         for name in ("cbs", "rscore", "bins", "moves"):
-            entry[name] = _rounded(scores.interval([rows[seed][name] for seed in sorted(rows)]))
+            entry[name] = _rounded(scores.spread([rows[seed][name] for seed in sorted(rows)]))
         if algorithm in BESIDE and ours:
             for name in ("cbs", "rscore"):
                 differences = [rows[seed][name] - ours[seed][name] for seed in sorted(rows)]
@@ -119,28 +128,80 @@ def _scores(streams: Sequence[Json]) -> list[Json]:
     return found
 
 
-def columns(rows: Sequence[Json]) -> Json:
-    """Return the rows as a table that has the names of the columns only once."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return {"names": names, "rows": [[row.get(name) for name in names] for row in rows]}
+def _reductions(streams: Sequence[Json]) -> list[Json]:
+    """Return how much less load ``CLAIMED`` moves than each other algorithm, as the ratio of the two minus 1, over the
+    streams of each case and delta. Streams in which one of the two moves nothing do not count."""
+    by_stream: dict[tuple[str, float], dict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for row in streams:
+        by_stream[row["case"], row["delta"]][row["seed"]][row["algorithm"]] = row["rscore"]
+    found = []
+    for (case, delta), seeds in sorted(by_stream.items()):
+        for name in ALGORITHMS:
+            each = [moved for _, moved in sorted(seeds.items()) if moved.get(name) and moved.get(CLAIMED)]
+            if name != CLAIMED and each:
+                ratios = [moved[CLAIMED] / moved[name] - 1.0 for moved in each]
+                entry: Json = {"case": case, "delta": delta, "than": name, "streams": len(ratios)}
+                found.append({**entry, "change": _rounded(scores.spread(ratios))})
+    return found
+
+
+def _fronts(streams: Sequence[Json]) -> list[Json]:
+    """Return figure 12 for each case, delta and reading of next fit: the points of the document's algorithms with their
+    names, and the corners of the front. ``mend`` is a point too, but not part of the front."""
+    by_key: dict[tuple[str, float], dict[str, list[Json]]] = defaultdict(lambda: defaultdict(list))
+    for row in streams:
+        by_key[row["case"], row["delta"]][row["algorithm"]].append(row)
+    found = []
+    for (case, delta), rows in sorted(by_key.items()):
+        means = {
+            name: tuple(_rounded(fmean(row[what] for row in of) for what in ("cbs", "rscore")))
+            for name, of in rows.items()
+        }
+        for reading in NextFit:
+            points = {name: (means[name][0], means[name][1]) for name in twelve(reading) if name in means}
+            if len(points) < len(DOCUMENT):
+                continue
+            entry: Json = {"case": case, "delta": delta, "next_fit": reading.value}
+            entry["points"] = [[name, *point] for name, point in points.items()]
+            entry["ours"] = [["mend", *means["mend"]]] if "mend" in means else []
+            entry["front"] = scores.front(points)
+            entry["line"] = [list(corner) for corner in scores.staircase(points)]
+            found.append(entry)
+    return found
+
+
+def _naming(streams: DataFrame) -> list[Json]:
+    """Return, for each case, delta and algorithm, for how many decisions the names of the former bins change the number
+    of bins, and how the means differ."""
+    each = streams.where("unnamed IS NOT NULL").select(
+        "case", "delta", "algorithm", F.explode(F.arrays_zip("bins", "unnamed")).alias("one")
+    )
+    table = each.groupBy("case", "delta", "algorithm").agg(
+        F.count("*").alias("decisions"),
+        F.sum((F.col("one.bins") != F.col("one.unnamed")).cast("int")).alias("changed"),
+        F.avg("one.bins").alias("bins"),
+        F.avg("one.unnamed").alias("unnamed"),
+    )
+    names = list(ALGORITHMS)
+    rows = [row.asDict() for row in table.collect()]
+    rows = [{**row, "bins": round(row["bins"], 5), "unnamed": round(row["unnamed"], 5)} for row in rows]
+    return sorted(rows, key=lambda row: (row["case"], row["delta"], names.index(row["algorithm"])))
 
 
 def _rounded(values: Iterable[float]) -> list[float]:
     return [round(value, 5) for value in values]
 
 
-def _optimum(decisions: DataFrame, optima: DataFrame | None) -> Json | None:
+def _optimum(optima: DataFrame | None) -> Json | None:
     """Return how far each algorithm is from the optimum, and how often it reaches the optimum, over the decisions whose
     optimum is known."""
     if optima is None:
         return None
-    looked_at = decisions.where(F.col("number") % OPTIMUM_EVERY == 0)
-    known = looked_at.join(optima.drop("lower", "best"), ["case", "delta", "seed", "number"])
-    above = known.where(F.col("optimum").isNotNull())
-    table = above.groupBy("algorithm").agg(
-        F.avg((F.col("bins") - F.col("optimum")) / F.greatest(F.col("optimum"), F.lit(1))).alias("excess"),
-        F.avg((F.col("bins") == F.col("optimum")).cast("double")).alias("reached"),
-        F.sum((F.col("bins") < F.col("optimum")).cast("int")).alias("below"),
+    known = optima.where("optimum IS NOT NULL").select("optimum", F.explode("bins").alias("algorithm", "used"))
+    table = known.groupBy("algorithm").agg(
+        F.avg((F.col("used") - F.col("optimum")) / F.greatest(F.col("optimum"), F.lit(1))).alias("excess"),
+        F.avg((F.col("used") == F.col("optimum")).cast("double")).alias("reached"),
+        F.sum((F.col("used") < F.col("optimum")).cast("int")).alias("below"),
     )
     rows = {row["algorithm"]: row.asDict() for row in table.collect()}
     how = {row["how"]: row["count"] for row in optima.groupBy("how").count().collect()}
@@ -160,28 +221,58 @@ def _optimum(decisions: DataFrame, optima: DataFrame | None) -> Json | None:
 
 
 def _latency(rows: DataFrame | None) -> list[Json]:
-    """Return the mean latencies over the seeds. A histogram is the mean of the histograms of all streams."""
+    """Return figures 5 to 8 for every algorithm and every number of equal shares: each figure with its mean over the
+    streams, interval, minimum and maximum. Percentiles of late data cover only the streams that have any
+    (``with_late``), and are ``None`` if none has."""
     if rows is None:
         return []
-    by_algorithm: dict[str, list[Json]] = defaultdict(list)
-    for row in rows.orderBy("seed").collect():
-        by_algorithm[row["algorithm"]].append(row.asDict())
+    by_algorithm: dict[str, dict[int, Json]] = defaultdict(dict)
+    for row in rows.collect():
+        by_algorithm[row["algorithm"]][row["seed"]] = row.asDict()
     found = []
-    for algorithm, each in by_algorithm.items():
-        entry: Json = {"algorithm": algorithm, "seeds": len(each)}
+    for algorithm, by_seed in by_algorithm.items():
+        each = [by_seed[seed] for seed in sorted(by_seed)]
+        late = [row["over_positive"] for row in each if row["over_positive"]]
+        entry: Json = {"algorithm": algorithm, "seeds": len(each), "with_late": len(late)}
         for name in ("consumers", "late", "most"):
-            entry[name] = _rounded(scores.interval([row[name] for row in each]))
-        for name in ("over_all", "over_positive"):
-            entry[name] = [
-                _rounded((*scores.interval(values), min(values), max(values)))
-                for values in zip(*(row[name] for row in each), strict=True)
-            ]
+            entry[name] = _rounded(scores.spread([row[name] for row in each]))
+        entry["over_all"] = _percentiles([row["over_all"] for row in each])
+        entry["over_positive"] = _percentiles(late) if late else None
         if algorithm in HISTOGRAMS:
             histogram = [sum(values) / len(each) for values in zip(*(row["histogram"] for row in each), strict=True)]
             entry["histogram"] = [round(value, 6) for value in histogram]
+        if algorithm.startswith("kd_"):
+            entry |= _compared(by_algorithm, algorithm)
         found.append(entry)
     assert all(len(entry["over_all"]) == len(latency.PERCENTILES) for entry in found)
     return sorted(found, key=_place)
+
+
+def _percentiles(rows: Sequence[Sequence[float]]) -> list[list[float]]:
+    return [_rounded(scores.spread(values)) for values in zip(*rows, strict=True)]
+
+
+def _compared(by_algorithm: Mapping[str, Mapping[int, Json]], algorithm: str) -> Json:
+    """Return in how many streams these equal shares leave less data late than ``CLAIMED`` does, and in how many they
+    are worse than the shares of one consumer fewer: more late data, and a later 90th percentile of late data."""
+    entry: Json = {}
+    mine, claimed = by_algorithm[algorithm], by_algorithm.get(CLAIMED)
+    if claimed:
+        entry["less_late_than_claimed"] = sum(row["late"] < claimed[seed]["late"] for seed, row in mine.items())
+    fewer = by_algorithm.get(f"kd_{int(algorithm.removeprefix('kd_')) - 1}")
+    if fewer:
+        pairs = [(row, fewer[seed]) for seed, row in mine.items()]
+        entry["worse_than_one_fewer"] = {
+            "late": sum(row["late"] > other["late"] for row, other in pairs),
+            "p90": sum(_p90_s(row) > _p90_s(other) for row, other in pairs),
+        }
+    return entry
+
+
+def _p90_s(row: Json) -> float:
+    """Return the 90th percentile of the late data, or 0 if no data is late."""
+    late: Sequence[float] = row["over_positive"] or ()
+    return late[latency.PERCENTILES.index(0.9)] if late else 0.0
 
 
 def _place(entry: Json) -> tuple[int, int, str]:

@@ -45,14 +45,14 @@ class Latencies(NamedTuple):
     Attributes:
         late: share of the bytes whose latency is above 0.
         over_all: percentiles (``PERCENTILES``) of the latencies of all bytes.
-        over_positive: the same percentiles, over the late bytes only.
+        over_positive: the same percentiles, over the late bytes only, or ``None`` if no byte is late.
         most: the greatest latency.
         histogram: share of all bytes that are late and whose latency is in each of the ``STEPS`` steps.
     """
 
     late: float
     over_all: list[float]
-    over_positive: list[float]
+    over_positive: list[float] | None
     most: float
     histogram: list[float]
 
@@ -129,7 +129,7 @@ def distribution(pieces: Sequence[Piece]) -> Latencies:
             histogram[step] += weight * share / total
     return Latencies(
         late=positive / total if total else 0.0,
-        over_positive=found[: len(PERCENTILES)],
+        over_positive=found[: len(PERCENTILES)] if positive else None,
         over_all=found[len(PERCENTILES) :],
         most=max((piece.high for piece in late), default=0.0),
         histogram=histogram,
@@ -177,7 +177,7 @@ def summary(one: Latencies, consumers: float) -> Mapping[str, object]:
         "consumers": round(consumers, 3),
         "late": round(one.late, 6),
         "over_all": [round(value, 4) for value in one.over_all],
-        "over_positive": [round(value, 4) for value in one.over_positive],
+        "over_positive": one.over_positive and [round(value, 4) for value in one.over_positive],
         "most": round(one.most, 3),
         "histogram": [round(value, 6) for value in one.histogram],
     }

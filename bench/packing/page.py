@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ingeborg.autoscaler.groups.packing import DOCUMENT
 from ingeborg.bench.packing import latency
+from ingeborg.bench.packing.found import MAIN, SMALL, Scores
 from ingeborg.bench.packing.scores import front
 from ingeborg.bench.report.charts import Drawn
 from ingeborg.bench.report.markup import Html, badge, bullets, explain, html, panel, plot, table
@@ -18,11 +19,6 @@ from ingeborg.bench.report.page import framed
 from ingeborg.bench.report.plots import COLOURS, Plot, Series, linear, logarithmic
 
 Json = Mapping[str, Any]
-
-#: The number of items in the document's figures 9 to 12. It is taken from the published program, because the text does
-#: not state it.
-MAIN: Final = "200"
-SMALL: Final = "32"
 
 MODIFIED: Final = ("MWF", "MBF", "MWFP", "MBFP")
 PLAIN: Final = tuple(name for name in DOCUMENT if name not in MODIFIED)
@@ -44,29 +40,6 @@ LATENCY_CLAIMS: Final = {
     "kd_31": "none late",
     "kd_32": "none late",
 }
-
-
-class Scores:
-    """The digest's scores, by case, delta and algorithm."""
-
-    def __init__(self, found: Json) -> None:
-        self.rows = [dict(zip(found["names"], values, strict=True)) for values in found["rows"]]
-        self._rows = {(row["case"], row["delta"], row["algorithm"]): row for row in self.rows}
-        self.cases = list(dict.fromkeys(row["case"] for row in self.rows))
-
-    def algorithms(self, case: str) -> list[str]:
-        """Return the algorithms in the order of the document, ours last."""
-        return list(dict.fromkeys(name for one, _, name in self._rows if one == case))
-
-    def deltas(self, case: str) -> list[float]:
-        return sorted({delta for one, delta, _ in self._rows if one == case})
-
-    def of(self, case: str, delta: float, algorithm: str) -> Json:
-        return self._rows[case, delta, algorithm]
-
-    def mean(self, case: str, delta: float, algorithm: str, what: str) -> float:
-        value: float = self._rows[case, delta, algorithm][what][0]
-        return value
 
 
 def page(document: Json, times: Sequence[Json]) -> str:
@@ -421,13 +394,13 @@ def _latency(rows: Sequence[Json]) -> list[Html]:
     for row in rows:
         if row["algorithm"].startswith("kd_") and row["consumers"][0] < FEWEST_SHOWN:
             continue
-        positive, over_all = row["over_positive"][p90], row["over_all"][p90]
+        positive, over_all = row["over_positive"] and row["over_positive"][p90], row["over_all"][p90]
         body.append(
             [
                 row["algorithm"],
                 f"{row['consumers'][0]:.1f}",
                 LATENCY_CLAIMS.get(row["algorithm"], ""),
-                f"{_seconds(positive[0])} ({_seconds(positive[2])} to {_seconds(positive[3])})",
+                f"{_seconds(positive[0])} ({_seconds(positive[2])} to {_seconds(positive[3])})" if positive else "none",
                 f"{_seconds(over_all[0])} ({_seconds(over_all[2])} to {_seconds(over_all[3])})",
                 f"{row['late'][0]:.1%}",
                 f"{row['most'][0]:.1f} s",
@@ -506,7 +479,11 @@ def _percentiles(counted: Sequence[Json]) -> Html:
     series = [
         Series(
             f"p{100 * part:g}",
-            [(row["consumers"][0], row["over_positive"][index][0]) for row in shown],
+            # No data of these consumers may be late: then the line has a gap.
+            [
+                (row["consumers"][0], (row["over_positive"][index][0] or None) if row["over_positive"] else None)
+                for row in shown
+            ],
             index,
             dots=True,
         )

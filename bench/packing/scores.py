@@ -35,3 +35,20 @@ def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
         for name, (x, y) in points.items()
         if not any(a <= x and b <= y and (a, b) != (x, y) for a, b in points.values())
     ]
+
+
+def staircase(points: Mapping[str, tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the corners of the line that separates what some point reaches from what none reaches: from the point with
+    the lowest x, to the right and down to the next point on the front, and so on."""
+    on_front = sorted({points[name] for name in front(points)})
+    found: list[tuple[float, float]] = []
+    for x, y in on_front:
+        if found:
+            found.append((x, found[-1][1]))
+        found.append((x, y))
+    return found
+
+
+def spread(values: Sequence[float]) -> tuple[float, float, float, float]:
+    """Return the mean, half the width of its 95 % interval, the least value and the greatest."""
+    return (*interval(values), min(values), max(values))

@@ -15,22 +15,21 @@ from typing import Any
 from ingeborg import form
 from ingeborg.autoscaler.groups.instance import NOWHERE, Instance, lower_bound, moved, rscore
 from ingeborg.autoscaler.groups.packing import Algorithm, pack
-from ingeborg.bench.experiments.units import keep
-from ingeborg.bench.packing import latency
+from ingeborg.bench.errors import UsageError
+from ingeborg.bench.packing import latency, optimum
 from ingeborg.bench.packing.cases import (
     ALGORITHMS,
-    LATENCY_COUNT,
-    LATENCY_ITEMS,
-    LATENCY_OF,
+    LATENCY,
     ONLINE,
+    OPTIMUM,
     OPTIMUM_EVERY,
-    OPTIMUM_SEEDS,
     TIMED_TRIES,
     Case,
     Unit,
 )
 from ingeborg.bench.packing.optimum import Solver
-from ingeborg.bench.packing.streams import CAPACITY, drawn
+from ingeborg.bench.packing.streams import CAPACITY
+from ingeborg.bench.units import keep
 
 Row = dict[str, Any]
 
@@ -39,37 +38,49 @@ KINDS = (ROWS, OPTIMA, LATENCIES, TIMES)
 """The folders of a result. Each holds one kind of rows."""
 
 
+def check(plan: Iterable[Unit], python: str | None) -> None:
+    """Check that the plan can run, before its first unit does. ``python`` is an interpreter with OR-tools, or ``None``.
+    Raises ``UsageError`` if the plan needs a solver and has none, and ``BenchError`` if the solver does not answer."""
+    if any(unit.part == OPTIMUM for unit in plan):
+        if python is None:
+            raise UsageError(f"the part {OPTIMUM} needs --optimum PYTHON: make optimum prepares an environment")
+        optimum.check(python)
+
+
 def run(unit: Unit, out: Path, python: str | None) -> None:
     """Run the unit and store its rows, unless they are stored already. The file that is written last marks the unit as
-    complete. ``python`` is an interpreter with OR-tools, or ``None`` to skip the search for the optimum."""
+    complete. ``python`` is an interpreter with OR-tools, which only the part ``optimum`` needs."""
     if kept(unit, out):
         return
-    if unit.case is None:
-        keep(_path(out, LATENCIES, unit), _latencies(unit))
-        return
-    rows, times = _rows(unit, unit.case)
-    if unit.case.timed:
-        keep(_path(out, TIMES, unit), times)
-    if python is not None and unit.case.optimum and unit.seed <= OPTIMUM_SEEDS:
+    if unit.part == LATENCY:
+        keep(_path(out, unit), _latencies(unit))
+    elif unit.part == OPTIMUM:
+        assert python is not None  # see ``check``
         with Solver(python) as solver:
-            keep(_path(out, OPTIMA, unit), _optima(unit, unit.case, rows, solver))
-    keep(_path(out, ROWS, unit), rows)
+            keep(_path(out, unit), _optima(unit, solver))
+    else:
+        rows, times = _rows(unit)
+        if unit.case.timed:
+            keep(out / TIMES / f"{unit.name}.jsonl", times)
+        keep(_path(out, unit), rows)
 
 
 def kept(unit: Unit, out: Path) -> bool:
     """Return whether the unit is complete."""
-    return _path(out, ROWS if unit.case else LATENCIES, unit).is_file()
+    return _path(out, unit).is_file()
 
 
-def _path(out: Path, kind: str, unit: Unit) -> Path:
+def _path(out: Path, unit: Unit) -> Path:
+    kind = {LATENCY: LATENCIES, OPTIMUM: OPTIMA}.get(unit.part, ROWS)
     return out / kind / f"{unit.name}.jsonl"
 
 
-def _rows(unit: Unit, case: Case) -> tuple[list[Row], list[Row]]:
+def _rows(unit: Unit) -> tuple[list[Row], list[Row]]:
+    case = unit.case
     stream = list(case.stream(unit.delta, unit.seed))
     rows, times = [], []
     for name in case.algorithms:
-        bins, scores, moves = [], [], []
+        bins, scores, moves, unnamed = [], [], [], []
         former: list[int] | None = None
         for number, sizes in enumerate(stream):
             instance = Instance(sizes, former, CAPACITY)
@@ -77,16 +88,24 @@ def _rows(unit: Unit, case: Case) -> tuple[list[Row], list[Row]]:
                 where, time_row = _timed(ALGORITHMS[name], instance)
                 facts = {"case": case.name, "delta": unit.delta, "algorithm": name, "form": form.name()}
                 times.append({**facts, "number": number, **time_row})
-            elif name in ONLINE and case.shuffled:
-                where = _shuffled(ALGORITHMS[name], instance, f"order {unit.seed} {number}")
             else:
-                where = pack(ALGORITHMS[name], instance)
+                where = _packed(unit, name, number, instance)
             bins.append(len(set(where)))
             scores.append(round(rscore(instance, where), 6))
             moves.append(len(moved(instance, where)))
+            if case.unnamed:
+                unnamed.append(len(set(_packed(unit, name, number, Instance(sizes, None, CAPACITY)))))
             former = where
-        rows.append({**_facts(unit, case), "algorithm": name, "bins": bins, "rscore": scores, "moves": moves})
+        row = {**_facts(unit, case), "algorithm": name, "bins": bins, "rscore": scores, "moves": moves}
+        rows.append({**row, "unnamed": unnamed} if case.unnamed else row)
     return rows, times
+
+
+def _packed(unit: Unit, name: str, number: int, instance: Instance) -> list[int]:
+    """Pack the stream's measurement ``number``."""
+    if name in ONLINE and unit.case.shuffled:
+        return _shuffled(ALGORITHMS[name], instance, f"order {unit.seed} {number}")
+    return pack(ALGORITHMS[name], instance)
 
 
 def _shuffled(algorithm: Algorithm, instance: Instance, seed: str) -> list[int]:
@@ -129,20 +148,24 @@ def _timed(algorithm: Algorithm, instance: Instance) -> tuple[list[int], Row]:
 # The optimum
 
 
-def _optima(unit: Unit, case: Case, rows: Sequence[Row], solver: Solver) -> Iterable[Row]:
-    for number, sizes in enumerate(case.stream(unit.delta, unit.seed)):
+def _optima(unit: Unit, solver: Solver) -> Iterable[Row]:
+    """Yield a row for each decision whose optimum was searched for. It has the number of bins of each algorithm, so
+    that the digest needs no other rows."""
+    rows, _ = _rows(unit)
+    for number, sizes in enumerate(unit.case.stream(unit.delta, unit.seed)):
         if number % OPTIMUM_EVERY:
             continue
-        lower = lower_bound(Instance(sizes, None, CAPACITY))
-        best = min(row["bins"][number] for row in rows)
+        bins = {row["algorithm"]: row["bins"][number] for row in rows}
+        lower, best = lower_bound(Instance(sizes, None, CAPACITY)), min(bins.values())
         found = solver.fewest(sizes, CAPACITY, lower, best) if lower <= best else None
         yield {
-            **_facts(unit, case),
+            **_facts(unit, unit.case),
             "number": number,
             "lower": lower,
             "best": best,
             "how": "bound" if lower == best else "unsolved" if found is None else "solved",
             "optimum": found,
+            "bins": bins,
         }
 
 
@@ -150,16 +173,17 @@ def _optima(unit: Unit, case: Case, rows: Sequence[Row], solver: Solver) -> Iter
 
 
 def _latencies(unit: Unit) -> Iterable[Row]:
-    stream = list(drawn(LATENCY_ITEMS, LATENCY_COUNT, unit.delta, unit.seed))
-    for name in LATENCY_OF:
+    items, count = unit.case.items, unit.case.count
+    stream = list(unit.case.stream(unit.delta, unit.seed))
+    for name in unit.case.algorithms:
         assignments: list[list[int]] = []
-        for sizes in stream:
-            former = assignments[-1] if assignments else [NOWHERE] * LATENCY_ITEMS
-            assignments.append(pack(ALGORITHMS[name], Instance(sizes, former, CAPACITY)))
+        for number, sizes in enumerate(stream):
+            former = assignments[-1] if assignments else None
+            assignments.append(_packed(unit, name, number, Instance(sizes, former, CAPACITY)))
         yield {"seed": unit.seed, "algorithm": name, **_late(stream, assignments)}
-    for consumers in range(1, LATENCY_ITEMS + 1):
-        where = latency.by_count(LATENCY_ITEMS, consumers, unit.seed)
-        yield {"seed": unit.seed, "algorithm": f"kd_{consumers}", **_late(stream, [where] * LATENCY_COUNT)}
+    for consumers in range(1, items + 1):
+        where = latency.by_count(items, consumers, unit.seed)
+        yield {"seed": unit.seed, "algorithm": f"kd_{consumers}", **_late(stream, [where] * count)}
 
 
 def _late(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]]) -> Row:

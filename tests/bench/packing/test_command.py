@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingeborg.bench import cli
-from ingeborg.bench.experiments.units import PLAN
 from ingeborg.bench.packing import cases, command, page, work
+from ingeborg.bench.units import PLAN
 
 from . import small
 
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def small_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "units", lambda seeds: small.units())
+    monkeypatch.setattr(cases, "units", lambda seeds, only: without_solver())
+
+
+def without_solver() -> list[cases.Unit]:
+    return [unit for unit in small.units() if unit.part != cases.OPTIMUM]
 
 
 @pytest.mark.spark
@@ -40,11 +44,11 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     arguments = ["packing", "--out", str(out), "--seeds", "2", "--processes", "2"]
     first = small.first("200 in order")
     with monkeypatch.context() as patch:
-        patch.setattr(cases, "units", lambda seeds: [first])
+        patch.setattr(cases, "units", lambda seeds, only: [first])
         patch.setattr(command, "_digest", lambda out: None)
         patch.setattr(command, "_pages", lambda out: None)
         assert cli.main(arguments) == 0
-    monkeypatch.setattr(cases, "units", lambda seeds: [unit for unit in small.units() if unit.seed == 1])
+    monkeypatch.setattr(cases, "units", lambda seeds, only: [unit for unit in without_solver() if unit.seed == 1])
     assert cli.main(arguments) == 0
     said = capsys.readouterr().out
     assert re.search(r"\d+ streams, 1 done before", said)
@@ -83,6 +87,15 @@ def test_what_cannot_be_run_is_said_in_a_line(
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_an_interpreter_without_a_solver_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "packing"
+    assert cli.main(["packing", "--out", str(out), "--optimum", str(tmp_path / "nonexistent")]) == 1
+    assert "nonexistent does not start" in capsys.readouterr().err
+    assert not out.exists()
 
 
 @pytest.mark.usefixtures("small_plan")

@@ -85,9 +85,10 @@ def test_percentiles_are_those_of_all_bytes_sorted(case: tuple[Stream, list[list
     late = [(latency, weight) for latency, weight in found if latency > 0.0]
     total = sum(weight for _, weight in found)
     assert one.late == pytest.approx(sum(weight for _, weight in late) / total, abs=0.02)
+    assert (one.over_positive is None) is (one.late == 0.0)
     step = max((latency for latency, _ in found), default=0.0) / SAMPLES + 1e-6
     for index, part in enumerate(PERCENTILES):
-        if late and one.late > 0.01:
+        if late and one.late > 0.01 and one.over_positive:
             # Near a step of the distribution, one sample more or less can be on its other side.
             around = [percentile(late, min(1.0, max(0.0, part + by))) for by in (-0.01, 0.01)]
             assert around[0] - 3 * step <= one.over_positive[index] <= around[1] + 3 * step
@@ -98,6 +99,7 @@ def test_percentiles_are_those_of_all_bytes_sorted(case: tuple[Stream, list[list
 def test_who_reads_as_fast_as_is_written_and_keeps_everything_is_never_late() -> None:
     one = latencies([[60.0, 40.0]] * 3, [[0, 0]] * 3)
     assert (one.late, one.most, one.over_all, sum(one.histogram)) == (0.0, 0.0, [0.0] * len(PERCENTILES), 0.0)
+    assert one.over_positive is None
 
 
 def test_what_moves_waits_for_the_pause_and_less_and_less() -> None:
@@ -108,6 +110,7 @@ def test_what_moves_waits_for_the_pause_and_less_and_less() -> None:
     slope = ITERATION_S * (16.0 / CONSUMED - 1.0)
     above = PAUSE_S / -slope
     assert one.late == pytest.approx(above / 2)
+    assert one.over_positive is not None
     assert one.over_positive[PERCENTILES.index(0.5)] == pytest.approx(PAUSE_S / 2)
     assert one.over_positive[PERCENTILES.index(0.9)] == pytest.approx(0.9 * PAUSE_S)
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from ingeborg.bench.packing.scores import T95, front, interval
+from ingeborg.bench.packing.scores import T95, front, interval, spread, staircase
 
 
 def test_an_interval_is_the_mean_and_students_half_width() -> None:
@@ -37,3 +37,13 @@ def test_who_is_on_the_front_is_beaten_by_nobody() -> None:
     points = {"a": (0.0, 9.0), "b": (3.0, 3.0), "c": (3.0, 4.0), "d": (9.0, 0.0), "e": (4.0, 4.0), "f": (3.0, 3.0)}
     assert front(points) == ["a", "b", "d", "f"]
     assert front({"a": (math.inf, 1.0)}) == ["a"]
+
+
+def test_the_line_of_a_front_goes_right_and_then_down() -> None:
+    points = {"a": (0.0, 9.0), "b": (3.0, 3.0), "c": (3.0, 4.0), "d": (9.0, 0.0)}
+    assert staircase(points) == [(0.0, 9.0), (3.0, 9.0), (3.0, 3.0), (9.0, 3.0), (9.0, 0.0)]
+    assert staircase({"a": (1.0, 2.0)}) == [(1.0, 2.0)]
+
+
+def test_a_spread_has_the_interval_and_the_ends() -> None:
+    assert spread([1.0, 2.0, 3.0]) == (*interval([1.0, 2.0, 3.0]), 1.0, 3.0)

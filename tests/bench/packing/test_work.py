@@ -11,8 +11,9 @@ import pytest
 
 from ingeborg.autoscaler.groups.instance import Instance, rscore
 from ingeborg.autoscaler.groups.packing import pack
+from ingeborg.bench.errors import BenchError, UsageError
 from ingeborg.bench.packing import optimum, work
-from ingeborg.bench.packing.cases import ALGORITHMS, LATENCY_ITEMS, LATENCY_OF, Unit, units
+from ingeborg.bench.packing.cases import ALGORITHMS, LATENCY_ITEMS, OPTIMUM, Unit, units
 from ingeborg.bench.packing.streams import CAPACITY, drawn
 
 from . import small
@@ -46,14 +47,14 @@ def test_a_row_is_an_algorithm_and_has_each_decision_from_where_it_left_off(tmp_
 
 def test_the_same_unit_gives_the_same_bytes(tmp_path: Path, exact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimum, "PROGRAM", exact)
-    for unit in (small.first("32"), small.first("200 in order"), small.units()[-1]):
+    for unit in map(small.first, ("32", "200 in order", "optimum", "latency")):
         for name in ("one", "other"):
             work.run(unit, tmp_path / name, sys.executable)
     kept = {
         name: {path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.jsonl")}
         for name in ("one", "other")
     }
-    assert len(kept["one"]) == 4  # one unit also has optima
+    assert len(kept["one"]) == 4
     assert kept["one"] == kept["other"]
 
 
@@ -79,23 +80,27 @@ def test_a_unit_that_is_kept_is_not_run_again_and_one_that_was_cut_short_is(
 
 
 def test_decisions_of_very_many_items_are_timed(results: Path) -> None:
-    unit = next(unit for unit in small.units() if unit.case and unit.case.timed)
+    unit = next(unit for unit in small.units() if unit.case.timed)
     times = read(results, work.TIMES, unit)
     assert [(row["algorithm"], row["number"]) for row in times] == [("MWF", 0), ("MWF", 1), ("mend", 0), ("mend", 1)]
     assert all(0.0 < row["slice_ms"] <= row["ms"] for row in times)
 
 
 def test_latencies_are_those_of_some_algorithms_and_of_every_number_of_consumers(results: Path) -> None:
-    rows = read(results, work.LATENCIES, small.units()[-1])
+    rows = read(results, work.LATENCIES, small.first("latency"))
     names = [row["algorithm"] for row in rows]
-    assert names == [*LATENCY_OF, *(f"kd_{number}" for number in range(1, LATENCY_ITEMS + 1))]
-    assert [row["consumers"] for row in rows[len(LATENCY_OF) :]] == list(range(1, LATENCY_ITEMS + 1))
+    assert names == [*ALGORITHMS, *(f"kd_{number}" for number in range(1, LATENCY_ITEMS + 1))]
+    assert [row["consumers"] for row in rows[len(ALGORITHMS) :]] == list(range(1, LATENCY_ITEMS + 1))
+    # With a consumer for each queue, no data is late, so late data has no percentiles.
+    assert (rows[-1]["late"], rows[-1]["over_positive"]) == (0.0, None)
 
 
 def test_the_optima_say_how_they_were_found(results: Path) -> None:
     rows = [row for path in sorted((results / work.OPTIMA).iterdir()) for row in map(orjson.loads, path.open("rb"))]
-    assert {row["case"] for row in rows} == {"32"}
+    assert {row["case"] for row in rows} == {"optimum"}
     for row in rows:
+        assert list(row["bins"]) == list(ALGORITHMS)
+        assert min(row["bins"].values()) == row["best"]
         if row["how"] == "bound":
             assert row["lower"] == row["best"]
         assert row["optimum"] == {"bound": row["best"], "unsolved": None}.get(row["how"], row["optimum"])
@@ -103,9 +108,34 @@ def test_the_optima_say_how_they_were_found(results: Path) -> None:
     assert {row["how"] for row in rows} >= {"bound", "unsolved"}
 
 
-def test_the_whole_plan_has_each_unit_once() -> None:
-    plan = units(30)
-    assert len({unit.name for unit in plan}) == len(plan)
-    of = [(unit.case.name, unit.delta) for unit in plan if unit.case]
-    assert of.count(("32", 5.0)) == of.count(("200", 25.0)) == 30
-    assert sum(unit.case is None for unit in plan) == 30
+def test_the_optimum_is_of_the_documents_own_streams(results: Path) -> None:
+    [streams, optima] = [
+        {row["algorithm"]: row["bins"][0] for row in read(results, work.ROWS, small.first("32"))},
+        read(results, work.OPTIMA, small.first("optimum"))[0]["bins"],
+    ]
+    assert streams == optima
+
+
+def test_without_former_bins_each_measurement_is_packed_a_second_time(results: Path) -> None:
+    rows = {row["algorithm"]: row for row in read(results, work.ROWS, small.first("200 naming", 25.0))}
+    assert rows["BFD"]["bins"] == rows["BFD"]["unnamed"]
+    assert rows["FF"]["bins"] != rows["FF"]["unnamed"]
+    assert rows["FF by age"]["bins"] == rows["FF by age"]["unnamed"] == rows["FF"]["unnamed"]
+
+
+def test_both_readings_of_next_fit_need_the_same_bins_and_move_other_loads(results: Path) -> None:
+    rows = {row["algorithm"]: row for row in read(results, work.ROWS, small.first("200"))}
+    for name in ("NF", "NFD"):
+        assert rows[name]["bins"] == rows[f"{name} bin 0"]["bins"]
+        assert sum(rows[name]["rscore"]) < sum(rows[f"{name} bin 0"]["rscore"])
+
+
+def test_a_plan_with_the_optimum_is_checked_before_it_runs(exact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = units(1)
+    with pytest.raises(UsageError, match="the part optimum needs --optimum PYTHON"):
+        work.check(plan, None)
+    with pytest.raises(BenchError, match="nothing-here does not start"):
+        work.check(plan, "nothing-here")
+    monkeypatch.setattr(optimum, "PROGRAM", exact)
+    work.check(plan, sys.executable)
+    work.check([unit for unit in plan if unit.part != OPTIMUM], None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ingeborg.bench.packing import command
-from ingeborg.bench.packing.page import Scores
+from ingeborg.bench.packing.found import Scores
 
 RESULTS = Path(__file__).resolve().parents[3] / "bench" / "results"
 [KEPT] = RESULTS.glob(f"*/{command.DIGEST}")
