@@ -1,0 +1,214 @@
+"""Judge the document's sentences about latencies (section VI-C) by our figures.
+
+Owns: the choice of figures for each sentence. Must never: make markup, or do I/O.
+
+The document computes these figures for a single stream. So each figure is judged twice: for the mean over our
+streams, and for their range, into which the document's stream should fall. A latency sample of the document is a byte
+here. Every algorithm reads the same bytes, so the share of late data ranks the algorithms as the number of late samples
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Final
+
+from ingeborg.bench.packing import latency
+from ingeborg.bench.packing.claims import FAILS, HOLDS, Claim, percent, together
+from ingeborg.bench.packing.found import Found, Json
+
+P90: Final = latency.PERCENTILES.index(0.9)
+
+#: The document's figures: consumers of MWF, the 90th percentile of its late data in seconds, and that of equal shares
+#: by their number of consumers.
+CONSUMERS: Final = 15.0
+MWF_S: Final = 4.52
+EQUAL_S: Final = {15: 217.0, 24: 2.70, 30: 1.11, 31: 0.0, 32: 0.0}
+
+#: The numbers of consumers with which equal shares leave less data late than MWF does, in the document.
+BETTER: Final = (24, 30, 31, 32)
+
+#: The latest data with 27 consumers, in seconds.
+MOST_27_S: Final = 40.0
+
+#: How many more consumers equal shares need to be as good as MWF.
+MORE: Final = 0.6
+
+#: A smaller relative difference of two latencies does not matter.
+NOISE: Final = 0.05
+
+MEAN, RANGE = "mean of the streams", "range of the streams"
+
+
+def judged(found: Found) -> list[Claim]:
+    """Return the sentences in the document's order, or nothing if the digest has no latencies. A digest of an older
+    plan has no ranges, and percentiles that include streams without late data, so it is not judged."""
+    rows = found.latency
+    if "MWF" not in rows or "kd_32" not in rows or "with_late" not in rows["MWF"]:
+        return []
+    claims = [_consumers(rows), _late_mwf(rows), _latest_27(rows), _better(rows), _equal(rows), _more_needed(rows)]
+    return [*claims, _unreliable(rows)]
+
+
+def _equal_shares(rows: Mapping[str, Json]) -> list[tuple[int, Json]]:
+    """Return the rows of equal shares by their number of consumers."""
+    each = [(int(name.removeprefix("kd_")), row) for name, row in rows.items() if name.startswith("kd_")]
+    return sorted(each, key=lambda pair: pair[0])
+
+
+def _p90_s(row: Json) -> tuple[float, float, float]:
+    """Return the mean, the least and the greatest 90th percentile of late data. It is 0 if no data is late."""
+    values = row["over_positive"]
+    if values is None:
+        return 0.0, 0.0, 0.0
+    mean, _, least, most = values[P90]
+    return mean, 0.0 if row["with_late"] < row["seeds"] else least, most
+
+
+def _near(one: float, other: float) -> bool:
+    return abs(one - other) <= NOISE * max(abs(one), abs(other))
+
+
+def _figure(mean: float, least: float, most: float, printed: float) -> list[tuple[str, str]]:
+    """Return the two verdicts on a printed figure."""
+    within = least * (1 - NOISE) <= printed <= most * (1 + NOISE)
+    return [(MEAN, HOLDS if _near(mean, printed) else FAILS), (RANGE, HOLDS if within else FAILS)]
+
+
+def _seconds(values: tuple[float, float, float]) -> str:
+    mean, least, most = values
+    return f"{mean:,.2f} s on average ({least:,.2f} to {most:,.2f} s)"
+
+
+def _consumers(rows: Mapping[str, Json]) -> Claim:
+    values = rows["MWF"]["consumers"]
+    least, most = values[2:]
+    return Claim(
+        "VI-C",
+        "MWF needs 15 consumers on average.",
+        _figure(values[0], least, most, CONSUMERS),
+        [f"{values[0]:.1f} ± {values[1]:.1f} consumers; the streams need {least:.1f} to {most:.1f}"],
+        "The number follows from the load of the stream.",
+    )
+
+
+def _late_mwf(rows: Mapping[str, Json]) -> Claim:
+    found = _p90_s(rows["MWF"])
+    late = rows["MWF"]["late"]
+    return Claim(
+        "VI-C",
+        "The 90th percentile of MWF's late data is 4.52 s.",
+        _figure(*found, MWF_S),
+        [f"{_seconds(found)}; {percent(late)} of the data is late"],
+        f"The figure follows from the assumed pause of {latency.PAUSE_S:g} s: the latency after a move falls evenly "
+        "to 0, so its 90th percentile is 0.9 times the pause for every algorithm that moves anything.",
+    )
+
+
+def _latest_27(rows: Mapping[str, Json]) -> Claim:
+    values = rows["kd_27"]["most"]
+    least, most = values[2:]
+    return Claim(
+        "VI-C",
+        "With 27 consumers that have equal numbers of partitions, data is up to 40 s late.",
+        _figure(values[0], least, most, MOST_27_S),
+        [f"the latest data of a stream: {_seconds((values[0], least, most))}"],
+        "The pairs of partitions are random. An overloaded consumer falls behind until the stream ends.",
+    )
+
+
+def _better(rows: Mapping[str, Json]) -> Claim:
+    claimed = rows["MWF"]["late"][0]
+    better = [number for number, row in _equal_shares(rows) if row["late"][0] < claimed]
+    verdicts = [(MEAN, HOLDS if better == list(BETTER) else FAILS)]
+    texts = [
+        "on average, equal shares leave less data late than MWF with "
+        f"{', '.join(map(str, better)) or 'no number of'} consumers ({percent(rows['MWF']['late'])} with MWF)"
+    ]
+    counts = {number: row.get("less_late_than_claimed") for number, row in _equal_shares(rows)}
+    if None not in counts.values():
+        seeds = rows["MWF"]["seeds"]
+        known = {number: count or 0 for number, count in counts.items()}
+        each = [known[number] == seeds if number in BETTER else not known[number] for number in known]
+        verdicts.append((f"each of {seeds} streams", HOLDS if all(each) else FAILS))
+        some = ", ".join(f"{number}: {count}" for number, count in known.items() if count)
+        texts.append(f"number of streams, of {seeds}, in which equal shares are better, by consumers: {some}")
+    return Claim(
+        "VI-C",
+        "Only equal shares with 24, 30, 31 and 32 consumers have fewer late samples than MWF.",
+        verdicts,
+        texts,
+        "Which numbers of consumers are better depends on the random pairs of partitions. With one consumer for each "
+        "partition, none is overloaded.",
+    )
+
+
+def _equal(rows: Mapping[str, Json]) -> Claim:
+    mean: list[bool] = []
+    within: list[bool] = []
+    texts = []
+    for number, printed in EQUAL_S.items():
+        found = _p90_s(rows[f"kd_{number}"])
+        (_, one), (_, other) = _figure(*found, printed)
+        mean.append(one == HOLDS)
+        within.append(other == HOLDS)
+        texts.append(f"{number} consumers, {printed:g} s in the document: {_seconds(found)}")
+    times = _p90_s(rows["kd_15"])[0] / _p90_s(rows["MWF"])[0]
+    texts.append(f"with 15 consumers, {times:,.0f} times that of MWF; in the document, 48 times")
+    return Claim(
+        "VI-C",
+        "The 90th percentile of late data is 217, 2.70, 1.11, 0 and 0 s with equal shares for 15, 24, 30, 31 and 32 "
+        "consumers.",
+        [(MEAN, together(mean)), (RANGE, together(within))],
+        texts,
+        "An overloaded consumer falls behind until the stream ends, so the figure grows with the length of the stream "
+        "and depends on its load. Means and ranges of seconds cover the streams with late data.",
+    )
+
+
+def _more_needed(rows: Mapping[str, Json]) -> Claim:
+    claimed = rows["MWF"]
+    readings: dict[str, Callable[[Json], bool]] = {
+        "share of late data": lambda row: row["late"][0] < claimed["late"][0],
+        "90th percentile of late data": lambda row: _p90_s(row)[0] < _p90_s(claimed)[0],
+    }
+    verdicts, texts = [], []
+    for reading, is_better in readings.items():
+        fewest = min((number for number, row in _equal_shares(rows) if is_better(row)), default=None)
+        if fewest is None:
+            texts.append(f"{reading}: no number of consumers suffices")
+            continue
+        more = fewest / claimed["consumers"][0] - 1.0
+        verdicts.append((reading, HOLDS if more >= MORE else FAILS))
+        texts.append(f"{reading}: equal shares need {fewest} consumers, {more:.0%} more than MWF")
+    return Claim(
+        "Abstract",
+        "Equal shares have lower latencies than MWF only with at least 60 % more consumers.",
+        verdicts,
+        texts,
+        "Judged by the means over the streams.",
+    )
+
+
+def _unreliable(rows: Mapping[str, Json]) -> Claim:
+    shares = _equal_shares(rows)
+    verdicts, texts = [], []
+    for what, name in (("late", "share of late data"), ("p90", "90th percentile of late data")):
+        worse = {number: row["worse_than_one_fewer"][what] for number, row in shares if row.get("worse_than_one_fewer")}
+        if worse:
+            steps, seeds = sum(worse.values()), rows["MWF"]["seeds"] * len(worse)
+            verdicts.append((f"{name}, each stream", HOLDS if steps else FAILS))
+            texts.append(f"{name}: one more consumer makes it worse in {steps} of {seeds} steps ({steps / seeds:.0%})")
+    means = [row["late"][0] for _, row in shares]
+    rises = sum(later > earlier for earlier, later in pairwise(means))
+    verdicts.append((f"share of late data, {MEAN}", HOLDS if rises else FAILS))
+    texts.append(f"the mean share of late data rises at {rises} of {len(means) - 1} steps from 1 to {shares[-1][0]}")
+    return Claim(
+        "VI-C",
+        "More consumers do not reliably improve latencies if partitions are shared by their number.",
+        verdicts,
+        texts,
+        "A step from k to k + 1 consumers makes other random pairs of partitions. On average over many streams more "
+        "consumers help; in a single stream they can do harm.",
+    )
