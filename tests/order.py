@@ -23,7 +23,7 @@ LONG_S: dict[str, float] = {
     "tests/loadgen/backends/test_nats.py": 50,
     "tests/bench/spark/test_causal.py": 50,
     "tests/autoscaler/kafka/test_monitor.py": 45,
-    "tests/bench/autoscale/test_work.py": 45,
+    "tests/bench/autoscale/test_work.py": 75,
     "tests/broker/shell/test_client_socket.py": 43,
     "tests/store/test_files.py": 40,
     "tests/bench/spark/test_job.py": 40,

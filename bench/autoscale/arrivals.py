@@ -38,8 +38,6 @@ class Arrivals:
         self.owned: dict[str, int] = {}
         self.changed_s = time.monotonic()
         self.records = self.again = self.refused = 0
-        #: Latency of the last arrival from each partition, in seconds.
-        self.late_s = [0.0] * partitions
 
     def note(self, member: str, partition: int, pairs: list[tuple[int, int]]) -> None:
         """Write down the arrival of records. ``pairs`` are their offsets and due times, in the order of offsets."""
@@ -49,7 +47,6 @@ class Arrivals:
         self.records += len(new)
         self.next[partition] = max(self.next[partition], pairs[-1][0] + 1)
         if new:
-            self.late_s[partition] = (at_ms - new[-1]) / 1e3
             self._write({"at": at_ms, "member": member, "partition": partition, "times": new})
 
     def waiting(self, at_ms: int, partition: int, times: list[int]) -> None:

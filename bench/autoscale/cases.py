@@ -1,15 +1,16 @@
-"""The plan of the comparison: the groups, and their streams.
+"""The plan: the groups of the comparison and their streams, and the experiments with a single program.
 
-Owns: the names and the order of the plan's units. Must never: run a unit.
+Owns: the parts of the plan; the names, the order and the costs of its units. Must never: run a unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ingeborg.bench.autoscale import scale
+from ingeborg.bench.packing.parts import Part, chosen
 
 #: Kafka's own ways to assign partitions: two assignors of clients, and the server's (KIP-848).
 ASSIGNORS: Final = ("range", "cooperative-sticky", "kip-848")
@@ -20,15 +21,60 @@ PACKED: Final = ("mwf", "mend", "mend-roomy")
 #: Share of a member's capacity that the algorithm fills; the rest is the hysteresis.
 FILL: Final = {"mwf": 5 / 6, "mend": 5 / 6, "mend-roomy": 0.65}
 
+THROUGHPUT, RESPONSE, GROUPS, LONG = "throughput", "response", "groups", "long"
+
+#: Repetitions of each condition of table VI.
+REPEATS: Final = 3
+#: The changes of the part ``response``, in per cent of C, and the duration of each of its two runs in seconds.
+DELTAS: Final = (5.0, 25.0)
+CHANGES_S: Final = 240.0
+
+#: The part ``long``: number of decisions in a stream (sections VI-C and VI-B), and number of streams of each length.
+LONG_SEEDS: Final = {100: 3, 500: 1}
+#: Number of decisions in the long runs of changes (section VI-F uses the streams of section VI-B).
+LONG_CHANGES: Final = 500
+
+#: Seconds that a run takes in addition to its stream: until its group is warm, by kind of group, and until its programs
+#: have ended.
+_WARM_S: Final = {"fixed": 10.0, "packed": 65.0, KEDA: 120.0}
+_END_S: Final = 15.0
+#: Seconds of a run of the other experiments: a member at its fastest, the time between two measurements of a long run
+#: of changes, the time until a run of changes has its backlog, and the steps of a load.
+_READING_S: Final = 20.0
+_CHANGE_S: Final = 2.0
+_FILL_S: Final = 40.0
+_STEPS_S: Final = 210.0
+
+
+class Condition(NamedTuple):
+    """A row of table VI. ``total_bytes`` is the size of all partitions together. Each of the document's tables is a
+    topic here."""
+
+    number: int
+    total_bytes: int
+    partitions: int
+    tables: int
+
+
+CONDITIONS: Final = (
+    Condition(1, 648_000_000, 32, 1),
+    Condition(2, 100_000_000, 116, 5),
+    Condition(3, 678_000_000, 144, 5),
+)
+
 
 @dataclass(frozen=True)
 class Unit:
-    """One run. ``number`` is the number of members for Kafka's own assignments, the permitted number of unread records
-    per member for KEDA's rule, and 0 for the packed groups."""
+    """One run of a group. ``number`` is the number of members for Kafka's own assignments, the permitted number of
+    unread records per member for KEDA's rule, and 0 for the packed groups. ``iterations`` is the number of measurements
+    of its stream, and ``delta`` the greatest change between two of them, in per cent of C."""
 
     system: str
     number: int
     seed: int
+    iterations: int = scale.ITERATIONS
+    delta: float = scale.DELTA
+    part: str = GROUPS
 
     @property
     def label(self) -> str:
@@ -44,7 +90,65 @@ class Unit:
     @property
     def name(self) -> str:
         """Return the name of the unit's files."""
-        return f"{self.label} s{self.seed}".replace(" ", "-")
+        length = f" n{self.iterations}" if self.part == LONG else ""
+        return f"{self.label}{length} s{self.seed}".replace(" ", "-")
+
+    @property
+    def cost(self) -> float:
+        """Return roughly how many seconds the unit takes."""
+        kind = "fixed" if self.is_fixed else KEDA if self.system == KEDA else "packed"
+        return _WARM_S[kind] + self.iterations * scale.ITERATION_S + _END_S
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One member reads full topics as fast as it can."""
+
+    condition: Condition
+    repeat: int
+    part: str = THROUGHPUT
+    is_fixed: bool = False
+    cost: float = _READING_S
+
+    @property
+    def name(self) -> str:
+        """Return the name of the unit's files."""
+        return f"throughput-{self.condition.number}-{self.repeat}"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A controller gets measurements instead of a monitor's, for ``CHANGES_S``, or until it has had ``count``."""
+
+    delta: float
+    count: int | None = None
+    part: str = RESPONSE
+    is_fixed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the name of the unit's files."""
+        return f"changes-{self.delta:g}" + (f"-n{self.count}" if self.count else "")
+
+    @property
+    def cost(self) -> float:
+        """Return roughly how many seconds the unit takes."""
+        return _FILL_S + (self.count * _CHANGE_S if self.count else CHANGES_S)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A monitor measures a load that changes in steps."""
+
+    part: str = RESPONSE
+    is_fixed: bool = False
+    cost: float = _STEPS_S
+    name: str = "steps"
+
+
+Planned = Unit | Reading | Changes | Steps
+"""A unit of the plan. Each has a ``part``, a ``name`` that no other unit has, a ``cost`` in seconds, and says by
+``is_fixed`` whether it may share the machine with other units."""
 
 
 def labels() -> list[Unit]:
@@ -54,8 +158,52 @@ def labels() -> list[Unit]:
     return found + [Unit(system, 0, 0) for system in PACKED]
 
 
-def units(seeds: int) -> Sequence[Unit]:
-    """Return the whole plan, seed by seed, so that an interrupted run has complete seeds. For each seed, the packed
-    groups come first."""
+def units(
+    seeds: int, iterations: int = scale.ITERATIONS, delta: float = scale.DELTA, part: str = GROUPS
+) -> Sequence[Unit]:
+    """Return the runs of all groups, seed by seed, so that an interrupted run has complete seeds. For each seed, the
+    packed groups come first."""
     each = sorted(labels(), key=lambda unit: (unit.system not in PACKED, unit.is_fixed))
-    return [Unit(unit.system, unit.number, seed) for seed in range(1, seeds + 1) for unit in each]
+    return [
+        Unit(unit.system, unit.number, seed, iterations, delta, part) for seed in range(1, seeds + 1) for unit in each
+    ]
+
+
+def plan(
+    only: Collection[str] = (),
+    seeds: int = scale.SEEDS,
+    iterations: int = scale.ITERATIONS,
+    delta: float = scale.DELTA,
+) -> list[Planned]:
+    """Return the units of the chosen parts, in the order of the plan. An empty ``only`` chooses all parts. ``seeds``,
+    ``iterations`` and ``delta`` are those of the part ``groups``. Raises ``UsageError`` if a part is unknown."""
+    every: dict[str, list[Planned]] = {
+        THROUGHPUT: [Reading(one, repeat) for repeat in range(1, REPEATS + 1) for one in CONDITIONS],
+        RESPONSE: [*(Changes(each) for each in DELTAS), Steps()],
+        GROUPS: [*units(seeds, iterations, delta)],
+        LONG: [Changes(each, LONG_CHANGES, LONG) for each in DELTAS],
+    }
+    for count, streams in LONG_SEEDS.items():
+        every[LONG] += units(streams, count, scale.DELTA, LONG)
+    return [unit for part in chosen(PARTS, only) for unit in every[part]]
+
+
+def hours(units_of: Collection[Planned]) -> float:
+    """Return roughly how many hours these units take, one after another."""
+    return sum(unit.cost for unit in units_of) / 3_600.0
+
+
+PARTS: Final = (
+    Part(THROUGHPUT, "How fast one member reads under the three conditions of table VI, figure 13."),
+    Part(RESPONSE, "How long each step of a change takes, figures 14 to 17."),
+    Part(
+        GROUPS,
+        "How late data is, and how many members that takes: packing, Kafka's own assignments and KEDA's rule on the "
+        "same streams.",
+    ),
+    Part(
+        LONG,
+        "The same comparison with the document's 100 and 500 decisions in a stream, and 500 decisions of the "
+        "controller; this part alone takes about half a day.",
+    ),
+)

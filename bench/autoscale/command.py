@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import itertools
 import json
 import lzma
@@ -22,16 +23,17 @@ import orjson
 import uvloop
 
 from ingeborg import autoscaler
-from ingeborg.bench import rivals
+from ingeborg.bench import rivals, units
 from ingeborg.bench.autoscale import cases, scale
 from ingeborg.bench.errors import BenchError, ExtraMissing, UsageError
-from ingeborg.bench.experiments import units
 
-EXPERIMENTS: Final = ("throughput", "response", "groups", "all")
+#: The parts of ``all``. The part ``long`` takes half a day, and runs only on request.
+USUAL: Final = (cases.THROUGHPUT, cases.RESPONSE, cases.GROUPS)
+EXPERIMENTS: Final = (*(part.name for part in cases.PARTS), "all")
 FACTS, DIGEST = "facts", "autoscale.json.xz"
 PAGE, SUMMARY = "report.html", "summary.md"
 
-NOT_IN_ROWS: Final = ("command.py", "drawing.py", "job.py", "page.py")
+NOT_IN_ROWS: Final = ("command.py", "job.py", "page.py", "claims.py")
 """Source files that only read rows, so the rows stay valid when these files change."""
 
 SEEDS_MAX, ITERATIONS_MAX, AT_ONCE_MAX = 1_000, 100, 16
@@ -39,7 +41,7 @@ SEEDS_MAX, ITERATIONS_MAX, AT_ONCE_MAX = 1_000, 100, 16
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    whole_hours = hours(scale.SEEDS, scale.ITERATIONS)
+    whole_hours = cases.hours(cases.plan(USUAL))
     command = commands.add_parser(
         "autoscale",
         help="compare the autoscaler of consumer groups with Kafka's own groups, on a real Kafka",
@@ -47,12 +49,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "started for this run; digest their rows with Spark, and write one page. throughput: how fast one member "
         "reads, under the conditions of table VI. response: how long each step of a change takes (figures 14 to 17). "
         "groups: compares late data and member-seconds of `ingeborg autoscale`, Kafka's own assignments and KEDA's "
-        "rule; times "
-        f"are scaled 1:{scale.TIME:g}, and everything takes about {whole_hours:.0f} hours. Finished runs in DIR do not "
-        "run again.",
+        f"rule; times are scaled 1:{scale.TIME:g}, and all takes about {whole_hours:.0f} hours. long: the same with "
+        "the document's 100 and 500 decisions in a stream, and 500 decisions of the controller, which takes about "
+        f"{cases.hours(cases.plan([cases.LONG])):.0f} hours. Finished runs in DIR do not run again.",
     )
     command.add_argument(
-        "experiment", choices=EXPERIMENTS, help="the experiment to run; all: all three, one after another"
+        "experiment", choices=EXPERIMENTS, help="the experiment to run; all: the first three, one after another"
     )
     command.add_argument(
         "--out", required=True, metavar="DIR", help="where to write rows and figures; created if missing"
@@ -84,13 +86,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     command.add_argument("--again", action="store_true", help=f"only rebuild the page from the {DIGEST} in DIR")
     command.set_defaults(command=_autoscale)
-
-
-def hours(seeds: int, iterations: int) -> float:
-    """Return roughly the number of hours that the comparison takes. A group needs half a minute to settle, and some
-    seconds to end."""
-    each_s = iterations * scale.ITERATION_S + 45.0
-    return len(cases.labels()) * seeds * each_s / 3600.0
 
 
 def _autoscale(options: argparse.Namespace) -> int:
@@ -127,28 +122,12 @@ def sources() -> str:
 
 
 def _run(options: argparse.Namespace, out: Path) -> None:
-    from ingeborg.bench.autoscale import response, throughput
+    from ingeborg.bench.autoscale import running
 
-    def wanted(name: str) -> bool:
-        return options.experiment in (name, "all")
-
-    alone: list[_Job] = []
-    if wanted("throughput"):
-        alone += [
-            _Job(f"throughput-{one.number}-{repeat}", _reading(one, repeat, out))
-            for repeat in range(1, throughput.REPEATS + 1)
-            for one in throughput.CONDITIONS
-        ]
-    if wanted("response"):
-        alone += [_Job(f"changes-{delta:g}", _changing(delta, out)) for delta in response.DELTAS]
-        alone.append(_Job("steps", lambda servers: response.steps(servers, out)))
-    compared: list[_Job] = []
-    if wanted("groups"):
-        compared += [
-            _Job(unit.name, _comparing(unit, options, out), unit.is_fixed) for unit in cases.units(options.seeds)
-        ]
+    only = USUAL if options.experiment == "all" else (options.experiment,)
+    plan = cases.plan(only, options.seeds, options.iterations, options.delta)
+    jobs = [_Job(unit.name, functools.partial(running.run, unit, out), unit.is_fixed) for unit in plan]
     (out / FACTS).mkdir(exist_ok=True)
-    jobs = [*alone, *compared]
     due = [job for job in jobs if not job.is_done(out)]
     print(f"{len(jobs)} runs, {len(jobs) - len(due)} already done", flush=True)
     if not due:
@@ -211,24 +190,6 @@ async def _lanes(jobs: list[_Job], lanes: int, server: rivals.Server, progress: 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(lanes):
             tasks.create_task(lane())
-
-
-def _reading(one: Any, repeat: int, out: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:
-    from ingeborg.bench.autoscale import throughput
-
-    return lambda servers: throughput.run(one, repeat, servers, out)
-
-
-def _changing(delta: float, out: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:
-    from ingeborg.bench.autoscale import response
-
-    return lambda servers: response.changes(delta, servers, out)
-
-
-def _comparing(unit: Any, options: argparse.Namespace, out: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:
-    from ingeborg.bench.autoscale import work
-
-    return lambda servers: work.run(unit, servers, out, options.iterations, options.delta)
 
 
 def _digest(out: Path) -> None:

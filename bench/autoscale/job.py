@@ -8,6 +8,7 @@ arrived when its run ended, its latency is at least the time until then, and tha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ingeborg.bench.autoscale import response, scale, throughput, work
-from ingeborg.bench.autoscale.cases import labels
+from ingeborg.bench.autoscale.cases import GROUPS, LONG, labels
 from ingeborg.bench.packing import scores
 from ingeborg.bench.spark.session import local_session
 
@@ -44,7 +45,7 @@ _RUNNING = "unit string, at long, running int"
 _FACTS = (
     "unit string, system string, number int, seed int, begun_ms long, ended_ms long, iterations int, "
     "bytes_per_s double, never_read long, again long, refused long, sent_late_ms long, busy_percent double, "
-    "delta double"
+    "delta double, part string, settled boolean, caught_up boolean, behind_s double"
 )
 _JOURNAL = "unit string, delta double, event string, seconds double, unix_ms long"
 _THROUGHPUT = "at long, records long"
@@ -65,17 +66,38 @@ def figures(spark: SparkSession, out: Path) -> Json:
         return spark.read.schema(schema).json(str(folder)) if any(folder.glob("*.jsonl")) else None
 
     facts = rows(work.FACTS, _FACTS)
-    units = None if facts is None else _units(spark, out, facts)
     steps = rows(response.STEPS, _STEPS)
+    journals = rows(work.JOURNALS, _JOURNAL)
     return {
         "throughput": _throughput(rows(throughput.ROWS, _THROUGHPUT)),
         "steps": None if steps is None else _steps(steps),
         "changes": _changes(rows(response.JOURNALS, _JOURNAL), "delta"),
-        "runs": units,
-        "systems": None if units is None else _systems(units),
-        "handovers": _changes(rows(work.JOURNALS, _JOURNAL), "unit"),
-        "over_time": None if facts is None else _over_time(spark, out, facts),
+        "changes_long": _changes(rows(response.LONG_JOURNALS, _JOURNAL), "delta"),
+        **_compared(spark, out, facts, GROUPS),
+        "handovers": _changes(journals, "unit"),
+        "long": _long(spark, out, facts),
     }
+
+
+def _compared(spark: SparkSession, out: Path, facts: DataFrame | None, part: str) -> Json:
+    """Return the runs of one part, the groups, and latencies over time. The values are ``None`` if the part has not
+    run."""
+    chosen = None if facts is None else facts.where(F.coalesce("part", F.lit(GROUPS)) == part)
+    if chosen is None or not chosen.take(1):
+        return {"runs": None, "systems": None, "over_time": None}
+    units = _units(spark, out, chosen)
+    return {"runs": units, "systems": _systems(units), "over_time": _over_time(spark, out, chosen)}
+
+
+def _long(spark: SparkSession, out: Path, facts: DataFrame | None) -> list[Json]:
+    """Return the comparison with long streams, for each number of decisions in a stream."""
+    if facts is None:
+        return []
+    counts = [row["iterations"] for row in facts.where(F.col("part") == LONG).select("iterations").distinct().collect()]
+    return [
+        {"iterations": count, **_compared(spark, out, facts.where(F.col("iterations") == count), LONG)}
+        for count in sorted(counts)
+    ]
 
 
 # The comparison
@@ -155,10 +177,20 @@ def _systems(units: list[Json]) -> list[Json]:
         entry["late"] = _spread([row["late"] for row in rows])
         entry["latency_s"] = [_spread([row["latency_s"][at] for row in rows]) for at in range(len(PERCENTILES))]
         entry["waiting"] = sum(row["waiting"] for row in rows)
+        # A run whose group was not warm has a backlog from its warm-up. Older rows do not say.
+        entry["not_caught_up"] = _count(row["caught_up"] for row in rows)
+        entry["not_settled"] = _count(row["settled"] for row in rows)
+        entry["behind_s"] = max((row["behind_s"] for row in rows if row["behind_s"] is not None), default=None)
         entry["records"] = sum(row["records"] for row in rows)
         entry |= {name: sum(row[name] for row in rows) for name in WITHIN}
         found.append(entry)
     return found
+
+
+def _count(states: Iterable[bool | None]) -> int | None:
+    """Return how many runs were not in this state, or ``None`` if a run does not say."""
+    each = list(states)
+    return None if None in each else each.count(False)
 
 
 def _spread(values: list[float]) -> list[float]:
@@ -168,11 +200,8 @@ def _spread(values: list[float]) -> list[float]:
 
 
 def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
-    """Return p99 by windows of time for the first seed's runs."""
-    first = facts.where("seed = 1")
-    if not first.take(1):
-        return []
-    windows = _latencies(spark, out, first).withColumn("window", (F.col("time_s") / WINDOW_S).cast("int"))
+    """Return p99 by windows of time for every run."""
+    windows = _latencies(spark, out, facts).withColumn("window", (F.col("time_s") / WINDOW_S).cast("int"))
     table = windows.groupBy("unit", "window").agg(F.expr("percentile(latency_s, 0.99)").alias("p99_s"))
     found: dict[str, list[float]] = {}
     for row in table.orderBy("unit", "window").collect():

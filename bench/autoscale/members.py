@@ -37,6 +37,8 @@ _QUIET_S: Final = 1.0
 #: and how long fewer members must have been enough before a member ends.
 _LOOK_S: Final = 30.0 / scale.TIME
 _DOWN_S: Final = 300.0 / scale.TIME
+#: The window over which the monitor measures rates, scaled, in seconds.
+_WINDOW_S: Final = 30.0 / scale.TIME
 
 _OURS: Final = """\
 [group]
@@ -84,8 +86,12 @@ class Group(Protocol):
     async def tick(self) -> None:
         """Do periodic work. This is called several times a second."""
 
-    def has_settled(self) -> bool:
-        """Return whether every partition has an owner, and no change is pending."""
+    def has_joined(self) -> bool:
+        """Return whether the programs that were started have joined, so that the load may begin."""
+
+    def has_settled(self, loaded_s: float) -> bool:
+        """Return whether every partition has an owner, and no change is pending. ``loaded_s`` is for how long the group
+        has had its whole load, in seconds, or negative before that (see ``warming``)."""
 
     def running(self) -> int:
         """Return the number of member processes, including those that start or end."""
@@ -143,6 +149,13 @@ class Processes:
             await process.wait()
 
 
+def _own_everything(arrivals: Arrivals, count: int) -> bool:
+    """Return whether this number of members together owns all partitions, and has done so for a moment."""
+    owned = arrivals.owned
+    is_whole = len(owned) == count and sum(owned.values()) == scale.PARTITIONS and all(owned.values())
+    return is_whole and time.monotonic() - arrivals.changed_s > _QUIET_S
+
+
 class Fixed:
     """Kafka's own assignment to a fixed number of members."""
 
@@ -158,11 +171,13 @@ class Fixed:
     async def tick(self) -> None:
         """Do nothing, because the number of members is fixed."""
 
-    def has_settled(self) -> bool:
-        """Return whether all members have joined, and together own all partitions."""
-        owned = self._arrivals.owned
-        is_whole = len(owned) == self._count and sum(owned.values()) == scale.PARTITIONS and all(owned.values())
-        return is_whole and time.monotonic() - self._arrivals.changed_s > _QUIET_S
+    def has_joined(self) -> bool:
+        """See ``Group``."""
+        return _own_everything(self._arrivals, self._count)
+
+    def has_settled(self, loaded_s: float) -> bool:
+        """Return whether all members have joined. Their number does not depend on the load."""
+        return self.has_joined()
 
     def running(self) -> int:
         """See ``Group``."""
@@ -176,8 +191,12 @@ class Fixed:
 class Lagging:
     """Kafka's newest assignment, with the number of members from KEDA's rule."""
 
-    def __init__(self, processes: Processes, lag_each: float, servers: str, group: str, topic: str) -> None:
+    def __init__(
+        self, processes: Processes, lag_each: float, servers: str, group: str, topic: str, arrivals: Arrivals
+    ) -> None:
         self._processes = processes
+        self._arrivals = arrivals
+        self._joined = False
         self._rule = LagRule(lag_each, scale.PARTITIONS, STABLE_S / scale.TIME)
         self._admin = AdminClient({"bootstrap.servers": servers})
         self._group = group
@@ -191,9 +210,10 @@ class Lagging:
         await self._processes.scale(scale.COUNTS[0])
 
     async def tick(self) -> None:
-        """If a check is due, check the lag and adapt the number of members."""
+        """If a check is due, check the lag and adapt the number of members. The rule begins when the first members have
+        joined, because there is no load before."""
         now_s = time.monotonic()
-        if now_s - self._looked_s < LOOK_S / scale.TIME:
+        if not self.has_joined() or now_s - self._looked_s < LOOK_S / scale.TIME:
             return
         self._looked_s = now_s
         lag = await asyncio.to_thread(self._lag)
@@ -213,9 +233,16 @@ class Lagging:
         behind = {each.partition: future.result(_TIMEOUT_S).offset for each, future in ends.items()}
         return sum(behind[each.partition] - max(each.offset, 0) for each in committed)
 
-    def has_settled(self) -> bool:
-        """Return whether the number of members has been constant for half of the rule's scaled ``STABLE_S``."""
-        return time.monotonic() - self._changed_s > STABLE_S / scale.TIME / 2
+    def has_joined(self) -> bool:
+        """See ``Group``."""
+        self._joined = self._joined or _own_everything(self._arrivals, scale.COUNTS[0])
+        return self._joined
+
+    def has_settled(self, loaded_s: float) -> bool:
+        """Return whether the whole load has been there for the rule's scaled ``STABLE_S``, so that the rule no longer
+        remembers the start, and whether the number of members has been constant for half of this time."""
+        stable_s = STABLE_S / scale.TIME
+        return loaded_s > stable_s and time.monotonic() - self._changed_s > stable_s / 2
 
     def running(self) -> int:
         """See ``Group``."""
@@ -300,7 +327,7 @@ class Packed:
             down_cooldown_s=_DOWN_S,
             catch_up_s=60.0 / times,
             every_s=2.0 / times,
-            window_s=30.0 / times,
+            window_s=_WINDOW_S,
             batch_bytes=scale.BATCH_BYTES,
             wait_s=scale.WAIT_S,
             throttle=scale.CONSUMED,
@@ -315,9 +342,15 @@ class Packed:
         """Do nothing, because the program acts on its own. Raises ``BenchError`` if the program has ended."""
         self._program.check()
 
-    def has_settled(self) -> bool:
-        """Return whether the last change is complete, and whether its decision is older than the time for which the
-        group keeps unneeded members."""
+    def has_joined(self) -> bool:
+        """Return whether the controller knows the group. It starts members when it has measured a load."""
+        return any(note["event"] == "synchronized" for note in self.notes())
+
+    def has_settled(self, loaded_s: float) -> bool:
+        """Return whether the monitor has measured the whole load, the last change is complete, and its decision is
+        older than the time for which the group keeps unneeded members."""
+        if loaded_s < _WINDOW_S + _LOOK_S:
+            return False
         times = {note["event"]: note["unix_ms"] for note in self.notes()}
         decided_ms, settled_ms = times.get("decided", 0), times.get("settled", -1)
         return bool(settled_ms >= decided_ms and unix_ms() - decided_ms > (_DOWN_S + 2 * _LOOK_S) * 1e3)

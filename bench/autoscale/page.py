@@ -235,7 +235,7 @@ def _over_time(rows: Sequence[Json]) -> Html:
     series = []
     shown = {"mend": "mend", "mwf": "MWF", "kip-848-18": "KIP-848, 18", "kip-848-27": "KIP-848, 27"}
     shown |= {f"{KEDA}-{lag}": f"KEDA's rule, lag {lag}" for lag in scale.LAGS}
-    by_unit = {row["unit"].rpartition("-s")[0]: row["p99_s"] for row in rows}
+    by_unit = {row["unit"].removesuffix("-s1"): row["p99_s"] for row in rows if row["unit"].endswith("-s1")}
     for index, (unit, name) in enumerate(shown.items()):
         if unit in by_unit:
             points: list[Point] = [(3.0 * place, max(value, 0.01)) for place, value in enumerate(by_unit[unit])]

@@ -27,23 +27,22 @@ from confluent_kafka.admin import AdminClient
 from ingeborg.autoscaler.model import Flow, Queue, Speeds, decode, encode
 from ingeborg.bench.autoscale import scale
 from ingeborg.bench.autoscale.arrivals import Arrivals, listening, unix_ms
+from ingeborg.bench.autoscale.cases import CHANGES_S, Changes
 from ingeborg.bench.autoscale.load import Load
 from ingeborg.bench.autoscale.members import Program
 from ingeborg.bench.autoscale.topics import delete_topic, make_topic
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.packing import streams
 
-DELTAS: Final = (5.0, 25.0)
-#: Duration of the experiment with each delta, in seconds.
-SECONDS: Final = 240.0
-JOURNALS, STEPS = "changes", "steps"
+JOURNALS, LONG_JOURNALS, STEPS = "changes", "changes-long", "steps"
 """Folders of rows."""
 
 #: ``scale.CONSUMED`` limits the members' speed. With this size, a batch takes as long to fill as a batch in the
 #: document.
 _BATCH_BYTES: Final = int(scale.CONSUMED * 5.0 / 2.3)
-#: Bytes in each partition at the start. This is more than a member reads from it in the whole experiment.
-_BACKLOG_BYTES: Final = int(scale.CONSUMED * SECONDS * 0.6)
+#: Bytes in each partition at the start, for each second of the experiment. This is more than a member reads from it,
+#: because a member reads nearly two partitions on average.
+_BACKLOG_BYTES_PER_S: Final = scale.CONSUMED * 0.6
 #: If a measurement changes nothing, the next one follows after this time, in seconds. It is longer than the
 #: controller's check interval.
 _QUIET_S: Final = 1.5
@@ -113,31 +112,33 @@ async def _program(
                 delete_topic(admin, topic)
 
 
-async def changes(delta: float, servers: str, out: Path, seconds: float = SECONDS) -> dict[str, Any]:
+async def changes(unit: Changes, servers: str, out: Path) -> dict[str, Any]:
     """Send a stream of measurements, and return the facts. Before each measurement, wait until the change that the
     previous one caused is complete."""
-    name = f"delta-{delta:g}"
-    (out / JOURNALS).mkdir(exist_ok=True)
+    folder = out / (LONG_JOURNALS if unit.count else JOURNALS)
+    folder.mkdir(exist_ok=True)
     # With this long wait, members send a batch only when it is full.
-    async with _program(name, scale.PARTITIONS, servers, out, "controller", 10.0) as (program, group, topic):
+    async with _program(unit.name, scale.PARTITIONS, servers, out, "controller", 10.0) as (program, group, topic):
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1"})
-        await asyncio.to_thread(_fill, producer, topic)
+        await asyncio.to_thread(_fill, producer, topic, unit.cost)
         await program.start()
         await _until(program, "synchronized", 0, _CHANGE_S_MAX)
         begun_s = time.monotonic()
         measurements = 0
-        rows = streams.drawn(scale.PARTITIONS, 100_000, delta, 1)
-        while time.monotonic() - begun_s < seconds:
-            sizes = [size / streams.CAPACITY * scale.MOST for size in next(rows)]
+        rows = streams.drawn(scale.PARTITIONS, unit.count or 100_000, unit.delta, 1)
+        for row in rows:
+            if not unit.count and time.monotonic() - begun_s >= CHANGES_S:
+                break
+            sizes = [size / streams.CAPACITY * scale.MOST for size in row]
             before = len(program.notes())
             measurements += 1
             producer.produce(f"{group}.speeds", encode(_speeds(topic, sizes, measurements)), partition=0)
             producer.flush(_CHANGE_S_MAX)
             await _settled(program, before)
         notes = program.notes()
-    lines = b"".join(orjson.dumps({"delta": delta, **note}) + b"\n" for note in notes)
-    (out / JOURNALS / f"{name}.jsonl").write_bytes(lines)
-    return {"delta": delta, "measurements": measurements, "seconds": time.monotonic() - begun_s}
+    lines = b"".join(orjson.dumps({"delta": unit.delta, **note}) + b"\n" for note in notes)
+    (folder / f"delta-{unit.delta:g}.jsonl").write_bytes(lines)
+    return {"delta": unit.delta, "measurements": measurements, "seconds": time.monotonic() - begun_s}
 
 
 def _speeds(topic: str, sizes: list[float], serial: int) -> Speeds:
@@ -145,9 +146,9 @@ def _speeds(topic: str, sizes: list[float], serial: int) -> Speeds:
     return Speeds("stream", serial, 0, 1, 30.0, flows, ())
 
 
-def _fill(producer: Producer, topic: str) -> None:
+def _fill(producer: Producer, topic: str, seconds: float) -> None:
     value = b"x" * scale.RECORD_BYTES
-    for number in range(_BACKLOG_BYTES // scale.RECORD_BYTES * scale.PARTITIONS):
+    for number in range(int(_BACKLOG_BYTES_PER_S * seconds) // scale.RECORD_BYTES * scale.PARTITIONS):
         while True:
             try:
                 producer.produce(topic, value, partition=number % scale.PARTITIONS)

@@ -12,20 +12,20 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from ingeborg.bench.autoscale.arrivals import Arrivals, listening
+from ingeborg.bench.autoscale.cases import Condition
 from ingeborg.bench.autoscale.members import Program
 from ingeborg.bench.autoscale.topics import delete_topic, make_topic
 from ingeborg.bench.errors import BenchError
 
 #: Bytes of each record's value.
 RECORD_BYTES: Final = 1_000
-REPEATS: Final = 3
 ROWS: Final = "throughput"
 
 _SECONDS_MAX: Final = 180.0
@@ -54,23 +54,6 @@ grace_s = 10
 [web]
 port = -1
 """
-
-
-class Condition(NamedTuple):
-    """A row of table VI. ``total_bytes`` is the size of all partitions together. Each of the document's tables is a
-    topic here."""
-
-    number: int
-    total_bytes: int
-    partitions: int
-    tables: int
-
-
-CONDITIONS: Final = (
-    Condition(1, 648_000_000, 32, 1),
-    Condition(2, 100_000_000, 116, 5),
-    Condition(3, 678_000_000, 144, 5),
-)
 
 
 def shares(condition: Condition) -> list[int]:

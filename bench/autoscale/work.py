@@ -2,9 +2,9 @@
 
 Owns: the order of a run, and its files. Must never: compute a percentile.
 
-A run begins when the group has settled under the stream's first measurement, so the start of the group does not count.
-Members that start later count from their start on. If records wait for such a member to start, their whole latency
-counts.
+A run begins when its group is warm (`warming`), so the start of the group does not count. If a group does not get warm
+in time, its run begins nevertheless, and its facts say so. Members that start later count from their start on. If
+records wait for such a member to start, their whole latency counts.
 """
 
 from __future__ import annotations
@@ -13,32 +13,26 @@ import asyncio
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import orjson
 import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from ingeborg.bench.autoscale import scale
+from ingeborg.bench.autoscale import scale, warming
 from ingeborg.bench.autoscale.arrivals import Arrivals, listening, unix_ms
 from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA, Unit
 from ingeborg.bench.autoscale.load import Load
 from ingeborg.bench.autoscale.members import Fixed, Group, Lagging, Packed, Processes
 from ingeborg.bench.autoscale.topics import delete_topic, hurry, make_topic
+from ingeborg.bench.autoscale.warming import Warmed
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.packing import streams
 
 ARRIVALS, RUNNING, JOURNALS, FACTS = "arrivals", "running", "journals", "runs"
 """Folders of rows; one file for each unit."""
 
-#: Time limit for a group to settle and to read the records written so far, in seconds.
-_SETTLE_S_MAX: Final = 80.0
-#: If the number of members follows the load, the load grows gradually to its first value in this time, in seconds. The
-#: whole load at once would need more members than the group needs later.
-_RAMP_S: Final = 20
-#: A group has caught up when its latency is below this value, in seconds.
-_CAUGHT_UP_S: Final = 1.0
 #: Time to wait for data in transit after the stream's end, in seconds.
 _AFTER_S: Final = 5.0
 _TICK_S: Final = 0.02
@@ -63,9 +57,9 @@ def kept(unit: Unit, out: Path) -> bool:
     return path_of(out, FACTS, unit).is_file()
 
 
-async def run(unit: Unit, servers: str, out: Path, iterations: int, delta: float = scale.DELTA) -> dict[str, Any]:
+async def run(unit: Unit, servers: str, out: Path) -> dict[str, Any]:
     """Run the unit and return its facts. Raises ``BenchError`` if a program of the group has ended, or if the group
-    does not settle."""
+    does not read all partitions."""
     folder = out / "work" / unit.name
     folder.mkdir(parents=True, exist_ok=True)
     for kind in (ARRIVALS, RUNNING, JOURNALS, FACTS):
@@ -73,14 +67,13 @@ async def run(unit: Unit, servers: str, out: Path, iterations: int, delta: float
     topic = f"load-{unit.name}-{time.time_ns()}"
     admin = AdminClient({"bootstrap.servers": servers})
     make_topic(admin, topic, scale.PARTITIONS)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "1"})
     with path_of(out, ARRIVALS, unit).open("wb") as rows, path_of(out, RUNNING, unit).open("wb") as running:
         arrivals = Arrivals(rows, scale.PARTITIONS)
         async with listening(arrivals) as port:
             group = _group(unit, folder, servers, admin, topic, port, arrivals)
-            stream = stream_of(unit.seed, iterations, delta)
-            one = _Run(unit, group, arrivals, running, servers, topic, stream)
             try:
-                facts = {**await one.run(), "delta": delta}
+                facts = await Run(unit, group, arrivals, running, producer, topic).run()
             finally:
                 await group.stop()
                 delete_topic(admin, topic)
@@ -118,7 +111,7 @@ def _group(
     }
     processes = Processes(given, folder / "members.log")
     if unit.system == KEDA:
-        return Lagging(processes, unit.number, servers, name, topic)
+        return Lagging(processes, unit.number, servers, name, topic, arrivals)
     return Fixed(processes, unit.number, arrivals)
 
 
@@ -131,24 +124,20 @@ def _busy(before: Any, after: Any) -> float:
     return round(100.0 * (1.0 - idle / whole), 1) if whole else 0.0
 
 
-class _Run:
+class Run:
+    """One run: a group reads a topic, into which ``producer`` writes the unit's stream. ``running`` is a file for the
+    number of members over time."""
+
     def __init__(
-        self,
-        unit: Unit,
-        group: Group,
-        arrivals: Arrivals,
-        running: Any,
-        servers: str,
-        topic: str,
-        stream: list[list[float]],
+        self, unit: Unit, group: Group, arrivals: Arrivals, running: BinaryIO, producer: Producer, topic: str
     ) -> None:
         self._unit = unit
         self._group = group
         self._arrivals = arrivals
         self._running = running
+        self._producer = producer
         self._topic = topic
-        self._stream = stream
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "1"})
+        self._stream = stream_of(unit.seed, unit.iterations, unit.delta)
         self._value = b"x" * scale.RECORD_BYTES
         #: For each partition, the due times of its records, in the order of their offsets.
         self._sent: list[list[int]] = [[] for _ in range(scale.PARTITIONS)]
@@ -156,8 +145,9 @@ class _Run:
         self._late_ms_max = 0
 
     async def run(self) -> dict[str, Any]:
+        """Start the group, warm it up, and let it read the stream. Return the facts of the run."""
         await self._group.start()
-        warming_s = await self._settle()
+        warmed = await self.warm_up()
         before = psutil.cpu_times()
         begun_ms = unix_ms()
         load = Load(self._stream, scale.ITERATION_S, scale.RECORD_BYTES, self._unit.seed)
@@ -174,12 +164,18 @@ class _Run:
             raise BenchError("Kafka has not taken all records in time")
         return {
             "unit": self._unit.name,
+            "part": self._unit.part,
             "system": self._unit.system,
             "number": self._unit.number,
             "seed": self._unit.seed,
+            "delta": self._unit.delta,
             "begun_ms": begun_ms,
             "ended_ms": ended_ms,
-            "warming_s": round(warming_s, 1),
+            "warming_s": round(warmed.warming_s, 1),
+            "settled": warmed.settled,
+            "caught_up": warmed.caught_up,
+            "behind_s": round(warmed.behind_s, 3),
+            "unread_before": warmed.unread,
             "iterations": len(self._stream),
             "bytes_per_s": sum(map(sum, self._stream)) / len(self._stream),
             "unread": unread,
@@ -191,29 +187,26 @@ class _Run:
             "decisions": getattr(self._group, "decisions", 0),
         }
 
-    async def _settle(self) -> float:
-        """Wait until the group has settled. If the group's number of members follows the load, the group gets the load
-        of the first measurement, and has settled only when it has also caught up with this load. A group with a fixed
-        number of members might never catch up, so it gets no records before the run."""
+    async def warm_up(self) -> Warmed:
+        """When the group has joined, give it the load of the warm-up until it is warm, or until the time is over.
+        Return the group's state. Raises ``BenchError`` if the group does not join, or does not read some partition."""
+        await self._wait(self._group.has_joined, warming.JOIN_S_MAX)
+        if not self._group.has_joined():
+            raise BenchError(f"{self._unit.name} has not joined in {warming.JOIN_S_MAX:g} s")
         begun_s = time.monotonic()
-        scales = not isinstance(self._group, Fixed)
-        ramp = [
-            [rate * min((second + 1) / _RAMP_S, 1.0) for rate in self._stream[0]]
-            for second in range(int(_SETTLE_S_MAX))
-        ]
-        load = Load(ramp, 1.0, scale.RECORD_BYTES, self._unit.seed)
+        load = Load(warming.ramp(self._stream[0]), 1.0, scale.RECORD_BYTES, self._unit.seed)
 
-        def is_over() -> bool:
-            caught_up = max(self._arrivals.late_s) < _CAUGHT_UP_S and all(self._arrivals.next)
-            return self._group.has_settled() and (caught_up or not scales)
+        def state() -> tuple[float, bool, float]:
+            since_s = time.monotonic() - begun_s
+            settled = self._group.has_settled(warming.loaded_s(since_s))
+            return since_s, settled, warming.behind_s(unix_ms(), self._sent, self._arrivals.next)
 
-        if scales:
-            await self._produce(load, load.length_s, is_over)
-        else:
-            await self._wait(is_over, _SETTLE_S_MAX)
-        if not (all(self._arrivals.next) if scales else self._group.has_settled()):
-            raise BenchError(f"{self._unit.name} does not read all partitions after {_SETTLE_S_MAX:g} s")
-        return time.monotonic() - begun_s
+        await self._produce(load, load.length_s, lambda: warming.is_over(*state()))
+        since_s, settled, behind_s = state()
+        silent = sum(bool(times) and not count for times, count in zip(self._sent, self._arrivals.next, strict=True))
+        if silent:
+            raise BenchError(f"{self._unit.name}: no member has read from {silent} partitions in {since_s:.0f} s")
+        return Warmed(since_s, settled, warming.has_caught_up(behind_s), behind_s, self._unread())
 
     async def _produce(self, load: Load, length_s: float, is_over: Any = None) -> None:
         begun_s, begun_ms = time.monotonic(), unix_ms()

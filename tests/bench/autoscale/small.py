@@ -21,6 +21,10 @@ def write(out: Path, kind: str, name: str, rows: list[Json]) -> None:
 def facts(system: str, number: int, seed: int, begun_ms: int, ended_ms: int) -> Json:
     label = f"{system}-{number}" if number else system
     return {
+        "part": "groups",
+        "settled": True,
+        "caught_up": system != "keda",
+        "behind_s": 3.5 if system == "keda" else 0.2,
         "unit": f"{label}-s{seed}",
         "system": system,
         "number": number,
@@ -62,6 +66,7 @@ def results(out: Path) -> None:
         ]
         notes = [{"unit": f"mend-s{seed}", "words": "", **note} for note in notes]
         write(out, "journals", f"mend-s{seed}", notes)
+    long(out)
     for delta in (5.0, 25.0):
         changes = [{"event": "settled", "words": "", "seconds": seconds, "delta": delta} for seconds in (0.2, 0.4, 3.0)]
         changes += [{"event": "decided", "words": "", "seconds": 0.001, "delta": delta}]
@@ -74,3 +79,14 @@ def results(out: Path) -> None:
     steps = [{"time_s": float(at), "bytes_per_s": rate} for at in range(40)]
     steps += [{"time_s": 40.0 + at, "bytes_per_s": rate * min(1.0 + at / 30, 2.0)} for at in range(40)]
     write(out, "steps", "steps", steps)
+
+
+def long(out: Path) -> None:
+    """Write rows of a run of KEDA's rule with a long stream, which began with a backlog, and of a long run of
+    changes."""
+    one = facts("keda", 50, 1, 10_000, 20_000) | {"unit": "keda-50-n100-s1", "part": "long", "iterations": 100}
+    write(out, "runs", one["unit"], [one])
+    times = [10_500, 12_000, 19_000]
+    write(out, "arrivals", one["unit"], [{"at": each + 3_000, "partition": 0, "times": [each]} for each in times])
+    write(out, "running", one["unit"], [{"unit": one["unit"], "at": 15_000, "running": 7}])
+    write(out, "changes-long", "delta-5", [{"event": "decided", "seconds": 0.5, "delta": 5.0, "unix_ms": 1}])

@@ -14,7 +14,7 @@ import pytest
 
 from ingeborg.bench import cli, rivals
 from ingeborg.bench.autoscale import command, job, response, scale, throughput, work
-from ingeborg.bench.autoscale.cases import Unit, units
+from ingeborg.bench.autoscale.cases import LONG, Changes, Condition, Unit, plan, units
 from ingeborg.bench.errors import BenchError
 
 Run = Callable[..., int]
@@ -34,16 +34,16 @@ class Bench:
             raise BenchError(f"{name} does not settle")
         return {"unit": name}
 
-    async def read(self, condition: throughput.Condition, repeat: int, servers: str, out: Path) -> dict[str, Any]:
+    async def read(self, condition: Condition, repeat: int, servers: str, out: Path) -> dict[str, Any]:
         return self.done(f"throughput-{condition.number}-{repeat}")
 
-    async def change(self, delta: float, servers: str, out: Path) -> dict[str, Any]:
-        return self.done(f"changes-{delta:g}")
+    async def change(self, unit: Changes, servers: str, out: Path) -> dict[str, Any]:
+        return self.done(unit.name)
 
     async def step(self, servers: str, out: Path) -> dict[str, Any]:
         return self.done("steps")
 
-    async def compare(self, unit: Unit, servers: str, out: Path, iterations: int, delta: float) -> dict[str, Any]:
+    async def compare(self, unit: Unit, servers: str, out: Path) -> dict[str, Any]:
         assert servers == "127.0.0.1:9"
         return self.done(unit.name)
 
@@ -97,6 +97,11 @@ def test_the_whole_has_every_experiment_and_five_streams_of_each_group(bench: Be
     assert bench.runs == [*alone, *(unit.name for unit in units(5))]
 
 
+def test_the_long_streams_run_only_if_they_are_asked_for(bench: Bench, tmp_path: Path) -> None:
+    assert run(tmp_path, "long") == 0
+    assert bench.runs == [unit.name for unit in plan([LONG])]
+
+
 @pytest.mark.parametrize("more", [("--iterations", "20"), ("--delta", "25")])
 def test_what_another_plan_has_found_is_not_mixed_with_it(
     bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
@@ -117,4 +122,5 @@ def test_the_help_says_how_long_it_takes_and_that_times_are_scaled(capsys: pytes
         cli.main(["autoscale", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert f"times are scaled 1:{scale.TIME:g}" in said
-    assert "about 5 hours" in said
+    assert "all takes about 6 hours" in said
+    assert "500 decisions of the controller, which takes about 13 hours" in said

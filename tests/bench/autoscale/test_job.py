@@ -55,6 +55,30 @@ def test_steps_are_those_of_the_run_alone(digested: Json) -> None:
     assert (run["decisions"], run["starts"], run["hand_overs"]) == (1, 1, 0)
 
 
+def test_a_run_says_whether_its_group_was_warm(digested: Json) -> None:
+    mend = digested["systems"][-1]
+    assert (mend["not_settled"], mend["not_caught_up"], mend["behind_s"]) == (0, 0, 0.2)
+    [long] = digested["long"]
+    assert (long["systems"][0]["not_caught_up"], long["systems"][0]["behind_s"]) == (1, 3.5)
+
+
+def test_long_streams_are_apart_from_the_others(digested: Json) -> None:
+    assert {row["part"] for row in digested["runs"]} == {"groups"}
+    [long] = digested["long"]
+    assert long["iterations"] == 100
+    [run] = long["runs"]
+    assert (run["unit"], run["label"], run["records"], run["members"]) == ("keda-50-n100-s1", "keda 50", 3, 7.0)
+    assert long["over_time"] == [{"unit": "keda-50-n100-s1", "p99_s": [3.0, 3.0]}]
+    [decided] = digested["changes_long"]
+    assert (decided["event"], decided["count"]) == ("decided", 1)
+
+
+def test_latencies_over_time_are_of_every_run(digested: Json) -> None:
+    over_time = {row["unit"]: row["p99_s"] for row in digested["over_time"]}
+    assert list(over_time) == [row["unit"] for row in digested["runs"]]
+    assert over_time["mend-s2"][0] == 0.2
+
+
 def test_seeds_are_put_together(digested: Json) -> None:
     mend = digested["systems"][-1]
     assert (mend["label"], mend["seeds"], mend["waiting"], mend["records"]) == ("mend", 2, 2, 22)

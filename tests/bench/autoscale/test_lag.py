@@ -32,3 +32,11 @@ def test_it_falls_to_the_greatest_number_of_the_last_minutes() -> None:
     assert rule.wanted(299.0, 300, 20) == 20
     assert rule.wanted(310.0, 300, 20) == 8
     assert rule.wanted(700.0, 0, 8) == 1
+
+
+def test_the_members_at_the_start_count_as_wanted_for_as_long_as_a_later_number() -> None:
+    # Kubernetes' autoscaler records the running number as its first recommendation.
+    rule = LagRule(100, 32)
+    assert rule.wanted(0.0, 0, 18) == 18
+    assert rule.wanted(299.0, 0, 18) == 18
+    assert rule.wanted(301.0, 0, 18) == 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ingeborg.bench.autoscale.throughput import CONDITIONS, shares
+from ingeborg.bench.autoscale.cases import CONDITIONS
+from ingeborg.bench.autoscale.throughput import shares
 
 
 def test_partitions_are_shared_out_among_tables() -> None:

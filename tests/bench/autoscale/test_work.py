@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ingeborg.bench.autoscale import members, scale, work
+from ingeborg.bench.autoscale import members, scale, warming, work
 from ingeborg.bench.autoscale.cases import Unit
 from ingeborg.bench.autoscale.load import Load
 from ingeborg.bench.errors import BenchError
@@ -29,25 +29,34 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "PARTITIONS", 4)
     monkeypatch.setattr(scale, "COUNTS", (2,))
     monkeypatch.setattr(scale, "ITERATION_S", 1.0)
-    monkeypatch.setattr(work, "_SETTLE_S_MAX", 30.0)
-    monkeypatch.setattr(work, "_RAMP_S", 2)
+    # The load grows slowly enough for two members, which could not read the whole load, to be warm before.
+    for name, value in (("RAMP_S", 8), ("LEAST_S", 2.0), ("MOST_S", 60.0)):
+        monkeypatch.setattr(warming, name, value)
+    for name, value in (("STABLE_S", 60.0), ("_DOWN_S", 6.0), ("_LOOK_S", 1.0)):
+        monkeypatch.setattr(members, name, value)
 
 
-@pytest.mark.parametrize("unit", [Unit("cooperative-sticky", 2, 1), Unit("kip-848", 4, 1)], ids=lambda unit: unit.name)
-async def test_a_fixed_group_reads_each_record_once(unit: Unit, servers: str, tmp_path: Path) -> None:
-    facts = await work.run(unit, servers, tmp_path, ITERATIONS)
+def small_unit(system: str, number: int) -> Unit:
+    return Unit(system, number, 1, ITERATIONS)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [small_unit(*each) for each in (("cooperative-sticky", 2), ("kip-848", 4), ("keda", 50), ("mend", 0))],
+    ids=lambda unit: unit.name,
+)
+async def test_a_group_warms_up_and_reads_each_record(unit: Unit, servers: str, tmp_path: Path) -> None:
+    facts = await work.run(unit, servers, tmp_path)
     times = read(unit, tmp_path)
-    assert len(times) == sent(unit)
-    assert all(facts["begun_ms"] - 20 <= time_ms <= facts["ended_ms"] for time_ms in times)
-    assert facts["again"] == 0
-    assert running(unit, tmp_path) == {unit.number}
-
-
-@pytest.mark.parametrize("unit", [Unit("keda", 50, 1), Unit("mend", 0, 1)], ids=lambda unit: unit.name)
-async def test_a_group_that_follows_the_load_reads_each_record(unit: Unit, servers: str, tmp_path: Path) -> None:
-    facts = await work.run(unit, servers, tmp_path, ITERATIONS)
-    measured = [time_ms for time_ms in read(unit, tmp_path) if facts["begun_ms"] <= time_ms <= facts["ended_ms"]]
+    before = [time_ms for time_ms in times if time_ms < facts["begun_ms"] - 20]
+    measured = [time_ms for time_ms in times if facts["begun_ms"] <= time_ms <= facts["ended_ms"]]
+    assert before
     assert abs(len(measured) - sent(unit)) <= scale.PARTITIONS
+    assert facts["warming_s"] >= warming.LEAST_S
+    assert facts["caught_up"] is (facts["behind_s"] <= warming.CAUGHT_UP_S)
+    if unit.is_fixed:
+        assert (facts["again"], facts["settled"], facts["caught_up"]) == (0, True, True)
+        assert running(unit, tmp_path) == {unit.number}
     assert max(running(unit, tmp_path)) <= scale.PARTITIONS
     assert work.kept(unit, tmp_path)
     if unit.system == "mend":
@@ -61,7 +70,7 @@ async def test_a_member_that_ends_by_itself_ends_the_run(
 ) -> None:
     monkeypatch.setattr(members, "_CONSUMER", "ingeborg.bench.autoscale.absent")
     with pytest.raises(BenchError, match=r"a member has ended with code 1: .*absent"):
-        await work.run(Unit("range", 2, 1), servers, tmp_path, ITERATIONS)
+        await work.run(small_unit("range", 2), servers, tmp_path)
 
 
 def read(unit: Unit, out: Path) -> list[int]:
@@ -75,5 +84,5 @@ def running(unit: Unit, out: Path) -> set[int]:
 
 def sent(unit: Unit) -> int:
     """Return the number of records, from the stream's own rates and the same generator."""
-    load = Load(work.stream_of(unit.seed, ITERATIONS), scale.ITERATION_S, scale.RECORD_BYTES, unit.seed)
+    load = Load(work.stream_of(unit.seed, unit.iterations), scale.ITERATION_S, scale.RECORD_BYTES, unit.seed)
     return len(load.due(load.length_s))
