@@ -59,7 +59,7 @@ optimum: $(OPTIMUM)/.ready ## make an environment with OR-tools, for bench packi
 .PHONY: packing
 packing: optimum ## evaluate how consumer groups are packed; results in build/packing (ten minutes on two cores)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
-		&& $(BIN)/bench packing --out '$(or $(OUT),build/packing)' --optimum $(OPTIMUM)/bin/python $(ARGS)
+		&& $(BIN)/bench packing --out '$(or $(OUT),build/packing)' --whole --optimum $(OPTIMUM)/bin/python $(ARGS)
 
 SIMULATOR := build/simulator
 $(SIMULATOR)/.ready: bench/caching/simulator.txt $(READY)

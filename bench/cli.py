@@ -145,8 +145,9 @@ def _parser() -> argparse.ArgumentParser:
         from ingeborg.bench.caching import command as caching
         from ingeborg.bench.compare import command as compare
         from ingeborg.bench.drift import command as drift
+        from ingeborg.bench.experiments import runner
         from ingeborg.bench.overlay import command as overlay
-        from ingeborg.bench.packing import command as packing
+        from ingeborg.bench.packing.experiment import Packing
         from ingeborg.bench.rivals import commands as rivals
     except ModuleNotFoundError as error:
         _add_absent(commands, "compare", error)
@@ -161,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
         drift.add(commands)
         autoscale.add(commands)
         overlay.add(commands)
-        packing.add(commands)
+        runner.add(commands, Packing())
         caching.add(commands)
         rivals.add(commands)
     return parser

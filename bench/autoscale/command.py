@@ -23,9 +23,10 @@ import orjson
 import uvloop
 
 from ingeborg import autoscaler
-from ingeborg.bench import rivals, units
+from ingeborg.bench import rivals
 from ingeborg.bench.autoscale import cases, scale
 from ingeborg.bench.errors import BenchError, ExtraMissing, UsageError
+from ingeborg.bench.experiments import units
 
 #: The parts of ``all``. The part ``long`` takes half a day, and runs only on request.
 USUAL: Final = (cases.THROUGHPUT, cases.RESPONSE, cases.GROUPS)

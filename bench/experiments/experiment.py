@@ -138,9 +138,9 @@ class Experiment(ABC):
     def add(self, command: argparse.ArgumentParser) -> None:  # noqa: B027 (most have none)
         """Add the evaluation's own options."""
 
-    def settle(self, options: argparse.Namespace) -> None:  # noqa: B027 (most have none)
-        """Store the evaluation's own options. Check everything that a unit will need, so that an error appears now and
-        not after minutes.
+    def settle(self, options: argparse.Namespace, parts: Collection[str]) -> None:  # noqa: B027 (most have none)
+        """Store the evaluation's own options. Check everything that the units of these parts will need, so that an
+        error appears now and not after minutes.
 
         Raises:
             UsageError: an option is wrong.

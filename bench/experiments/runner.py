@@ -95,7 +95,7 @@ def run(experiment: Experiment, options: argparse.Namespace) -> int:
         return 0
     units.check_processes(options.processes)
     selection = _selection(experiment, options)
-    experiment.settle(options)
+    experiment.settle(options, selection.parts)
     plan = experiment.plan(selection)
     if options.plan:
         print(_planned(experiment, plan, options.processes))

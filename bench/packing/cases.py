@@ -12,7 +12,7 @@ from typing import Final
 from ingeborg.autoscaler.groups.instance import Instance, relabel
 from ingeborg.autoscaler.groups.mend import mend
 from ingeborg.autoscaler.groups.packing import DOCUMENT, Algorithm, Work
-from ingeborg.bench.packing.parts import Part, chosen
+from ingeborg.bench.experiments.experiment import Part, Unit
 from ingeborg.bench.packing.readings import FF_BY_AGE, NF_BIN_0, NFD_BIN_0, SECOND
 from ingeborg.bench.packing.streams import Reading, Start, drawn, hashed
 from ingeborg.protocol.hashes import SLOTS
@@ -41,9 +41,8 @@ OPTIMUM_SEEDS: Final = 3
 #: How many times each timed decision is made.
 TIMED_TRIES: Final = 3
 
-#: Cost of packing an item once, in microseconds on the machine of the stored results. Only the ratio of two units
-#: matters. A unit of the part ``latency`` also computes the latencies of 49 assignments. The solver's share is a rough
-#: estimate.
+#: Cost of packing an item once, in microseconds on the machine of the stored results. A unit of the part ``latency``
+#: also computes the latencies of 49 assignments. The solver's share is a rough estimate.
 ITEM_US: Final = 2.0
 LATENCY_US: Final = 300_000.0
 OPTIMUM_US: Final = 5_000_000.0
@@ -54,15 +53,19 @@ PART_DOCUMENT, AS_WRITTEN, WHOLE, IN_ORDER, STARTS, NAMING, LARGE, LATENCY, OPTI
 )
 
 PARTS: Final = (
-    Part(PART_DOCUMENT, "Bins and moved load of every algorithm on the document's streams, as in figures 9 to 12."),
-    Part(AS_WRITTEN, "The same with sizes above the capacity, which equation 15 allows."),
-    Part(WHOLE, "The same with sizes in whole per cent of the capacity, as the published program draws them."),
-    Part(IN_ORDER, "The same, where the online algorithms always get the items in the same order."),
-    Part(STARTS, "The same with each of the document's other first sizes: nothing, half the capacity, the capacity."),
-    Part(NAMING, "Whether the names of the former bins change how many bins an adapted algorithm needs."),
-    Part(LARGE, "Bins, moved load and the time of a decision with 4,096 items, also with loads by Zipf's law."),
-    Part(LATENCY, "The document's model of latency for every algorithm and for 1 to 32 equal shares, figures 5 to 8."),
-    Part(OPTIMUM, "The distance of every algorithm from the optimum, which a solver finds (needs --optimum)."),
+    Part(PART_DOCUMENT, "bins and moved load of every algorithm on the document's streams, as in figures 9 to 12"),
+    Part(AS_WRITTEN, "the same with sizes above the capacity, which equation 15 allows"),
+    Part(WHOLE, "the same with sizes in whole per cent of the capacity, as the published program draws them"),
+    Part(IN_ORDER, "the same, where the online algorithms always get the items in the same order"),
+    Part(STARTS, "the same with each of the document's other first sizes: nothing, half the capacity, the capacity"),
+    Part(NAMING, "whether the names of the former bins change how many bins an adapted algorithm needs"),
+    Part(LARGE, "bins, moved load and the time of a decision with 4,096 items, also with loads by Zipf's law"),
+    Part(LATENCY, "the document's model of latency for every algorithm and for 1 to 32 equal shares, figures 5 to 8"),
+    Part(
+        OPTIMUM,
+        "the distance of every algorithm from the optimum, which a solver finds (needs --optimum)",
+        is_default=False,
+    ),
 )
 
 
@@ -150,37 +153,37 @@ def cases(seeds: int) -> dict[str, list[Case]]:
 
 
 @dataclass(frozen=True)
-class Unit:
-    """The work that one process does at a time and stores in its own files."""
+class Stream:
+    """One stream of a case. It is the work of a unit."""
 
-    part: str
     case: Case
     delta: float
     seed: int
 
     @property
     def name(self) -> str:
-        """Return the name of the unit's files, without the suffix."""
+        """Return the name of the unit's files."""
         return f"{self.case.name} d{self.delta:g} s{self.seed}".replace(" ", "-")
 
-    @property
-    def cost(self) -> float:
-        """Return the unit's relative cost. It is roughly the unit's seconds of one core, in the interpreted form."""
-        case = self.case
-        packings = len(case.algorithms) * case.count * (TIMED_TRIES if case.timed else 2 if case.unnamed else 1)
-        more = {LATENCY: LATENCY_US, OPTIMUM: OPTIMUM_US}.get(self.part, 0.0)
-        return (packings * case.items * ITEM_US + more) / 1e6
+    def sizes(self) -> Iterator[list[float]]:
+        """Return the measurements."""
+        return self.case.stream(self.delta, self.seed)
 
 
-def units(seeds: int, only: Collection[str] = ()) -> list[Unit]:
-    """Return the units of the chosen parts, the most expensive first, so that all processes end at about the same time.
-    An empty ``only`` chooses all parts. Raises ``UsageError`` if a part is unknown."""
-    every = cases(seeds)
+def _cost_s(part: str, case: Case) -> float:
+    packings = len(case.algorithms) * case.count * (TIMED_TRIES if case.timed else 2 if case.unnamed else 1)
+    more = {LATENCY: LATENCY_US, OPTIMUM: OPTIMUM_US}.get(part, 0.0)
+    return (packings * case.items * ITEM_US + more) / 1e6
+
+
+def units(seeds: int, parts: Collection[str]) -> list[Unit]:
+    """Return the units of the parts, the most expensive first, so that all processes end at about the same time."""
     found = [
-        Unit(part, case, delta, seed)
-        for part in chosen(PARTS, only)
-        for case in every[part]
+        Unit(stream.name, part, stream, _cost_s(part, case))
+        for part, of_part in cases(seeds).items()
+        if part in parts
+        for case in of_part
         for delta in case.deltas
-        for seed in range(1, case.seeds + 1)
+        for stream in (Stream(case, delta, seed) for seed in range(1, case.seeds + 1))
     ]
     return sorted(found, key=lambda unit: (-unit.cost, unit.name))

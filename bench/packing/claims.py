@@ -20,8 +20,7 @@ from ingeborg.bench.packing.found import MAIN, SMALL, Found, Values, View
 from ingeborg.bench.packing.readings import FF_BY_AGE, FFD_BY_AGE, FirstFit, NextFit
 from ingeborg.bench.packing.scores import front
 from ingeborg.bench.packing.streams import Start
-
-HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
+from ingeborg.bench.text.blocks import FAILS, HOLDS, PARTLY, Claim, Verdict
 
 MODIFIED: Final = ("MWF", "MBF", "MWFP", "MBFP")
 
@@ -37,19 +36,6 @@ NEAR: Final = 0.01
 
 #: A smaller relative difference of two means does not matter.
 NOISE: Final = 0.05
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the document, with a verdict for each reading, our figures, the authors' own published figures, and
-    the reason."""
-
-    section: str
-    text: str
-    verdicts: list[tuple[str, str]]
-    found: list[str]
-    why: str
-    published: str = ""
 
 
 def percent(values: Values, digits: int = 1) -> str:
@@ -82,7 +68,7 @@ def _naming(found: Found) -> Claim:
     for reading, names in groups.items():
         rows = [row for row in found.naming if row["algorithm"] in names]
         if rows:
-            verdicts.append((reading, together(not row["changed"] for row in rows)))
+            verdicts.append(Verdict(reading, together(not row["changed"] for row in rows)))
     texts += [
         f"{row['algorithm']}, {row['case'].partition(' ')[0]} queues, delta {row['delta']:g}: another number in "
         f"{row['changed'] / row['decisions']:.0%} of the decisions, {row['bins']:.2f} bins on average instead of "
@@ -117,7 +103,7 @@ def _ff(found: Found) -> str:
 
 def _starts(found: Found) -> Claim:
     starts = [start for start in Start if start is not Start.RANDOM]
-    verdicts, texts = [], []
+    verdicts = []
     for delta, _, _ in PRINTED:
         each = []
         for start in starts:
@@ -127,14 +113,14 @@ def _starts(found: Found) -> Claim:
                     rows = found.scores.of(SMALL, delta, name), found.scores.of(case, delta, name)
                     each += [not _apart(*(row["rscore"] for row in rows))]
         if each:
-            verdicts.append((f"delta {delta:g}, {SMALL} queues", HOLDS if all(each) else FAILS))
-            texts.append(f"R of MWF at delta {delta:g}: {_by_start(found, delta)}")
+            reading = f"delta {delta:g}, {SMALL} queues"
+            verdicts.append(Verdict(reading, HOLDS if all(each) else FAILS, f"R of MWF {_by_start(found, delta)}"))
     theirs = ", ".join(f"{name} {cbs:.1%} and {moved:.2f}" for name, (cbs, moved) in published.MWF_STARTS.items())
     return Claim(
         "VI-B",
         "The first sizes of a stream make no significant difference.",
         verdicts,
-        texts,
+        [],
         "A difference of R counts, for MWF or BFD, if its 95 % interval does not include 0 and it is more than 5 %. At "
         "a small delta, the sizes of a stream stay near its first sizes for a long time.",
         f"CBS and R of MWF at delta 5 by the first sizes, 200 queues: {theirs} ({published.SOURCE}; "
@@ -297,20 +283,19 @@ _ORDERS: Final = (
 def _orders(found: Found) -> list[Claim]:
     claims = []
     for order in _ORDERS:
-        verdicts, texts = [], []
+        verdicts = []
         for view in found.views():
             if view.next_fit is NextFit.TEXT or order.needs_next_fit:
                 at_each = [_At(found, view, delta) for delta in found.deltas(view.case)]
                 against = [at for at in at_each if not order.test(at)]
                 reading = _reading(view, order.needs_next_fit)
-                verdicts.append((reading, together(at not in against for at in at_each)))
-                if against:
-                    texts.append(f"{reading}: not at delta {'; '.join(_against(order, at) for at in against)}")
+                text = f"not at delta {'; '.join(_against(order, at) for at in against)}" if against else ""
+                verdicts.append(Verdict(reading, together(at not in against for at in at_each), text))
         theirs = (
             f"CBS of MWF and MWFP at delta 25: {published.MWF_CBS[25.0]:.2%} and {published.MWFP_CBS[25.0]:.2%}, so "
             f"MWFP is on the front there too ({published.SOURCE})."
         )
-        claims.append(Claim("VI-E", order.text, verdicts, texts, order.why, theirs if order is _FRONT else ""))
+        claims.append(Claim("VI-E", order.text, verdicts, [], order.why, theirs if order is _FRONT else ""))
     return claims
 
 
@@ -330,20 +315,20 @@ def _reading(view: View, with_next_fit: bool) -> str:
 
 
 def _more_bins(found: Found) -> Claim:
-    verdicts, texts = [], []
+    verdicts = []
     for view in found.views():
         if view.next_fit is NextFit.TEXT:
             rows = {delta: found.scores.of(view.case, delta, "MWF")["cbs"] for delta, _, _ in PRINTED}
             if any(len(row) < 4 for row in rows.values()):  # a digest of an older plan has no ranges
                 continue
             each = [_agrees(rows[delta], more, CUT / 10) for delta, _, more in PRINTED]
-            verdicts.append((_reading(view, False), together(each)))
-            texts.append(f"{_reading(view, False)}: {' and '.join(percent(row) for row in rows.values())}")
+            text = " and ".join(percent(row) for row in rows.values())
+            verdicts.append(Verdict(_reading(view, False), together(each), text))
     return Claim(
         "VI-E",
         "MWF needs 11.8 % more bins at delta 5, and 8.8 % at delta 25.",
         verdicts,
-        texts,
+        [],
         "The document has one stream for each delta. A printed figure agrees if it is at most one point outside the "
         "range of our streams.",
         f"{_listed(published.MWF_CBS)} ({published.SOURCE}).",
@@ -357,30 +342,27 @@ def _agrees(values: Values, printed: float, cut: float) -> bool:
 
 
 def _less_moved(found: Found) -> Claim:
-    verdicts, texts = [], []
+    verdicts = []
     for view in found.views():
-        at = _At(found, view, PRINTED[0][0])
-        against = []
+        nfd = _At(found, view, PRINTED[0][0]).named("NFD")
+        against, texts = [], []
         for name in view.names:
             rows = [found.reduction(view.case, delta, name) for delta, _, _ in PRINTED]
             if name in MODIFIED or None in rows:
                 continue
             less = [[-row[0], row[1], *(-value for value in row[3:1:-1])] for row in rows if row is not None]
             each = [_agrees(row, printed, CUT) for row, (_, printed, _) in zip(less, PRINTED, strict=True)]
-            against.append((name, together(each)))
-            if any(each) or name in at.named("NFD"):
-                reading = _reading(view, True)
-                texts.append(f"{reading}: {' and '.join(percent(row, 0) for row in less)} less than {name}")
+            against.append(all(each))
+            if any(each) or name in nfd:
+                texts.append(f"{' and '.join(percent(row, 0) for row in less)} less than {name}")
         if against:
-            both = [name for name, verdict in against if verdict == HOLDS]
-            word = f"{HOLDS} (than {', '.join(both)})" if both else FAILS
-            verdicts.append((_reading(view, True), word))
+            verdicts.append(Verdict(_reading(view, True), HOLDS if any(against) else FAILS, "; ".join(texts)))
     theirs = " and ".join(f"{-published.MWF_TO_NFD[delta]:.1%}" for delta, _, _ in PRINTED)
     return Claim(
         "VI-E",
         "MWF moves 55 % less load at delta 5, and 23 % less at delta 25.",
         verdicts,
-        texts,
+        [],
         "The document does not say less than which algorithm. Each existing algorithm is tried, and the sentence holds "
         "for a reading if one of them gives both figures. A figure agrees if it is at most one point outside the range "
         "of our streams.",

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ingeborg.autoscaler.groups.packing import DOCUMENT
+from ingeborg.bench.experiments.experiment import Digest
 from ingeborg.bench.packing import latency, scores
 from ingeborg.bench.packing.cases import ALGORITHMS
 from ingeborg.bench.packing.found import columns
@@ -51,14 +52,14 @@ BESIDE = ("MWF", "MWFP", "NFD", "MBF", "MBFP", "BFD")
 CLAIMED = "MWF"
 
 
-def digest(out: Path) -> tuple[Json, list[Json]]:
+def digest(out: Path) -> Digest:
     """Digest everything below ``out``, in a separate session."""
     with local_session(MASTER, MEMORY, out / "spark.log") as spark:
         return figures(spark, out)
 
 
-def figures(spark: SparkSession, out: Path) -> tuple[Json, list[Json]]:
-    """Digest everything below ``out``. Return the figures that the seeds determine, and the times."""
+def figures(spark: SparkSession, out: Path) -> Digest:
+    """Digest everything below ``out``."""
 
     def rows(kind: str, schema: str) -> DataFrame | None:
         folder = out / kind
@@ -74,7 +75,8 @@ def figures(spark: SparkSession, out: Path) -> tuple[Json, list[Json]]:
         "optimum": _optimum(rows(OPTIMA, _OPTIMA)),
         "latency": _latency(rows(LATENCIES, _LATENCIES)),
     }
-    return document, _times(rows(TIMES, _TIMES))
+    times = _times(rows(TIMES, _TIMES))
+    return Digest(document, {"times": times} if times else {})
 
 
 def _decisions(streams: DataFrame) -> DataFrame:

@@ -15,8 +15,9 @@ from itertools import pairwise
 from typing import Final
 
 from ingeborg.bench.packing import latency
-from ingeborg.bench.packing.claims import FAILS, HOLDS, Claim, percent, together
+from ingeborg.bench.packing.claims import percent, together
 from ingeborg.bench.packing.found import Found, Json
+from ingeborg.bench.text.blocks import FAILS, HOLDS, Claim, Verdict
 
 P90: Final = latency.PERCENTILES.index(0.9)
 
@@ -70,10 +71,10 @@ def _near(one: float, other: float) -> bool:
     return abs(one - other) <= NOISE * max(abs(one), abs(other))
 
 
-def _figure(mean: float, least: float, most: float, printed: float) -> list[tuple[str, str]]:
+def _figure(mean: float, least: float, most: float, printed: float) -> list[Verdict]:
     """Return the two verdicts on a printed figure."""
     within = least * (1 - NOISE) <= printed <= most * (1 + NOISE)
-    return [(MEAN, HOLDS if _near(mean, printed) else FAILS), (RANGE, HOLDS if within else FAILS)]
+    return [Verdict(MEAN, HOLDS if _near(mean, printed) else FAILS), Verdict(RANGE, HOLDS if within else FAILS)]
 
 
 def _seconds(values: tuple[float, float, float]) -> str:
@@ -121,7 +122,7 @@ def _latest_27(rows: Mapping[str, Json]) -> Claim:
 def _better(rows: Mapping[str, Json]) -> Claim:
     claimed = rows["MWF"]["late"][0]
     better = [number for number, row in _equal_shares(rows) if row["late"][0] < claimed]
-    verdicts = [(MEAN, HOLDS if better == list(BETTER) else FAILS)]
+    verdicts = [Verdict(MEAN, HOLDS if better == list(BETTER) else FAILS)]
     texts = [
         "on average, equal shares leave less data late than MWF with "
         f"{', '.join(map(str, better)) or 'no number of'} consumers ({percent(rows['MWF']['late'])} with MWF)"
@@ -131,7 +132,7 @@ def _better(rows: Mapping[str, Json]) -> Claim:
         seeds = rows["MWF"]["seeds"]
         known = {number: count or 0 for number, count in counts.items()}
         each = [known[number] == seeds if number in BETTER else not known[number] for number in known]
-        verdicts.append((f"each of {seeds} streams", HOLDS if all(each) else FAILS))
+        verdicts.append(Verdict(f"each of {seeds} streams", HOLDS if all(each) else FAILS))
         some = ", ".join(f"{number}: {count}" for number, count in known.items() if count)
         texts.append(f"number of streams, of {seeds}, in which equal shares are better, by consumers: {some}")
     return Claim(
@@ -150,9 +151,9 @@ def _equal(rows: Mapping[str, Json]) -> Claim:
     texts = []
     for number, printed in EQUAL_S.items():
         found = _p90_s(rows[f"kd_{number}"])
-        (_, one), (_, other) = _figure(*found, printed)
-        mean.append(one == HOLDS)
-        within.append(other == HOLDS)
+        one, other = _figure(*found, printed)
+        mean.append(one.verdict == HOLDS)
+        within.append(other.verdict == HOLDS)
         texts.append(f"{number} consumers, {printed:g} s in the document: {_seconds(found)}")
     times = _p90_s(rows["kd_15"])[0] / _p90_s(rows["MWF"])[0]
     texts.append(f"with 15 consumers, {times:,.0f} times that of MWF; in the document, 48 times")
@@ -160,7 +161,7 @@ def _equal(rows: Mapping[str, Json]) -> Claim:
         "VI-C",
         "The 90th percentile of late data is 217, 2.70, 1.11, 0 and 0 s with equal shares for 15, 24, 30, 31 and 32 "
         "consumers.",
-        [(MEAN, together(mean)), (RANGE, together(within))],
+        [Verdict(MEAN, together(mean)), Verdict(RANGE, together(within))],
         texts,
         "An overloaded consumer falls behind until the stream ends, so the figure grows with the length of the stream "
         "and depends on its load. Means and ranges of seconds cover the streams with late data.",
@@ -180,7 +181,7 @@ def _more_needed(rows: Mapping[str, Json]) -> Claim:
             texts.append(f"{reading}: no number of consumers suffices")
             continue
         more = fewest / claimed["consumers"][0] - 1.0
-        verdicts.append((reading, HOLDS if more >= MORE else FAILS))
+        verdicts.append(Verdict(reading, HOLDS if more >= MORE else FAILS))
         texts.append(f"{reading}: equal shares need {fewest} consumers, {more:.0%} more than MWF")
     return Claim(
         "Abstract",
@@ -198,11 +199,11 @@ def _unreliable(rows: Mapping[str, Json]) -> Claim:
         worse = {number: row["worse_than_one_fewer"][what] for number, row in shares if row.get("worse_than_one_fewer")}
         if worse:
             steps, seeds = sum(worse.values()), rows["MWF"]["seeds"] * len(worse)
-            verdicts.append((f"{name}, each stream", HOLDS if steps else FAILS))
+            verdicts.append(Verdict(f"{name}, each stream", HOLDS if steps else FAILS))
             texts.append(f"{name}: one more consumer makes it worse in {steps} of {seeds} steps ({steps / seeds:.0%})")
     means = [row["late"][0] for _, row in shares]
     rises = sum(later > earlier for earlier, later in pairwise(means))
-    verdicts.append((f"share of late data, {MEAN}", HOLDS if rises else FAILS))
+    verdicts.append(Verdict(f"share of late data, {MEAN}", HOLDS if rises else FAILS))
     texts.append(f"the mean share of late data rises at {rises} of {len(means) - 1} steps from 1 to {shares[-1][0]}")
     return Claim(
         "VI-C",

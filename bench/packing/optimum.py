@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ingeborg.bench.asked import Asked
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import BenchError, UsageError
 
 PROGRAM: Final = Path(__file__).with_name("optimum_program.py")
 
@@ -41,9 +41,11 @@ class Solver(Asked):
         return upper
 
 
-def check(python: str) -> None:
-    """Check that the interpreter starts, and that its solver answers. This takes a second or two. Raises
-    ``BenchError`` if it does not."""
+def check(python: str | None) -> None:
+    """Check that there is an interpreter, and that its solver answers. This takes a second or two. Raises
+    ``UsageError`` if there is none, and ``BenchError`` if it does not answer."""
+    if python is None:
+        raise UsageError("the part optimum needs --optimum PYTHON: make optimum prepares an environment")
     with Solver(python) as solver:
         if solver.fits([1.0], 1.0, 1) is not True:
             raise BenchError(f"the solver of {python} says that one item does not fit into one bin: make optimum")

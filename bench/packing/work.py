@@ -9,14 +9,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from ingeborg import form
 from ingeborg.autoscaler.groups.instance import NOWHERE, Instance, lower_bound, moved, rscore
 from ingeborg.autoscaler.groups.packing import Algorithm, pack
-from ingeborg.bench.errors import UsageError
-from ingeborg.bench.packing import latency, optimum
+from ingeborg.bench.experiments.experiment import Results, Unit
+from ingeborg.bench.packing import latency
 from ingeborg.bench.packing.cases import (
     ALGORITHMS,
     LATENCY,
@@ -24,87 +23,63 @@ from ingeborg.bench.packing.cases import (
     OPTIMUM,
     OPTIMUM_EVERY,
     TIMED_TRIES,
-    Case,
-    Unit,
+    Stream,
 )
 from ingeborg.bench.packing.optimum import Solver
 from ingeborg.bench.packing.streams import CAPACITY
-from ingeborg.bench.units import keep
 
 Row = dict[str, Any]
 
 ROWS, OPTIMA, LATENCIES, TIMES = "rows", "optima", "latencies", "times"
-KINDS = (ROWS, OPTIMA, LATENCIES, TIMES)
-"""The folders of a result. Each holds one kind of rows."""
+"""The kinds of rows."""
 
 
-def check(plan: Iterable[Unit], python: str | None) -> None:
-    """Check that the plan can run, before its first unit does. ``python`` is an interpreter with OR-tools, or ``None``.
-    Raises ``UsageError`` if the plan needs a solver and has none, and ``BenchError`` if the solver does not answer."""
-    if any(unit.part == OPTIMUM for unit in plan):
-        if python is None:
-            raise UsageError(f"the part {OPTIMUM} needs --optimum PYTHON: make optimum prepares an environment")
-        optimum.check(python)
-
-
-def run(unit: Unit, out: Path, python: str | None) -> None:
-    """Run the unit and store its rows, unless they are stored already. The file that is written last marks the unit as
-    complete. ``python`` is an interpreter with OR-tools, which only the part ``optimum`` needs."""
-    if kept(unit, out):
-        return
+def run(unit: Unit, results: Results, python: str | None) -> None:
+    """Run the unit and keep its rows. ``python`` is an interpreter with OR-tools, which only the part ``optimum``
+    needs."""
+    stream: Stream = unit.work
     if unit.part == LATENCY:
-        keep(_path(out, unit), _latencies(unit))
+        results.keep(LATENCIES, unit.name, _latencies(stream))
     elif unit.part == OPTIMUM:
-        assert python is not None  # see ``check``
+        assert python is not None  # see ``optimum.check``
         with Solver(python) as solver:
-            keep(_path(out, unit), _optima(unit, solver))
+            results.keep(OPTIMA, unit.name, _optima(stream, solver))
     else:
-        rows, times = _rows(unit)
-        if unit.case.timed:
-            keep(out / TIMES / f"{unit.name}.jsonl", times)
-        keep(_path(out, unit), rows)
+        rows, times = _rows(stream)
+        if stream.case.timed:
+            results.keep(TIMES, unit.name, times)
+        results.keep(ROWS, unit.name, rows)
 
 
-def kept(unit: Unit, out: Path) -> bool:
-    """Return whether the unit is complete."""
-    return _path(out, unit).is_file()
-
-
-def _path(out: Path, unit: Unit) -> Path:
-    kind = {LATENCY: LATENCIES, OPTIMUM: OPTIMA}.get(unit.part, ROWS)
-    return out / kind / f"{unit.name}.jsonl"
-
-
-def _rows(unit: Unit) -> tuple[list[Row], list[Row]]:
-    case = unit.case
-    stream = list(case.stream(unit.delta, unit.seed))
+def _rows(stream: Stream) -> tuple[list[Row], list[Row]]:
+    case = stream.case
     rows, times = [], []
     for name in case.algorithms:
         bins, scores, moves, unnamed = [], [], [], []
         former: list[int] | None = None
-        for number, sizes in enumerate(stream):
+        for number, sizes in enumerate(stream.sizes()):
             instance = Instance(sizes, former, CAPACITY)
             if case.timed:
                 where, time_row = _timed(ALGORITHMS[name], instance)
-                facts = {"case": case.name, "delta": unit.delta, "algorithm": name, "form": form.name()}
+                facts = {"case": case.name, "delta": stream.delta, "algorithm": name, "form": form.name()}
                 times.append({**facts, "number": number, **time_row})
             else:
-                where = _packed(unit, name, number, instance)
+                where = _packed(stream, name, number, instance)
             bins.append(len(set(where)))
             scores.append(round(rscore(instance, where), 6))
             moves.append(len(moved(instance, where)))
             if case.unnamed:
-                unnamed.append(len(set(_packed(unit, name, number, Instance(sizes, None, CAPACITY)))))
+                unnamed.append(len(set(_packed(stream, name, number, Instance(sizes, None, CAPACITY)))))
             former = where
-        row = {**_facts(unit, case), "algorithm": name, "bins": bins, "rscore": scores, "moves": moves}
+        row = {**_facts(stream), "algorithm": name, "bins": bins, "rscore": scores, "moves": moves}
         rows.append({**row, "unnamed": unnamed} if case.unnamed else row)
     return rows, times
 
 
-def _packed(unit: Unit, name: str, number: int, instance: Instance) -> list[int]:
+def _packed(stream: Stream, name: str, number: int, instance: Instance) -> list[int]:
     """Pack the stream's measurement ``number``."""
-    if name in ONLINE and unit.case.shuffled:
-        return _shuffled(ALGORITHMS[name], instance, f"order {unit.seed} {number}")
+    if name in ONLINE and stream.case.shuffled:
+        return _shuffled(ALGORITHMS[name], instance, f"order {stream.seed} {number}")
     return pack(ALGORITHMS[name], instance)
 
 
@@ -120,8 +95,9 @@ def _shuffled(algorithm: Algorithm, instance: Instance, seed: str) -> list[int]:
     return where
 
 
-def _facts(unit: Unit, case: Case) -> Row:
-    return {"case": case.name, "items": case.items, "delta": unit.delta, "seed": unit.seed}
+def _facts(stream: Stream) -> Row:
+    case = stream.case
+    return {"case": case.name, "items": case.items, "delta": stream.delta, "seed": stream.seed}
 
 
 def _timed(algorithm: Algorithm, instance: Instance) -> tuple[list[int], Row]:
@@ -148,18 +124,18 @@ def _timed(algorithm: Algorithm, instance: Instance) -> tuple[list[int], Row]:
 # The optimum
 
 
-def _optima(unit: Unit, solver: Solver) -> Iterable[Row]:
+def _optima(stream: Stream, solver: Solver) -> Iterable[Row]:
     """Yield a row for each decision whose optimum was searched for. It has the number of bins of each algorithm, so
     that the digest needs no other rows."""
-    rows, _ = _rows(unit)
-    for number, sizes in enumerate(unit.case.stream(unit.delta, unit.seed)):
+    rows, _ = _rows(stream)
+    for number, sizes in enumerate(stream.sizes()):
         if number % OPTIMUM_EVERY:
             continue
         bins = {row["algorithm"]: row["bins"][number] for row in rows}
         lower, best = lower_bound(Instance(sizes, None, CAPACITY)), min(bins.values())
         found = solver.fewest(sizes, CAPACITY, lower, best) if lower <= best else None
         yield {
-            **_facts(unit, unit.case),
+            **_facts(stream),
             "number": number,
             "lower": lower,
             "best": best,
@@ -172,19 +148,18 @@ def _optima(unit: Unit, solver: Solver) -> Iterable[Row]:
 # The comparison with equal numbers of items
 
 
-def _latencies(unit: Unit) -> Iterable[Row]:
-    items, count = unit.case.items, unit.case.count
-    stream = list(unit.case.stream(unit.delta, unit.seed))
-    for name in unit.case.algorithms:
+def _latencies(stream: Stream) -> Iterable[Row]:
+    items, sizes = stream.case.items, list(stream.sizes())
+    for name in stream.case.algorithms:
         assignments: list[list[int]] = []
-        for number, sizes in enumerate(stream):
+        for number, each in enumerate(sizes):
             former = assignments[-1] if assignments else None
-            assignments.append(_packed(unit, name, number, Instance(sizes, former, CAPACITY)))
-        yield {"seed": unit.seed, "algorithm": name, **_late(stream, assignments)}
+            assignments.append(_packed(stream, name, number, Instance(each, former, CAPACITY)))
+        yield {"seed": stream.seed, "algorithm": name, **_late(sizes, assignments)}
     for consumers in range(1, items + 1):
-        where = latency.by_count(items, consumers, unit.seed)
-        yield {"seed": unit.seed, "algorithm": f"kd_{consumers}", **_late(stream, [where] * count)}
+        where = latency.by_count(items, consumers, stream.seed)
+        yield {"seed": stream.seed, "algorithm": f"kd_{consumers}", **_late(sizes, [where] * len(sizes))}
 
 
-def _late(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]]) -> Row:
-    return dict(latency.summary(latency.latencies(stream, assignments), latency.mean_consumers(assignments)))
+def _late(sizes: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]]) -> Row:
+    return dict(latency.summary(latency.latencies(sizes, assignments), latency.mean_consumers(assignments)))

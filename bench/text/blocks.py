@@ -170,16 +170,16 @@ class Claim:
     """A sentence of a document, and the verdicts on it.
 
     Attributes:
+        where: the sentence's place in the document, such as a section or a figure.
         text: the sentence.
-        where: its place in the document, such as a section or a figure.
         verdicts: a verdict for each reading, at least one.
         found: our figures, as sentences.
         why: the reason for the figures. ``""`` if we have none.
         published: figures that the authors have published elsewhere, with their source. ``""`` if there are none.
     """
 
-    text: str
     where: str
+    text: str
     verdicts: Sequence[Verdict]
     found: Sequence[str] = ()
     why: str = ""

@@ -6,7 +6,7 @@ import argparse
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ingeborg.bench.errors import BenchError, UsageError
@@ -52,7 +52,7 @@ class Squares(Experiment):
         command.add_argument("--fail", type=int, default=0)
         command.add_argument("--stop", type=int, default=0)
 
-    def settle(self, options: argparse.Namespace) -> None:
+    def settle(self, options: argparse.Namespace, parts: Collection[str]) -> None:
         if options.fail < 0:
             raise UsageError("--fail has to be a number of the plan")
         self.fail, self.stop = options.fail, options.stop
@@ -93,10 +93,10 @@ def report(pairs: Sequence[Sequence[int]]) -> Report:
     """Return a report with every kind of block."""
     most = max(square for _, square in pairs)
     claims = [
-        Claim("A square is at least its number.", "1", [Verdict("n ≥ 1", HOLDS)], [f"{len(pairs)} of {len(pairs)}."]),
+        Claim("1", "A square is at least its number.", [Verdict("n ≥ 1", HOLDS)], [f"{len(pairs)} of {len(pairs)}."]),
         Claim(
-            "No square exceeds 8.",
             "2",
+            "No square exceeds 8.",
             [Verdict("all numbers", HOLDS if most <= 8 else FAILS, f"up to {most}"), Verdict("numbers to 2", HOLDS)],
             why="3 < 4.",
             published="9 (their page).",

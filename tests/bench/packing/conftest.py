@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ingeborg.bench.experiments.experiment import Results
 from ingeborg.bench.packing import optimum, work
 
 from . import small
@@ -52,5 +53,5 @@ def results(tmp_path_factory: pytest.TempPathFactory, exact: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(optimum, "PROGRAM", exact)
         for unit in small.units():
-            work.run(unit, out, sys.executable)
+            work.run(unit, Results(out), sys.executable)
     return out

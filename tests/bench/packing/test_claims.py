@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ingeborg.bench.packing import claims, late_claims
-from ingeborg.bench.packing.claims import FAILS, HOLDS, PARTLY, Claim
 from ingeborg.bench.packing.found import Found, columns
+from ingeborg.bench.text.blocks import FAILS, HOLDS, PARTLY, Claim
 
 from . import figured
 
@@ -34,7 +34,7 @@ def test_what_is_as_the_document_says_holds_in_the_readings_of_its_program() -> 
     failing = {
         text: claim.verdicts
         for text, claim in judged(figured.found()).items()
-        if not all(verdict.startswith(HOLDS) for _, verdict in claim.verdicts)
+        if not all(verdict == HOLDS for _, verdict, _ in claim.verdicts)
     }
     # If the modified algorithms that move less always needed more bins, MWFP would be on the front.
     assert set(failing) == {
@@ -49,19 +49,19 @@ def test_what_is_as_the_document_says_holds_in_the_readings_of_its_program() -> 
 
 def test_every_verdict_names_its_reading_and_every_claim_its_section() -> None:
     for claim in judged(figured.found()).values():
-        readings = [reading for reading, _ in claim.verdicts]
+        readings = [reading for reading, _, _ in claim.verdicts]
         assert readings
         assert len(set(readings)) == len(readings)
         assert all(readings)
-        assert claim.section in ("VI-A", "VI-B", "VI-C", "VI-E", "Abstract")
+        assert claim.where in ("VI-A", "VI-B", "VI-C", "VI-E", "Abstract")
 
 
 def test_sentences_in_which_next_fit_matters_are_judged_in_both_readings_of_it() -> None:
     found = figured.found()
     both = [one(found, words).verdicts for words in ("NFD are the five", "MWF moves the least", "on the front", "55 %")]
     for verdicts in both:
-        assert [reading.rpartition("next fit: ")[2] for reading, _ in verdicts] == ["equation 14", "bin 0 first"] * 4
-    assert all("next fit" not in reading for reading, _ in one(found, "11.8 %").verdicts)
+        assert [reading.rpartition("next fit: ")[2] for reading, _, _ in verdicts] == ["equation 14", "bin 0 first"] * 4
+    assert all("next fit" not in reading for reading, _, _ in one(found, "11.8 %").verdicts)
 
 
 def test_the_authors_published_figures_are_next_to_ours_with_their_source() -> None:
@@ -111,8 +111,8 @@ def test_a_sentence_holds_in_part_if_one_delta_is_against_it(
         return row | change if same else row
 
     claim = one(figured.found(scores=scores(changed)), words)
-    assert {verdict for found, verdict in claim.verdicts if found.startswith(reading)} == {PARTLY}
-    assert {verdict for found, verdict in claim.verdicts if not found.startswith(reading)} == {HOLDS}
+    assert {verdict for found, verdict, _ in claim.verdicts if found.startswith(reading)} == {PARTLY}
+    assert {verdict for found, verdict, _ in claim.verdicts if not found.startswith(reading)} == {HOLDS}
     assert any("not at delta" in text and f"{delta:g}" in text for text in claim.found)
 
 
@@ -131,7 +131,7 @@ def test_a_printed_figure_may_be_one_point_outside_the_range_of_the_streams(most
         return row | {"cbs": [0.105, 0.001, 0.1, most]} if (row["algorithm"], row["delta"]) == ("MWF", 5.0) else row
 
     claim = one(figured.found(scores=scores(changed)), "11.8 %")
-    assert {found for _, found in claim.verdicts} == {verdict}
+    assert {found for _, found, _ in claim.verdicts} == {verdict}
 
 
 def test_a_digest_without_second_readings_is_judged_by_the_first() -> None:
@@ -142,11 +142,11 @@ def test_a_digest_without_second_readings_is_judged_by_the_first() -> None:
     ]
     old = [{name: value for name, value in row.items() if name != "with_late"} for row in figured.latencies()]
     found = Found({"scores": columns(only), "optimum": None, "latency": old})
-    readings = [reading for reading, _ in one(found, "MWF moves the least").verdicts]
+    readings = [reading for reading, _, _ in one(found, "MWF moves the least").verdicts]
     assert len(readings) == 4
     assert all(reading.endswith("equation 14") for reading in readings)
     # It has no ranges over the streams either, so printed figures are not judged.
-    assert not [claim.text for claim in judged(found).values() if "%" in claim.text or claim.section == "VI-C"]
+    assert not [claim.text for claim in judged(found).values() if "%" in claim.text or claim.where == "VI-C"]
 
 
 # Latencies
@@ -159,23 +159,23 @@ def latencies(name: str, **change: Any) -> Found:
 def test_which_equal_shares_are_better_is_judged_on_average_and_in_each_stream() -> None:
     words = "24, 30, 31 and 32 consumers have fewer late samples"
     claim = one(latencies("kd_24", late=[0.3, 0.01, 0.1, 0.5], less_late_than_claimed=2), words)
-    assert [verdict for _, verdict in claim.verdicts] == [FAILS, FAILS]
+    assert [verdict for _, verdict, _ in claim.verdicts] == [FAILS, FAILS]
     assert "with 30, 31, 32 consumers" in claim.found[0]
     assert "24: 2, 30: 5, 31: 5, 32: 5" in claim.found[1]
     claim = one(latencies("kd_20", less_late_than_claimed=1), words)
-    assert [verdict for _, verdict in claim.verdicts] == [HOLDS, FAILS]
+    assert [verdict for _, verdict, _ in claim.verdicts] == [HOLDS, FAILS]
 
 
 def test_more_consumers_are_unreliable_if_a_step_makes_a_stream_worse() -> None:
     words = "More consumers do not reliably"
-    assert {verdict for _, verdict in one(figured.found(), words).verdicts} == {HOLDS}
+    assert {verdict for _, verdict, _ in one(figured.found(), words).verdicts} == {HOLDS}
     rows = figured.latencies()
     for row in rows:
         number = int(row["algorithm"].removeprefix("kd_")) if row["algorithm"] != "MWF" else 0
         row["late"] = figured.spread(1.0 - number / 33 if number else 0.02, 0.0001)
         row["worse_than_one_fewer"] = {"late": 0, "p90": int(number == 25)}
     claim = one(figured.found(latency=rows), words)
-    assert [verdict for _, verdict in claim.verdicts] == [FAILS, HOLDS, FAILS]
+    assert [verdict for _, verdict, _ in claim.verdicts] == [FAILS, HOLDS, FAILS]
 
 
 @pytest.mark.parametrize(
@@ -191,4 +191,4 @@ def test_more_consumers_are_unreliable_if_a_step_makes_a_stream_worse() -> None:
 def test_a_printed_latency_is_judged_by_the_mean_and_by_the_range(
     name: str, change: Row, words: str, verdicts: list[str]
 ) -> None:
-    assert [verdict for _, verdict in one(latencies(name, **change), words).verdicts] == verdicts
+    assert [verdict for _, verdict, _ in one(latencies(name, **change), words).verdicts] == verdicts

@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from ingeborg.autoscaler.groups.packing import DOCUMENT
+from ingeborg.bench.experiments.experiment import Digest
 from ingeborg.bench.packing import work
 from ingeborg.bench.packing.cases import ALGORITHMS, OPTIMUM_EVERY
 from ingeborg.bench.packing.found import Found, Scores
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def digested(spark: SparkSession, results: Path) -> tuple[Json, list[Json]]:
+def digested(spark: SparkSession, results: Path) -> Digest:
     from ingeborg.bench.packing import job
 
     return job.figures(spark, results)
@@ -53,9 +54,9 @@ def excess(of: dict[str, Json], algorithm: str) -> float:
     return fmean((bins - least) / least for bins, least in zip(of[algorithm]["bins"], fewest, strict=True))
 
 
-def test_scores_are_means_over_decisions_and_then_over_seeds(digested: tuple[Json, list[Json]], results: Path) -> None:
+def test_scores_are_means_over_decisions_and_then_over_seeds(digested: Digest, results: Path) -> None:
     streams = by_stream(results)
-    scores = Scores(digested[0]["scores"]).rows
+    scores = Scores(digested.pure["scores"]).rows
     assert len(scores) == len({(case, delta, name) for (case, delta, _), of in streams.items() for name in of})
     for row in scores:
         seeds = [of for (case, delta, _), of in sorted(streams.items()) if (case, delta) == (row["case"], row["delta"])]
@@ -70,19 +71,15 @@ def test_scores_are_means_over_decisions_and_then_over_seeds(digested: tuple[Jso
             assert row["cbs_more_than_mend"][0] == pytest.approx(less, abs=1e-5)
 
 
-def test_with_two_seeds_an_interval_is_half_their_difference_by_students_value(
-    digested: tuple[Json, list[Json]], results: Path
-) -> None:
+def test_with_two_seeds_an_interval_is_half_their_difference_by_students_value(digested: Digest, results: Path) -> None:
     one, other = (by_stream(results)["200", 5.0, seed] for seed in (1, 2))
-    row = Scores(digested[0]["scores"]).of("200", 5.0, "MWF")
+    row = Scores(digested.pure["scores"]).of("200", 5.0, "MWF")
     assert row["cbs"][1] == pytest.approx(12.706 * abs(excess(one, "MWF") - excess(other, "MWF")) / 2, abs=1e-4)
 
 
-def test_nothing_is_below_the_optimum_and_what_is_unknown_is_counted(
-    digested: tuple[Json, list[Json]], results: Path
-) -> None:
+def test_nothing_is_below_the_optimum_and_what_is_unknown_is_counted(digested: Digest, results: Path) -> None:
     optima = rows(results, work.OPTIMA)
-    found = digested[0]["optimum"]
+    found = digested.pure["optimum"]
     assert sum(found["settled"].values()) == len(optima)
     assert found["settled"]["unsolved"] == sum(row["optimum"] is None for row in optima) > 0
     for row in found["algorithms"]:
@@ -94,9 +91,9 @@ def test_nothing_is_below_the_optimum_and_what_is_unknown_is_counted(
     assert all(row["number"] % OPTIMUM_EVERY == 0 for row in optima)
 
 
-def test_latencies_are_means_with_their_range(digested: tuple[Json, list[Json]], results: Path) -> None:
+def test_latencies_are_means_with_their_range(digested: Digest, results: Path) -> None:
     latencies = rows(results, work.LATENCIES)
-    for row in digested[0]["latency"]:
+    for row in digested.pure["latency"]:
         of = [one for one in latencies if one["algorithm"] == row["algorithm"]]
         assert row["seeds"] == len(of) == small.SEEDS
         assert row["late"][0] == pytest.approx(fmean(one["late"] for one in of), abs=1e-5)
@@ -105,10 +102,8 @@ def test_latencies_are_means_with_their_range(digested: tuple[Json, list[Json]],
             assert (mean, least, most) == pytest.approx((fmean(values), min(values), max(values)), abs=1e-5)
 
 
-def test_figures_6_to_8_have_every_algorithm_and_percentiles_only_of_late_data(
-    digested: tuple[Json, list[Json]], results: Path
-) -> None:
-    shown = {row["algorithm"]: row for row in digested[0]["latency"]}
+def test_figures_6_to_8_have_every_algorithm_and_percentiles_only_of_late_data(digested: Digest, results: Path) -> None:
+    shown = {row["algorithm"]: row for row in digested.pure["latency"]}
     assert set(shown) == {*ALGORITHMS, *(f"kd_{number}" for number in range(1, 33))}
     of = {(one["algorithm"], one["seed"]): one for one in rows(results, work.LATENCIES)}
     for name, row in shown.items():
@@ -126,8 +121,8 @@ def test_figures_6_to_8_have_every_algorithm_and_percentiles_only_of_late_data(
     assert "worse_than_one_fewer" not in shown["kd_1"]
 
 
-def test_reductions_are_means_of_the_ratios_within_streams(digested: tuple[Json, list[Json]], results: Path) -> None:
-    found = Found(digested[0])
+def test_reductions_are_means_of_the_ratios_within_streams(digested: Digest, results: Path) -> None:
+    found = Found(digested.pure)
     ratios = [
         fmean(of["MWF"]["rscore"]) / fmean(of["NFD bin 0"]["rscore"]) - 1
         for of in (by_stream(results)["200", 5.0, seed] for seed in (1, 2))
@@ -139,11 +134,11 @@ def test_reductions_are_means_of_the_ratios_within_streams(digested: tuple[Json,
 
 
 def test_figure_12_has_its_points_with_names_and_its_front_for_each_reading(
-    digested: tuple[Json, list[Json]],
+    digested: Digest,
 ) -> None:
-    scores = Scores(digested[0]["scores"])
-    drawn = {(row["case"], row["delta"], row["next_fit"]): row for row in digested[0]["fronts"]}
-    assert len(drawn) == len(digested[0]["fronts"])
+    scores = Scores(digested.pure["scores"])
+    drawn = {(row["case"], row["delta"], row["next_fit"]): row for row in digested.pure["fronts"]}
+    assert len(drawn) == len(digested.pure["fronts"])
     text, program = (drawn["200", 5.0, reading] for reading in ("equation 14", "bin 0 first"))
     assert {name for name, *_ in program["points"]} - {name for name, *_ in text["points"]} == {
         "NF bin 0",
@@ -160,12 +155,10 @@ def test_figure_12_has_its_points_with_names_and_its_front_for_each_reading(
     assert not any(case.startswith("4096") for case, *_ in drawn)
 
 
-def test_naming_counts_the_decisions_with_another_number_of_bins(
-    digested: tuple[Json, list[Json]], results: Path
-) -> None:
+def test_naming_counts_the_decisions_with_another_number_of_bins(digested: Digest, results: Path) -> None:
     each = [row for row in rows(results, work.ROWS) if row.get("unnamed")]
-    assert len(digested[0]["naming"]) == len({(row["case"], row["delta"], row["algorithm"]) for row in each})
-    for row in digested[0]["naming"]:
+    assert len(digested.pure["naming"]) == len({(row["case"], row["delta"], row["algorithm"]) for row in each})
+    for row in digested.pure["naming"]:
         pairs = [
             pair
             for one in each
@@ -175,7 +168,7 @@ def test_naming_counts_the_decisions_with_another_number_of_bins(
         assert row["decisions"] == len(pairs)
         assert row["changed"] == sum(one != other for one, other in pairs)
         assert row["changed"] == 0 or row["algorithm"] in ("FF", "FFD")
-    assert "32 naming" not in {row["case"] for row in Scores(digested[0]["scores"]).rows}
+    assert "32 naming" not in {row["case"] for row in Scores(digested.pure["scores"]).rows}
 
 
 def test_a_digest_of_a_part_has_only_its_figures(spark: SparkSession, results: Path, tmp_path: Path) -> None:
@@ -188,10 +181,10 @@ def test_a_digest_of_a_part_has_only_its_figures(spark: SparkSession, results: P
     assert len(document["latency"]) == len(ALGORITHMS) + 32
 
 
-def test_times_leave_out_the_first_decision(digested: tuple[Json, list[Json]], results: Path) -> None:
+def test_times_leave_out_the_first_decision(digested: Digest, results: Path) -> None:
     times = [row for row in rows(results, work.TIMES) if row["number"]]
-    assert {row["algorithm"] for row in digested[1]} == {"MWF", "mend"}
-    for row in digested[1]:
+    assert {row["algorithm"] for row in digested.measured["times"]} == {"MWF", "mend"}
+    for row in digested.measured["times"]:
         of = [one for one in times if one["algorithm"] == row["algorithm"]]
         assert row["median_ms"] == pytest.approx(median(one["ms"] for one in of))
         assert row["slice_ms"] == max(one["slice_ms"] for one in of)

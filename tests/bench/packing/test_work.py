@@ -1,4 +1,4 @@
-"""The stored rows of a unit: the same bytes from the same seed, written only once."""
+"""The stored rows of a unit: the same bytes from the same seed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from ingeborg.autoscaler.groups.instance import Instance, rscore
 from ingeborg.autoscaler.groups.packing import pack
-from ingeborg.bench.errors import BenchError, UsageError
+from ingeborg.bench.experiments.experiment import Results, Unit
 from ingeborg.bench.packing import optimum, work
-from ingeborg.bench.packing.cases import ALGORITHMS, LATENCY_ITEMS, OPTIMUM, Unit, units
+from ingeborg.bench.packing.cases import ALGORITHMS, LATENCY_ITEMS
 from ingeborg.bench.packing.streams import CAPACITY, drawn
 
 from . import small
@@ -25,7 +25,7 @@ def read(out: Path, kind: str, unit: Unit) -> list[dict[str, Any]]:
 
 def test_a_row_is_an_algorithm_and_has_each_decision_from_where_it_left_off(tmp_path: Path) -> None:
     unit = small.first("32")
-    work.run(unit, tmp_path, None)
+    work.run(unit, Results(tmp_path), None)
     rows = read(tmp_path, work.ROWS, unit)
     assert [row["algorithm"] for row in rows] == list(ALGORITHMS)
     row = next(row for row in rows if row["algorithm"] == "mend")
@@ -49,7 +49,7 @@ def test_the_same_unit_gives_the_same_bytes(tmp_path: Path, exact: Path, monkeyp
     monkeypatch.setattr(optimum, "PROGRAM", exact)
     for unit in map(small.first, ("32", "200 in order", "optimum", "latency")):
         for name in ("one", "other"):
-            work.run(unit, tmp_path / name, sys.executable)
+            work.run(unit, Results(tmp_path / name), sys.executable)
     kept = {
         name: {path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.jsonl")}
         for name in ("one", "other")
@@ -58,29 +58,8 @@ def test_the_same_unit_gives_the_same_bytes(tmp_path: Path, exact: Path, monkeyp
     assert kept["one"] == kept["other"]
 
 
-def test_a_unit_that_is_kept_is_not_run_again_and_one_that_was_cut_short_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unit = small.first("200")
-    work.run(unit, tmp_path, None)
-    [path] = (tmp_path / work.ROWS).iterdir()
-    before = path.read_bytes()
-
-    def never(*_: object) -> None:
-        raise AssertionError("it was run again")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(work, "_rows", never)
-        work.run(unit, tmp_path, None)
-        path.unlink()
-        with pytest.raises(AssertionError):
-            work.run(unit, tmp_path, None)
-    work.run(unit, tmp_path, None)
-    assert path.read_bytes() == before
-
-
 def test_decisions_of_very_many_items_are_timed(results: Path) -> None:
-    unit = next(unit for unit in small.units() if unit.case.timed)
+    unit = next(unit for unit in small.units() if unit.work.case.timed)
     times = read(results, work.TIMES, unit)
     assert [(row["algorithm"], row["number"]) for row in times] == [("MWF", 0), ("MWF", 1), ("mend", 0), ("mend", 1)]
     assert all(0.0 < row["slice_ms"] <= row["ms"] for row in times)
@@ -128,14 +107,3 @@ def test_both_readings_of_next_fit_need_the_same_bins_and_move_other_loads(resul
     for name in ("NF", "NFD"):
         assert rows[name]["bins"] == rows[f"{name} bin 0"]["bins"]
         assert sum(rows[name]["rscore"]) < sum(rows[f"{name} bin 0"]["rscore"])
-
-
-def test_a_plan_with_the_optimum_is_checked_before_it_runs(exact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = units(1)
-    with pytest.raises(UsageError, match="the part optimum needs --optimum PYTHON"):
-        work.check(plan, None)
-    with pytest.raises(BenchError, match="nothing-here does not start"):
-        work.check(plan, "nothing-here")
-    monkeypatch.setattr(optimum, "PROGRAM", exact)
-    work.check(plan, sys.executable)
-    work.check([unit for unit in plan if unit.part != OPTIMUM], None)
