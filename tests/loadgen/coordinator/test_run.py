@@ -326,7 +326,7 @@ async def test_a_second_signal_ends_at_once_and_leaves_no_process(broker: PlainB
 
 
 def test_the_command_in_the_log_has_no_secret_and_no_folder_of_an_absolute_path() -> None:
-    words = ["radio", "--url", "ws://me:pw@h:9000/x?token=abc", "--out", "/home/me/a b", "--workload=/home/me/r.toml"]
+    words = ["radio", "--url", "ws://me:pw@h:9000/x?token=abc", "--out", "/data/runs/a b", "--workload=/data/r.toml"]
     logged = ["radio", "--url", "ws://h:9000/x?token=…", "--out", "a b", "--workload=r.toml"]
     more = ["--size", "uniform:1:9", "runs/relative.csv"]
     assert shlex.split(cli._command([*words, *more])) == ["loadgen", *logged, *more]
