@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -37,6 +39,9 @@ from .workloads.settings import KINDS, Kind, Radio, Replay, Settings, Topics, Wo
 _PROCESSES_MAX = 64
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+#: The folder of an absolute path, in a word that is the path or ends with `=` and the path.
+_FOLDER = re.compile(r"(?<![^=])/(?:.*/)?")
 
 #: Prefix of the workload's own options in the parsed arguments.
 _PREFIX = "set_"
@@ -88,6 +93,7 @@ Then: bench digest RUN… --out DIR, and bench report DIR --out report.html
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     options = _parser().parse_args(arguments)
+    options.command = _command(sys.argv[1:] if arguments is None else arguments)
     # These handlers apply until a run begins, which has its own handlers.
     before = {number: signal.signal(number, signal.default_int_handler) for number in _SIGNALS}
     try:
@@ -115,6 +121,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number, handler in before.items():
             # The run is over. If the program ends now, ignore signals, so that none interrupts its end.
             signal.signal(number, signal.SIG_IGN if arguments is None else handler)
+
+
+def _command(words: Sequence[str]) -> str:
+    """Return the command line that repeats the run, for a log that others may read: without secrets, and without the
+    folders of absolute paths."""
+    return shlex.join(["loadgen", *(redacted(_FOLDER.sub("", word)) for word in words)])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -310,7 +322,15 @@ async def _generate(options: argparse.Namespace, workload: Settings, target: Tar
     subscribed = getattr(options, "subscribed", False)
     if subscribed and options.system != "ingeborg":
         raise WorkloadError(f"--subscribed: {options.system}'s subscriptions do not outlive a connection")
-    session = Session(target, workload, options.out, progress, processes=options.processes, subscribed=subscribed)
+    session = Session(
+        target,
+        workload,
+        options.out,
+        progress,
+        command=options.command,
+        processes=options.processes,
+        subscribed=subscribed,
+    )
     outcome = await session.execute(signals.cuts)
     _say(progress, outcome, session.out)
     if not outcome.complete:
@@ -328,7 +348,9 @@ async def _series(
     series = Series(options.out, target, workload, resume=options.resume)
     code = 0
     for topics, directory in series.left():
-        session = Session(target, workload, directory, progress, topics=topics, series=series.id)
+        session = Session(
+            target, workload, directory, progress, command=options.command, topics=topics, series=series.id
+        )
         outcome = await session.execute(signals.cuts)
         if outcome.complete:
             progress.say(f"{topics:>9,} topics: {in_a_line(outcome)}")

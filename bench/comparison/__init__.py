@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ingeborg.bench.comparison.groups import CUT_SHORT, OWN_SYSTEM, Figure, Limit, failure, forms_of, of_kind, ratio
 from ingeborg.bench.comparison.topics import TopicsPoint, TopicsSeries, TopicsTable, topics
-from ingeborg.bench.comparison.traffic import TrafficRow, TrafficTable, headline, main_phase, traffic
+from ingeborg.bench.comparison.traffic import TrafficRow, TrafficTable, headline, limits, main_phase, traffic
 from ingeborg.bench.digest.document import Json
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "failure",
     "forms_of",
     "headline",
+    "limits",
     "main_phase",
     "of_kind",
     "others",

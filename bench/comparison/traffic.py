@@ -93,6 +93,14 @@ def headline(run: Json) -> Json:
     return (main_phase(run) if run["facts"]["workload"] == "traffic" else None) or run["measured"]
 
 
+def limits(run: Json) -> tuple[Limit, ...]:
+    """Return the limits of a run's figures: of its sustained rate, or for another workload, the parts that were at
+    their limit in a measured phase."""
+    if run["facts"]["workload"] == "traffic":
+        return distinct(limits_of(run))
+    return saturated(phase for phase in run["phases"] if phase["measured"])
+
+
 def _phase_figure(name: str) -> Read:
     return lambda run: phase[name] if (phase := main_phase(run)) else None
 

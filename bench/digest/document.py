@@ -340,10 +340,9 @@ def _notes(run: Json, measured: Mapping[str, Any], figures: Mapping[str, Rows]) 
     if not run["facts"]["complete"]:
         notes.append("The run was cut short: the figures cover only the part that it logged.")
     if log["torn"]:
-        files = ", ".join(log["torn"])
-        notes.append(f"{len(log['torn'])} torn last line(s) were skipped, in: {files}.")
+        notes.append(f"Skipped torn last lines: {len(log['torn'])}, in {', '.join(log['torn'])}.")
     if log["empty"]:
-        notes.append(f"{len(log['empty'])} empty file(s) were skipped: {', '.join(log['empty'])}.")
+        notes.append(f"Skipped empty files: {len(log['empty'])}, {', '.join(log['empty'])}.")
     if not measured["news"]:
         notes.append("Nothing was measured: no new message was sent in a measured phase. No goal is met.")
     elif not measured["delivered"]:
@@ -352,18 +351,19 @@ def _notes(run: Json, measured: Mapping[str, Any], figures: Mapping[str, Rows]) 
     conflated = sum(row["conflated"] for row in figures["outcomes"])
     if skipped > conflated:
         notes.append(
-            f"{skipped - conflated:,} messages that others replaced were delivered as well, or were due to nobody."
+            "Messages that were delivered although others replaced them, or that were due to nobody: "
+            f"{skipped - conflated:,}."
         )
     if measured["excess"]:
-        notes.append(f"{measured['excess']:,} deliveries went to more connections than the log expected.")
+        notes.append(f"Deliveries to more connections than the log expected: {measured['excess']:,}.")
     rewritten = sum(row["rewritten"] for row in figures["outcomes"])
     if rewritten:
         notes.append(
-            f"{rewritten:,} new messages are in the log more than once, but their losses are counted only once."
+            f"New messages that the log has more than once: {rewritten:,}. Their losses are counted only once."
         )
     unannounced = sum(row["unannounced"] for row in figures["deliveries"])
     if unannounced:
-        notes.append(f"{unannounced:,} deliveries belong to no message that the log records as sent.")
+        notes.append(f"Deliveries of messages that the log does not record as sent: {unannounced:,}.")
     if run["percentile_error"] is not None:
         notes.append(
             "The run has too many deliveries for exact percentiles of its phases, so a sketch estimates them. Their "

@@ -6,14 +6,17 @@ or maximum of the seconds that a thinned point stands for (`Drawn.bin_s`).
 
 from __future__ import annotations
 
+import itertools
+import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.report.plots import (
     COLOURS,
     NARROW,
     WIDE,
+    Frame,
     Plot,
     Point,
     Scale,
@@ -34,6 +37,11 @@ several seconds."""
 
 POINTS_OF_MANY_MAX = 200
 """The same limit for a page of many runs, which a phone has to load."""
+
+GAP_S = 5
+GAP_TIMES = 3
+"""A line breaks where it has no value for more than `GAP_S` seconds, and for more than `GAP_TIMES` times its usual
+interval. A sample that is a little late leaves no gap, and neither does a second without a delivery."""
 
 SOURCES_MAX = COLOURS
 """Maximum number of lines in a plot of processes. There is one for each colour that a person can tell apart."""
@@ -63,8 +71,7 @@ def both(drawn: Drawn, identity: str) -> str:
 def percentile_curve(run: Json) -> Drawn | None:
     """Return the plot of latency by percentile. It has a line for each measured phase, or for each phase if no phase is
     measured."""
-    delivered = [phase for phase in run["phases"] if phase["delivered"]]
-    chosen = ([phase for phase in delivered if phase["measured"]] or delivered)[:SOURCES_MAX]
+    chosen = phases_shown(run)
     if not chosen:
         return None
     series = [Series(phase["phase"], curve(phase), index) for index, phase in enumerate(chosen)]
@@ -82,6 +89,13 @@ def percentile_curve(run: Json) -> Drawn | None:
             limits=limits,
         )
     )
+
+
+def phases_shown(run: Json) -> list[Json]:
+    """Return the phases whose latency the page shows: the measured ones, or if there are none, the last ones in which
+    something was delivered."""
+    delivered = [phase for phase in run["phases"] if phase["delivered"]]
+    return ([phase for phase in delivered if phase["measured"]] or delivered)[-SOURCES_MAX:]
 
 
 def curve(phase: Json) -> list[Point]:
@@ -108,11 +122,20 @@ def over_time(run: Json, seconds: Sequence[Json], machine: Sequence[Json], point
 def stack(drawn: Sequence[Drawn], identity: str) -> list[str]:
     """Return a small version of each plot, for a wide and for a narrow page as in `both`. Only the last plot has the
     labels of the shared axis."""
-    frames = [(index == 0, index == len(drawn) - 1) for index in range(len(drawn))]
+    last = len(drawn) - 1
+    wide, narrow = (
+        [stacked(frame, index == 0, index == last) for index in range(len(drawn))] for frame in (WIDE, NARROW)
+    )
+    frames = zip(_aligned(drawn, wide), _aligned(drawn, narrow), strict=True)
     return [
-        svg(one.plot, stacked(WIDE, *ends), stacked(NARROW, *ends), f"{identity}-{index}")
-        for index, (one, ends) in enumerate(zip(drawn, frames, strict=True))
+        svg(one.plot, *pair, f"{identity}-{index}") for index, (one, pair) in enumerate(zip(drawn, frames, strict=True))
     ]
+
+
+def _aligned(drawn: Sequence[Drawn], frames: Sequence[Frame]) -> list[Frame]:
+    """Return the frames with as much room on the left as the widest label of all plots needs."""
+    left = max(frame.fitting(one.plot.y(frame.y_ticks)).left for one, frame in zip(drawn, frames, strict=True))
+    return [replace(frame, left=left) for frame in frames]
 
 
 @dataclass(frozen=True)
@@ -139,17 +162,27 @@ class _Time:
         return -(-int(rows[-1]["second"] - rows[0]["second"] + 1) // self.points_max) if rows else 1
 
     def line(self, rows: Sequence[Json], key: str, join: Callable[[list[float]], float]) -> list[Point]:
-        """Return the values as points, each at the middle of its second (or bin of seconds). A second without a row or
-        a value is a gap."""
+        """Return the values as points, each at the middle of its second (or bin of seconds). The line breaks where
+        values are missing (`GAP_S`)."""
         if not rows:
             return []
         first, bin_s = int(rows[0]["second"]), self.bin_s(rows)
+
+        def bin_of(second: int) -> int:
+            return (second - first) // bin_s
+
+        known = [(int(row["second"]), row[key]) for row in rows if row[key] is not None]
+        seconds = sorted({second for second, _ in known})
+        steps = list(itertools.pairwise(seconds))
+        usual_s = statistics.median(later - second for second, later in steps) if steps else 0
+        longest_s = max(GAP_S, GAP_TIMES * usual_s)
+        breaks = [one for one, later in steps if later - one > longest_s and bin_of(later) - bin_of(one) > 1]
         bins: dict[int, list[float]] = {}
-        for row in rows:
-            if row[key] is not None:
-                bins.setdefault((int(row["second"]) - first) // bin_s, []).append(row[key])
-        last = (int(rows[-1]["second"]) - first) // bin_s
-        return [(first + (at + 0.5) * bin_s, join(bins[at]) if at in bins else None) for at in range(last + 1)]
+        for second, value in known:
+            bins.setdefault(bin_of(second), []).append(value)
+        points: list[Point] = [(first + (at + 0.5) * bin_s, join(values)) for at, values in bins.items()]
+        points += [(first + (bin_of(second) + 1) * bin_s, None) for second in breaks]
+        return sorted(points, key=lambda point: point[0])
 
 
 def _rates(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
@@ -164,7 +197,7 @@ def _rates(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
     peaks = [max((y for _, y in line.points if y is not None), default=0.0) for line in lines]
     offered = _offered(run)
     if any(y is not None for _, y in offered):
-        lines.append(Series("offered", offered, 7, dashed=True))
+        lines.append(Series("offered", offered, 7, dashed=True, steps=True))
         peaks.append(max(y for _, y in offered if y is not None))
     return Drawn(
         Plot(
@@ -181,12 +214,12 @@ def _rates(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
 
 
 def _offered(run: Json) -> list[Point]:
-    """Return the rate of publishes that the schedule demands, as steps."""
+    """Return the rate of publishes that the schedule demands, from each phase's start to its end."""
     points: list[Point] = []
     for phase in run["phases"]:
         rate_per_s = phase["offered_per_s"]
         if rate_per_s is not None:
-            points += [(phase["start_s"], rate_per_s), (phase["end_s"], rate_per_s), (phase["end_s"], None)]
+            points += [(phase["start_s"], rate_per_s), (phase["end_s"], None)]
     return points
 
 
@@ -223,7 +256,7 @@ def _machine(rows: Sequence[Json], time: _Time) -> list[Drawn | None]:
     shown = sources(rows)
     processes = [source for source in shown if source != HOST]
     return [
-        _by_source(rows, time, "Processor over time", "cpu_cores", shown, figures.percent_of_core),
+        _by_source(rows, time, "Processor over time", "cpu_cores", shown, core_tick),
         _by_source(rows, time, "Memory over time", "rss_bytes", processes, size_tick),
     ]
 
@@ -293,6 +326,10 @@ def size_tick(value_bytes: float) -> str:
 
 def size_rate_tick(value_bytes_per_s: float) -> str:
     return f"{figures.tick(figures.size(value_bytes_per_s))}/s" if value_bytes_per_s else "0"
+
+
+def core_tick(value_cores: float) -> str:
+    return f"{100 * value_cores:,.4g} %"
 
 
 def rate_tick(value_per_s: float) -> str:

@@ -6,6 +6,7 @@ Owns the order of the parts of each section. The tables come from `ingeborg.benc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ingeborg.bench.comparison import TopicsSeries, TopicsTable, TrafficTable, headline
 from ingeborg.bench.digest.document import Json
@@ -24,7 +25,7 @@ from ingeborg.bench.report.markup import (
     table,
     titled,
 )
-from ingeborg.bench.text import figures, statements, tables, verdicts
+from ingeborg.bench.text import figures, found, statements, tables, verdicts
 
 NOTES_MAX = 20
 """How many notes of a topics series the page lists. To see all notes, digest the runs of the series separately."""
@@ -34,6 +35,7 @@ def traffic(table: TrafficTable, identity: str, colours: Mapping[str, int]) -> H
     """Return the section of one load. Its tables have rates and latency, cost, noise, and a comparison with earlier
     runs."""
     rates, *others = tables.traffic(table)
+    several = len(table.rows) > 1  # the section of a single run has its workload and its curve
     limit = statements.latency_limit(table.baseline.runs[0])
     load = {name: value for name, value in table.load.items() if name != "p99_ms"}
     curves = comparison_charts.percentile_curves(table, colours)
@@ -43,9 +45,12 @@ def traffic(table: TrafficTable, identity: str, colours: Mapping[str, int]) -> H
     return lines(
         [
             Html(f'<section id="{identity}" aria-label="Traffic"><h2>Traffic</h2>'),
+            explain(found.workload(table.baseline.runs[0]["facts"])) if several else Html(""),
             explain(f"All systems have the same latency limit: {limit}. Load: {statements.load_text(load)}."),
             titled(rates),
-            plot(curves, f"{identity}-curves", caption + comparison_charts.left_out(len(table.rows))),
+            Html("")
+            if not several
+            else plot(curves, f"{identity}-curves", caption + comparison_charts.left_out(len(table.rows))),
             *map(titled, others),
             titled(statements.noise(table)),
             titled(statements.then_and_now_traffic(table)),
@@ -80,7 +85,7 @@ def topics(table: TopicsTable, identity: str, colours: Mapping[str, int]) -> Htm
 def _series(one: TopicsSeries) -> Html:
     ended = f"finished {figures.count(one.finished)}" if one.failure is None else tables.ending(one).text
     notes = [
-        f"{figures.count(point.topics)} topics: {note}"
+        f"{figures.counted(point.topics, 'topic')}: {note}"
         for point in one.points
         for run in point.runs
         for note in run["notes"]
@@ -107,26 +112,38 @@ def runs(listed: Sequence[tuple[Json, str]]) -> Html:
                 figures.rate(shown["reports_per_s"]),
                 figures.rate(shown["delivered_per_s"]),
                 tables.lost(measured),
-                verdicts.goals_text(run["goals"]),
+                verdicts.goals_text(run),
             ]
         )
     return panel("All runs", table(header, rows, "All runs", "compared"))
 
 
 def goals(all_runs: Sequence[Json]) -> Html:
-    """Return the panel that says which goals are met."""
+    """Return the panel that says which goals are met. It folds the systems that met all of them."""
     judged = verdicts.verdicts(all_runs)
-    missed = sum(row[1].mark == "bad" for row in judged.rows)
-    title = f"Goals: {missed} of {len(judged.rows)} missed" if missed else "Goals: all met"
-    return panel(title, compared(judged, "words"))
+    of_mark = {mark: [row for row in judged.rows if row[1].mark == mark] for mark in ("bad", "warn", "good")}
+    missed, early, met = (len(rows) for rows in of_mark.values())
+    total = len(judged.rows)
+    said = [f"{number} of {total} {how}" for number, how in ((missed, "missed"), (early, "ended early")) if number]
+    parts = []
+    if said:
+        parts.append(compared(replace(judged, rows=(*of_mark["bad"], *of_mark["warn"])), "words"))
+    if met:
+        summary = f"All goals met: {met} of {total}"
+        parts.append(folded(summary, compared(replace(judged, rows=tuple(of_mark["good"])), "words")))
+    return panel(f"Goals: {', '.join(said) or 'all met'}", *parts)
+
+
+def findings(document: Json) -> Html:
+    """Return the panel that says what the comparisons found."""
+    said = found.compared(document)
+    return panel("What was found", bullets(said)) if said else Html("")
 
 
 def method(all_runs: Sequence[Json]) -> Html:
-    """Return the panel that says how the runs were measured."""
-    said = join(
-        Html(f'<tr><th scope="row">{html(heading)}</th><td>{html(text)}</td></tr>')
-        for heading, text in statements.method(all_runs)
-    )
+    """Return the panel that says how the runs were measured. The section of a single run already has its facts."""
+    told = statements.method(all_runs) if len(all_runs) > 1 else statements.rules(all_runs)
+    said = join(Html(f'<tr><th scope="row">{html(heading)}</th><td>{html(text)}</td></tr>') for heading, text in told)
     return panel(
         "How it was measured",
         Html(f'<table class="facts method"><caption hidden>How it was measured</caption><tbody>{said}</tbody></table>'),

@@ -171,4 +171,5 @@ def percentile_curves(table: TrafficTable, colours: Colours) -> Drawn | None:
 
 def left_out(lines: int) -> str:
     """Return a caption's remark on lines that are not drawn."""
-    return f" {lines - LINES_MAX} more systems are in the tables." if lines > LINES_MAX else ""
+    more = lines - LINES_MAX
+    return f" The tables have {figures.counted(more, 'more system')}." if more > 0 else ""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from ingeborg.bench.report import charts
+from ingeborg.bench.report import charts, plots
 from ingeborg.bench.report.charts import Drawn
+from ingeborg.bench.report.plots import WIDE, Frame, stacked
 from ingeborg.bench.text.tables import Cell, Table
 
 
@@ -89,9 +90,14 @@ def bullets(items: Iterable[str]) -> Html:
     return Html(f"<ul>{''.join(f'<li>{html(item)}</li>' for item in items)}</ul>")
 
 
-def legend(drawn: Drawn) -> Html:
-    """Return the names of the plot's lines, in the colours of the lines."""
-    items = [f'<li class="{series.css}"><i></i>{html(series.name)}</li>' for series in drawn.plot.series]
+def legend(drawn: Drawn, frame: Frame = WIDE) -> Html:
+    """Return the names of the lines that a reader can see in the frame, in the colours of the lines."""
+    items = [
+        f'<li class="{series.css}{"" if series.joined else " points"}"><i></i>{html(name)}</li>'
+        for name, series in plots.legend(drawn.plot, frame)
+    ]
+    if plots.has_marks_below(drawn.plot):
+        items.append("<li><b>v</b>0 or less, for which the log axis has no place</li>")
     return Html(f'<ul class="legend" aria-label="Lines of the plot">{"".join(items)}</ul>')
 
 
@@ -118,8 +124,9 @@ def stack(drawn: Sequence[Drawn], identity: str, caption: str, *after: Html) -> 
     """Return a panel of small plots above each other that share their x axis."""
     if not drawn:
         return Html("")
+    frame = stacked(WIDE, first=False, last=False)
     figures = join(
-        Html(f"<figure><h4>{html(one.plot.title)}</h4>{legend(one)}{svg}</figure>")
+        Html(f"<figure><h4>{html(one.plot.title)}</h4>{legend(one, frame)}{svg}</figure>")
         for one, svg in zip(drawn, charts.stack(drawn, identity), strict=True)
     )
     return panel("Over time", Html(f'<div class="stack">{figures}</div>'), explain(caption), *after)

@@ -13,7 +13,7 @@ from importlib import resources
 from ingeborg.bench import comparison
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.report import compared, comparison_charts, run
-from ingeborg.bench.report.markup import Html, bullets, html, lines
+from ingeborg.bench.report.markup import Html, bullets, explain, html, lines
 from ingeborg.bench.text import figures, statements, verdicts
 
 DETAILED_MAX = 40
@@ -74,8 +74,9 @@ def _one(only: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
     run."""
     document = {"runs": [only]}
     return [
-        run.section(only, _by_run(tables, [only])[only["run"]], "run-0", alone=True),
-        *_comparisons(document),
+        run.section(
+            only, _by_run(tables, [only])[only["run"]], "run-0", alone=True, comparisons=_comparisons(document)
+        ),
         compared.method([only]),
     ]
 
@@ -86,14 +87,15 @@ def _many(document: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
     runs = document["runs"]
     own = [each for each in runs if each["facts"]["workload"] != "topics"]
     detailed = [(each, f"run-{index}") for index, each in enumerate(own[:DETAILED_MAX])]
-    parts = [_warnings(statements.warnings(runs)), compared.goals(runs), *_comparisons(document)]
+    parts = [_warnings(statements.warnings(runs)), compared.findings(document), compared.goals(runs)]
+    parts += _comparisons(document)
     if detailed:
         more = len(own) - len(detailed)
         rows = _by_run(tables, [each for each, _ in detailed])
         parts += [
             Html("<h2>The runs</h2>"),
             compared.runs(detailed),
-            Html(f"<p class=explain>{more} more runs have no section of their own: the page would be too large.</p>")
+            explain(f"There is no section for {figures.counted(more, 'more run')}: the page would be too large.")
             if more
             else Html(""),
             *(_folded(each, identity, rows[each["run"]]) for each, identity in detailed),
@@ -113,7 +115,7 @@ def _comparisons(document: Json) -> list[Html]:
 def _folded(each: Json, identity: str, tables: run.Tables) -> Html:
     facts, shown = each["facts"], comparison.headline(each)
     name = " · ".join(str(part) for part in (facts["workload"], facts["system"], facts.get("variant")) if part)
-    more = f"p99 {figures.duration(shown['latency_ns']['p99'])}, {verdicts.goals_text(each['goals'])}"
+    more = f"p99 {figures.duration(shown['latency_ns']['p99'])}, {verdicts.goals_text(each)}"
     # Links use the identity of the section inside, because a browser unfolds the parent of a link's target.
     return Html(
         f'<details class="run"><summary><b>{html(name)}</b> <span class="small">{html(each["run"])}: {html(more)}'

@@ -1,10 +1,11 @@
 """Draws line plots as static SVG, with pure functions from series to text.
 
-Owns scales, ticks and paths. Colours, fonts and line widths belong to the page (classes `s0` … `s7`, `PATTERNS`,
-`grid`, `tick`, `band`, `limit`, `cross`), so that the same plot fits a light and a dark page. A plot is drawn for a
-wide and for a narrow page, and both drawings share their lines if their axes agree. Must never: draw without an
-equivalent text (`title`, `description`), or drop a visible point. A missing value is a gap in the line, and a line
-leaves out only points through which it passes anyway (`SEEN`).
+Owns paths, marks and labels; `scales` makes the axes. Colours, fonts and line widths belong to the page (classes `s0` …
+`s7`, `PATTERNS`, `grid`, `tick`, `band`, `limit`, `cross`, `label`, `below`), so that the same plot fits a light and a
+dark page. A plot is drawn for a wide and for a narrow page, and both drawings share their lines if their axes agree.
+Must never: draw without an equivalent text (`title`, `description`), drop a visible point, or draw 0 on a log axis. A
+missing value is a gap in the line, and a line leaves out only points through which it passes anyway (`SEEN`). A value
+of 0 or below has no place on a log axis, so it is a gap, and a mark at the x axis.
 """
 
 from __future__ import annotations
@@ -15,17 +16,57 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 
+from ingeborg.bench.report.scales import (
+    Axis,
+    Scale,
+    doubling_axis,
+    linear,
+    logarithmic,
+    nines,
+    percentile_axis,
+    seconds_axis,
+)
+
+__all__ = [
+    "COLOURS",
+    "NARROW",
+    "WIDE",
+    "Axis",
+    "Cross",
+    "Frame",
+    "Plot",
+    "Point",
+    "Scale",
+    "Series",
+    "doubling_axis",
+    "legend",
+    "linear",
+    "logarithmic",
+    "nines",
+    "percentile_axis",
+    "seconds_axis",
+    "stacked",
+    "svg",
+]
+
 Point = tuple[float, float | None]
-Ticks = list[tuple[float, str]]
+Place = tuple[float, float]
+"""A place in a drawing, in user units."""
+Box = tuple[float, float, float, float]
+"""Left, top, right and bottom of a label, in user units."""
 
 
 COLOURS = 8
 """Number of colours, no more than a person can tell apart. Additional lines reuse the colours with a different
 pattern."""
 
-CHARACTER = 7.3
-"""Width that is reserved for a character of a label, in user units. It is enough for digits and `%` of the usual fonts
-at 12 px."""
+CHARACTER = 7.7
+SLIM, BROAD = dict.fromkeys(" .,:;'/|!()ijlIftr", 5.0), dict.fromkeys("%@mwMWG", 11.8)
+"""Width that is reserved for a character of a label, and for slim and broad characters, in user units. It is enough for
+the usual fonts at 12 px."""
+
+LINE_HEIGHT = 14
+"""Height that is reserved for a label, in user units."""
 
 DIGITS = 1
 """Digits after the decimal point of a coordinate, in user units. One or two tenths of a pixel are too small to see."""
@@ -34,13 +75,24 @@ SEEN = 0.5
 """A point is left out if it is at most this far from the line that passes it, in user units: a quarter of the line's
 width."""
 
+COVERED = 1.0
+"""A line hides another line if it is nowhere farther from it than this, in user units: half of its width."""
+
 PATTERNS = ("", "dashed", "dotted", "dotdash")
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line. Its points ascend in x, and y is None where there is no value. `dashed` makes the line dashed in any
-    colour. `dots` says to draw each point as well; the points whose x is in `hollow` become rings."""
+    """One line. Its points ascend in x, and y is None where there is no value.
+
+    - `dashed`: the line is dashed in any colour.
+    - `dots`: each point is drawn as well. The points whose x is in `hollow` become rings.
+    - `steps`: each value holds until the next point's x, so the line has steps. To end the last step, add a point
+      without a value.
+    - `joined`: False draws dots without a line, and their x may have any order.
+    - `labels`: a text for each point, or an empty text. A label is left out where it would touch another label or a
+      labelled point.
+    """
 
     name: str
     points: Sequence[Point]
@@ -48,6 +100,16 @@ class Series:
     dashed: bool = False
     dots: bool = False
     hollow: frozenset[float] = frozenset()
+    steps: bool = False
+    joined: bool = True
+    labels: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.labels and len(self.labels) != len(self.points):
+            raise ValueError(
+                f"{self.name} has {len(self.labels)} labels for {len(self.points)} points: give each point a text, "
+                "which may be empty"
+            )
 
     @property
     def css(self) -> str:
@@ -66,24 +128,6 @@ class Cross:
 
 
 @dataclass(frozen=True)
-class Scale:
-    """An axis, which has a range and ticks, and maps a value to a share of the axis's length (0 … 1)."""
-
-    low: float
-    high: float
-    ticks: Ticks
-    log: bool = False
-
-    def share(self, value: float) -> float:
-        """Return the value's place on the axis: 0 at `low` or below, 1 at `high` or above."""
-        if self.log:
-            value, low, high = (math.log10(max(item, self.low)) for item in (value, self.low, self.high))
-        else:
-            low, high = self.low, self.high
-        return min(1.0, max(0.0, (value - low) / (high - low)))
-
-
-@dataclass(frozen=True)
 class Frame:
     """The size of a drawing in user units, the room for its labels, and the number of ticks that fit. In a stack, only
     the last plot has `x_labels`, and only the first has `band_names`."""
@@ -98,6 +142,10 @@ class Frame:
     y_ticks: int = 5
     x_labels: bool = True
     band_names: bool = True
+
+    def fitting(self, y: Scale) -> Frame:
+        """Return the frame with enough room on the left for the labels of the y axis."""
+        return replace(self, left=max([self.left, *(math.ceil(width_of(text)) + 10 for _, text in y.ticks)]))
 
 
 WIDE = Frame(width=1000, height=290, left=66)
@@ -120,102 +168,16 @@ class Plot:
     title: str
     description: str
     series: Sequence[Series]
-    x: Callable[[int], Scale]
-    y: Callable[[int], Scale]
+    x: Axis
+    y: Axis
     bands: Sequence[tuple[float, float, str]] = field(default_factory=tuple)
     limits: Sequence[tuple[float, str]] = field(default_factory=tuple)
     crosses: Sequence[Cross] = field(default_factory=tuple)
 
 
-def linear(high: float, text: Callable[[float], str], low: float = 0.0) -> Callable[[int], Scale]:
-    """Return a linear scale from `low` to a round number at or above `high`."""
-
-    def scale(wanted: int) -> Scale:
-        step = _round_step((high - low or 1.0) / wanted)
-        top = low + step * max(1, math.ceil((high - low) / step - 1e-9))
-        steps = round((top - low) / step)
-        return Scale(low, top, [(low + step * index, text(low + step * index)) for index in range(steps + 1)])
-
-    return scale
-
-
-def _round_step(step: float) -> float:
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= step * 0.999999)
-
-
-def logarithmic(values: Iterable[float], text: Callable[[float], str]) -> Callable[[int], Scale]:
-    """Return a log scale that includes all positive `values`. It has ticks at 1, 2 and 5 of each decade, or only at the
-    decades if there is no room for more. Values of 0 and below are drawn at the lower edge."""
-    positive = [value for value in values if value > 0] or [1.0, 10.0]
-    steps = [factor * 10.0**power for power in range(-9, 16) for factor in (1, 2, 5)]
-    low = max((step for step in steps if step <= min(positive)), default=steps[0])
-    high = min((step for step in steps if step >= max(positive)), default=steps[-1])
-    if low == high:
-        low, high = steps[max(0, steps.index(low) - 1)], steps[min(len(steps) - 1, steps.index(high) + 1)]
-
-    def scale(wanted: int) -> Scale:
-        inside = [step for step in steps if low <= step <= high]
-        decades = [step for step in inside if math.log10(step).is_integer()]
-        ticks = inside if len(inside) <= wanted + 2 or len(decades) < 2 else decades
-        return Scale(low, high, [(tick, text(tick)) for tick in ticks], log=True)
-
-    return scale
-
-
-def seconds_axis(low: float, high: float) -> Callable[[int], Scale]:
-    """Return a time axis in seconds since the run's start, with ticks at whole seconds or minutes."""
-
-    def scale(wanted: int) -> Scale:
-        span = max(1.0, high - low)
-        steps = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
-        step = next((step for step in steps if span / step <= wanted), steps[-1])
-        first = math.ceil(low / step) * step
-        ticks = [float(tick) for tick in range(first, math.floor(low + span) + 1, step)]
-        return Scale(low, low + span, [(tick, _clock(tick, step)) for tick in ticks])
-
-    return scale
-
-
-def _clock(value_s: float, step: int) -> str:
-    whole = int(value_s)
-    if step < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 3600 or whole % 3600 else f"{whole // 3600} h"
-
-
-def doubling_axis(low: float, high: float) -> Callable[[int], Scale]:
-    """Return a log axis over powers of two. Each power has a tick, and as many ticks as fit have a label, always
-    including the last."""
-    first, last = math.floor(math.log2(max(low, 1))), math.ceil(math.log2(max(high, 1)))
-    last = max(last, first + 1)
-
-    def scale(wanted: int) -> Scale:
-        step = math.ceil((last - first + 1) / wanted)
-        powers = range(first, last + 1)
-        ticks = [(2.0**power, f"{2**power:,}" if (last - power) % step == 0 else "") for power in powers]
-        return Scale(2.0**first, 2.0**last, ticks, log=True)
-
-    return scale
-
-
-def percentile_axis(points: float) -> Callable[[int], Scale]:
-    """Return an axis on which a share p of the values is at -log10(1 - p), so every further nine (90 %, 99 %, 99.9 % …)
-    has the same width. It ends at 99.999 %, or earlier if there are too few values (`points`)."""
-    high = min(5.0, max(1.0, math.log10(max(points, 10))))
-
-    def scale(_: int) -> Scale:
-        named = ((0.0, "0 %"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %"))
-        ticks = [(nines(p), text) for p, text in named]
-        ticks.append((5.0, "99.999 %"))
-        return Scale(0.0, high, [tick for tick in ticks if tick[0] <= high + 1e-6])
-
-    return scale
-
-
-def nines(p: float) -> float:
-    """Return the place of the share p of values on the percentile axis."""
-    return -math.log10(max(1e-9, 1 - p))
+def width_of(text: str) -> float:
+    """Return the width that is reserved for a label, in user units."""
+    return sum(SLIM.get(character) or BROAD.get(character, CHARACTER) for character in text)
 
 
 @dataclass(frozen=True)
@@ -239,11 +201,27 @@ class _Places:
     def floor(self) -> int:
         return self.frame.top + self.height
 
+    @property
+    def right(self) -> int:
+        return self.frame.left + self.width
+
     def at_x(self, value: float) -> float:
         return round(self.frame.left + self.x.share(value) * self.width, DIGITS)
 
     def at_y(self, value: float) -> float:
         return round(self.floor - self.y.share(value) * self.height, DIGITS)
+
+    def at(self, point: Point) -> Place | None:
+        """Return the place of a point, or None if it has no value or its value has no place on the axis."""
+        x, y = point
+        return None if y is None or self.under(y) else (self.at_x(x), self.at_y(y))
+
+    def under(self, value: float) -> bool:
+        """Return whether a log axis has no place for the value."""
+        return self.y.log and value <= 0
+
+    def of(self, series: Series) -> list[Place | None]:
+        return [self.at(point) for point in series.points]
 
 
 def svg(plot: Plot, wide: Frame, narrow: Frame, identity: str) -> str:
@@ -255,7 +233,7 @@ def svg(plot: Plot, wide: Frame, narrow: Frame, identity: str) -> str:
     text is escaped.
     """
     y = plot.y(wide.y_ticks)
-    here, there = (_Places(frame, plot.x(frame.x_ticks), y) for frame in (wide, narrow))
+    here, there = (_Places(frame.fitting(y), plot.x(frame.x_ticks), y) for frame in (wide, narrow))
     said = (
         f'<title id="{identity}-t">{escape(plot.title)}</title>'
         f'<desc id="{identity}-d">{escape(plot.description)}</desc>'
@@ -271,6 +249,43 @@ def _lines(plot: Plot, places: _Places) -> str:
     return "".join(part for series in plot.series for part in _line(series, places))
 
 
+def legend(plot: Plot, frame: Frame = WIDE) -> list[tuple[str, Series]]:
+    """Return the lines that a reader can see, each with its name. A line without a point has no entry. If a later line
+    hides a line everywhere, both have one entry."""
+    at = _Places(frame, plot.x(frame.x_ticks), plot.y(frame.y_ticks))
+    drawn = [series for series in plot.series if any(y is not None for _, y in series.points)]
+    places = [[place for place in at.of(series) if place] for series in drawn]
+    seen = {index: [index] for index in range(len(drawn))}
+    for index, series in enumerate(drawn):
+        for later in range(len(drawn) - 1, index, -1):
+            if _hides(drawn[later], series) and _covers(places[later], places[index]):
+                seen[later] += seen.pop(index)
+                break
+    return [(_one_line([drawn[each].name for each in sorted(of)]), drawn[index]) for index, of in seen.items()]
+
+
+def _hides(upper: Series, lower: Series) -> bool:
+    """Return whether the upper of two lines hides the lower one, if both are at the same place."""
+    gaps = upper.css.partition(" ")[2]
+    return not gaps and upper.joined == lower.joined and upper.dots >= lower.dots and not lower.labels
+
+
+def _covers(upper: Sequence[Place], lower: Sequence[Place]) -> bool:
+    heights: dict[float, list[float]] = {}
+    for x, y in upper:
+        heights.setdefault(x, []).append(y)
+    return bool(lower) and all(any(abs(y - other) <= COVERED for other in heights.get(x, ())) for x, y in lower)
+
+
+def _one_line(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]} (one line)" if len(names) > 1 else names[0]
+
+
+def has_marks_below(plot: Plot) -> bool:
+    """Return whether values have no place on the plot's log axis, so that marks below it show them."""
+    return plot.y(WIDE.y_ticks).log and any(y is not None and y <= 0 for line in plot.series for _, y in line.points)
+
+
 def _pressed(here: _Places, there: _Places) -> str:
     """Return the transform from places in the drawing `here` to places in the drawing `there`."""
     by_x, by_y = there.width / here.width, there.height / here.height
@@ -281,36 +296,123 @@ def _pressed(here: _Places, there: _Places) -> str:
 
 def _drawing(plot: Plot, places: _Places, identity: str, css_class: str, said: str, lines: str) -> str:
     """Return one SVG element with the texts `said`, the background, and the `lines`."""
-    frame, at_x, at_y, floor = places.frame, places.at_x, places.at_y, places.floor
-    parts = [
-        f'<svg class="{css_class}" viewBox="0 0 {frame.width} {frame.height}" role="img" '
-        f'aria-labelledby="{identity}-t {identity}-d">{said}'
-    ]
-    bands, edges, names = [], [], []
-    for start, end, name in plot.bands:
-        left, right = at_x(start), at_x(end)
+    frame, floor = places.frame, places.floor
+    heights = [(places.at_y(value), text) for value, text in places.y.ticks]
+    labels = [f'<text x="{frame.left - 8}" y="{number(height + 4)}">{escape(text)}</text>' for height, text in heights]
+    taken: list[Box] = []
+    return "".join(
+        [
+            f'<svg class="{css_class}" viewBox="0 0 {frame.width} {frame.height}" role="img" '
+            f'aria-labelledby="{identity}-t {identity}-d">{said}',
+            *_bands(plot.bands, places),
+            _path("grid", [f"M{frame.left} {number(height)}H{places.right}" for height, _ in heights]),
+            f'<g class="end">{"".join(labels)}</g>',
+            *_x_ticks(places),
+            *(
+                f'<path class="limit" d="M{frame.left} {number(places.at_y(y))}H{places.right}"/>'
+                for y, _ in plot.limits
+            ),
+            lines,
+            *_below(plot.series, places),
+            *_crosses(plot.crosses, places.at_x, floor),
+            *_limit_names(plot, places, taken),
+            *_point_labels(plot.series, places, taken),
+            "</svg>",
+        ]
+    )
+
+
+def _bands(bands: Sequence[tuple[float, float, str]], places: _Places) -> list[str]:
+    frame = places.frame
+    areas, edges, names = [], [], []
+    for start, end, name in bands:
+        left, right = places.at_x(start), places.at_x(end)
         if right - left < 1:
             continue
         edges.append(f"M{number(left)} {frame.top}v{places.height}")
-        bands.append(f"{edges[-1]}h{number(right - left)}v-{places.height}z")
+        areas.append(f"{edges[-1]}h{number(right - left)}v-{places.height}z")
         # A name that is wider than its band would run into the name of the next band.
-        if frame.band_names and len(name) * CHARACTER < right - left:
+        if frame.band_names and width_of(name) < right - left:
             names.append(f'<text x="{number(left + 5)}" y="{frame.top - 7}">{escape(name)}</text>')
-    parts += [_path("band", bands), _path("bandedge", edges), *names]
-    heights = [(at_y(value), text) for value, text in places.y.ticks]
-    across = f"H{frame.width - frame.right}"
-    parts.append(_path("grid", [f"M{frame.left} {number(height)}{across}" for height, _ in heights]))
-    labels = [f'<text x="{frame.left - 8}" y="{number(height + 4)}">{escape(text)}</text>' for height, text in heights]
-    parts.append(f'<g class="end">{"".join(labels)}</g>')
-    parts += _x_ticks(places)
+    return [_path("band", areas), _path("bandedge", edges), *names]
+
+
+def _limit_names(plot: Plot, places: _Places, taken: list[Box]) -> list[str]:
+    """Return the names of the limits, each above or below its line, where it covers the fewest points."""
+    points = [place for series in plot.series for place in places.of(series) if place]
+    parts = []
     for value, name in plot.limits:
-        height = at_y(value)
-        parts.append(f'<path class="limit" d="M{frame.left} {number(height)}{across}"/>')
-        parts.append(
-            f'<text class="limitname end" x="{frame.width - frame.right - 4}" y="{number(height - 5)}">'
-            f"{escape(name)}</text>"
-        )
-    return "".join([*parts, lines, *_crosses(plot.crosses, at_x, floor), "</svg>"])
+        height, width = places.at_y(value), width_of(name)
+        lefts = (places.right - 4 - width, places.frame.left + 4, (places.frame.left + places.right - width) / 2)
+        spots = [(left, top) for left in lefts for top in (height - LINE_HEIGHT - 1, height + 2)]
+        spots.sort(key=lambda spot: sum(_touch(_box(spot, width), (x, y, x, y)) for x, y in points))
+        spot = _free(spots, width, places, taken) or spots[0]
+        parts.append(_text("limitname", spot, name))
+    return parts
+
+
+def _point_labels(lines: Sequence[Series], places: _Places, taken: list[Box]) -> list[str]:
+    """Return the labels of points, each at the first side of its point where it touches no other label or point."""
+    named = [
+        (place, text)
+        for series in lines
+        for place, text in zip(places.of(series), series.labels, strict=bool(series.labels))
+        if place is not None and text
+    ]
+    taken += [(x - 4, y - 4, x + 4, y + 4) for (x, y), _ in named]
+    # Labels take room from each other, so the order decides how many there are.
+    return max((_labelled(order, places, [*taken]) for order in (named, named[::-1])), key=len)
+
+
+def _labelled(named: Sequence[tuple[Place, str]], places: _Places, taken: list[Box]) -> list[str]:
+    parts = []
+    for (x, y), text in named:
+        width = width_of(text)
+        right, left, centre = x + 6, x - 6 - width, min(x - width / 2, places.frame.width - width)
+        level, above, below = y - LINE_HEIGHT / 2, y - LINE_HEIGHT - 5, y + 5
+        spots = [(right, level), (left, level), (centre, above), (centre, below)]
+        spots += [(side, top) for top in (above, below) for side in (right, left)]
+        spot = _free(spots, width, places, taken)
+        if spot is not None:
+            parts.append(_text("label", spot, text))
+    return parts
+
+
+def _free(spots: Iterable[Place], width: float, places: _Places, taken: list[Box]) -> Place | None:
+    """Return the first spot at which a label is inside the drawing and touches no other label, and take it."""
+    frame = places.frame
+    for spot in spots:
+        box = _box(spot, width)
+        inside = box[0] >= frame.left and box[2] <= frame.width and box[1] >= 0 and box[3] <= places.floor
+        if inside and not any(_touch(box, other) for other in taken):
+            taken.append(box)
+            return spot
+    return None
+
+
+def _box(spot: Place, width: float) -> Box:
+    return (*spot, spot[0] + width, spot[1] + LINE_HEIGHT)
+
+
+def _touch(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _text(css: str, spot: Place, text: str) -> str:
+    return f'<text class="{css}" x="{number(spot[0])}" y="{number(spot[1] + LINE_HEIGHT - 3)}">{escape(text)}</text>'
+
+
+def _below(lines: Sequence[Series], places: _Places) -> list[str]:
+    """Return a mark at the x axis for each value that has no place on a log axis."""
+    parts = []
+    for series in lines:
+        marks = [
+            f"M{number(places.at_x(x) - 4)} {number(places.floor - 8)}l4 5 4-5"
+            for x, y in series.points
+            if y is not None and places.under(y)
+        ]
+        parts.append(_path(f"below s{series.colour % COLOURS}", marks))
+    return parts
 
 
 def number(value: float, digits: int = DIGITS) -> str:
@@ -320,7 +422,7 @@ def number(value: float, digits: int = DIGITS) -> str:
     return "0" if text in ("", "0") else sign + (text[1:] if text.startswith("0.") else text)
 
 
-def way(points: Sequence[tuple[float, float]]) -> str:
+def way(points: Sequence[Place]) -> str:
     """Return the data of a path through the points (x ascending). Points within `SEEN` of the line are left out.
 
     After the first point, the path uses relative coordinates, which take fewer characters than absolute ones. They are
@@ -331,7 +433,7 @@ def way(points: Sequence[tuple[float, float]]) -> str:
     return f"M{_listed(places[:1])}l{_listed(steps)}"
 
 
-def turns(points: Sequence[tuple[float, float]], within: float) -> list[tuple[float, float]]:
+def turns(points: Sequence[Place], within: float) -> list[Place]:
     """Return the points that a line needs so that no other point is farther than `within` from it (Douglas and Peucker,
     1973).
 
@@ -351,7 +453,7 @@ def turns(points: Sequence[tuple[float, float]], within: float) -> list[tuple[fl
     return [points[at] for at in sorted(kept)]
 
 
-def _off(point: tuple[float, float], first: tuple[float, float], last: tuple[float, float]) -> float:
+def _off(point: Place, first: Place, last: Place) -> float:
     """Return the distance of a point from the line segment between two other points."""
     along, up = last[0] - first[0], last[1] - first[1]
     right, above = point[0] - first[0], point[1] - first[1]
@@ -360,7 +462,7 @@ def _off(point: tuple[float, float], first: tuple[float, float], last: tuple[flo
     return math.hypot(right - share * along, above - share * up)
 
 
-def _listed(pairs: Sequence[tuple[float, float]]) -> str:
+def _listed(pairs: Sequence[Place]) -> str:
     """Return the coordinates one after another. A minus sign separates two numbers, so no space precedes it."""
     return " ".join(map(number, itertools.chain(*pairs))).replace(" -", "-")
 
@@ -375,7 +477,7 @@ def _x_ticks(places: _Places) -> list[str]:
     marks, labels = [f"M{frame.left} {floor}H{frame.width - frame.right}"], []
     free_from = -math.inf
     for value, text in places.x.ticks:
-        place, width = places.at_x(value), len(text) * CHARACTER
+        place, width = places.at_x(value), width_of(text)
         # The first and the last label stay within the drawing. A label that would touch its neighbour is left out.
         start = min(max(place - width / 2, 0), frame.width - width)
         marks.append(f"M{number(place)} {floor}v5")
@@ -391,24 +493,29 @@ def _line(series: Series, places: _Places) -> list[str]:
     A dot is a step of length 0, which a stroke with round ends shows as a dot. So all dots of a line are one path,
     which the narrow drawing can compress. A ring is a dot with a smaller dot of the background's colour in it.
     """
-    runs: list[list[tuple[float, float]]] = [[]]
-    hollow = []
-    for x, y in series.points:
-        if y is None:
+    runs: list[list[Place]] = [[]]
+    dots, hollow = [], []
+    for (x, _), place in zip(series.points, places.of(series), strict=True):
+        before = runs[-1][-1] if runs[-1] else None
+        if series.steps and before:
+            runs[-1].append((places.at_x(x), before[1]))
+        if place is None:
             runs.append([])
             continue
-        runs[-1].append((places.at_x(x), places.at_y(y)))
-        if series.dots and x in series.hollow:
-            hollow.append(runs[-1][-1])
-    dots = [place for run in runs if series.dots or len(run) == 1 for place in run]
+        runs[-1].append(place)
+        if series.dots or not series.joined:
+            dots.append(place)
+            hollow += [place] if x in series.hollow else []
+    if not dots:
+        dots = [place for run in runs if len(run) == 1 for place in run]
     return [
-        _path(f"line {series.css}", [way(run) for run in runs if len(run) > 1]),
+        _path(f"line {series.css}", [way(run) for run in runs if len(run) > 1] if series.joined else []),
         _path(f"dot s{series.colour % COLOURS}", _dots(dots)),
         _path("hole", _dots(hollow)),
     ]
 
 
-def _dots(places: Sequence[tuple[float, float]]) -> list[str]:
+def _dots(places: Sequence[Place]) -> list[str]:
     """Return steps of length 0 at the places. Each place is relative to the previous place."""
     froms = [(0.0, 0.0), *places]
     return [

@@ -1,4 +1,4 @@
-"""The section of one run: its figures, goals, plots, phases, errors, counters and facts.
+"""The section of one run: its workload, figures, goals, plots, phases, errors, counters and facts.
 
 Owns the content of a run's section and the order of its parts. The figures of every plot are also in a table, either in
 this section or in the digest.
@@ -13,8 +13,21 @@ from typing import Any
 from ingeborg.bench.comparison import headline
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.report import charts
-from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, html, lines, panel, plot, stack, table
-from ingeborg.bench.text import figures, statements, verdicts
+from ingeborg.bench.report.markup import (
+    Html,
+    badge,
+    bullets,
+    explain,
+    folded,
+    html,
+    join,
+    lines,
+    panel,
+    plot,
+    stack,
+    table,
+)
+from ingeborg.bench.text import figures, found, statements, verdicts
 
 ROWS_MAX = 120
 """Maximum number of rows in a table of seconds. For a longer run, the table has every n-th second, as its title says.
@@ -32,16 +45,20 @@ def lead(run: Json) -> Html:
     facts = run["facts"]
     parts = [f"Run {run['run']}", str(facts.get("variant") or ""), f"seed {facts.get('seed', figures.NONE)}"]
     parts.append(statements.machine_text(facts))
-    return Html(f'<p class="lead">{html(" · ".join(part for part in parts if part))}</p>')
+    said = [" · ".join(part for part in parts if part), found.workload(facts)]
+    return join(Html(f'<p class="lead">{html(text)}</p>') for text in said if text)
 
 
-def section(run: Json, tables: Tables, identity: str, alone: bool) -> Html:
-    """Return the whole section. `alone` says that the page has no other run, so plots may have more points."""
+def section(run: Json, tables: Tables, identity: str, alone: bool, comparisons: Sequence[Html] = ()) -> Html:
+    """Return the whole section. `alone` says that the page has no other run, so plots may have more points, and the
+    section also has the `comparisons`."""
     parts = [
         Html("") if alone else lead(run),
         _notes(run),
         _cards(run),
-        _goals(run["goals"]),
+        _goals(run),
+        *comparisons,
+        Html("<h2>The run in detail</h2>") if comparisons else Html(""),
         _latency(run, identity),
         _over_time(run, tables, identity, alone),
         _machine(tables["machine"]),
@@ -69,7 +86,8 @@ def _cards(run: Json) -> Html:
     offered = f"of {figures.count(measured['duplicates_offered'])} offered"
     if dropped is None:
         offered += "; the system does not report how many it dropped"
-    out = f"{figures.count(shown['delivered'])} deliveries of {figures.count(shown['news'])} news items"
+    out = f"{figures.counted(shown['delivered'], 'delivery', 'deliveries')} of "
+    out += figures.counted(shown["news"], "news item")
     lost_text = (
         f"expected {figures.count(measured['expected'])}; {figures.count(measured['duplicated'])} delivered twice"
     )
@@ -79,7 +97,7 @@ def _cards(run: Json) -> Html:
     cards = [
         ("p50 latency", figures.duration(latency["p50"]), _against(goals.get("p50_ms"))),
         ("p99 latency", figures.duration(latency["p99"]), _against(goals.get("p99_ms"))),
-        ("In", figures.rate(shown["reports_per_s"]), html(f"{figures.count(shown['reports'])} reports sent")),
+        ("In", figures.rate(shown["reports_per_s"]), html(f"{figures.counted(shown['reports'], 'report')} sent")),
         ("Out", figures.rate(shown["delivered_per_s"]), html(out)),
         ("Duplicates dropped", figures.count(dropped), html(offered)),
         ("Lost", lost, _against(goals.get("lost"), lost_text)),
@@ -112,7 +130,7 @@ def _judged(goal: Mapping[str, Any]) -> Html:
     return badge(text, mark)
 
 
-def _goals(goals: Sequence[Mapping[str, Any]]) -> Html:
+def _goals(run: Json) -> Html:
     rows = [
         [
             figures.goal_name(goal["goal"]),
@@ -120,19 +138,19 @@ def _goals(goals: Sequence[Mapping[str, Any]]) -> Html:
             figures.goal(goal["goal"], goal["measured"]),
             _judged(goal),
         ]
-        for goal in goals
+        for goal in run["goals"]
     ]
     made = table(["Goal", "Limit", "Measured", "Result"], rows, "Goals")
-    return panel(f"Goals: {verdicts.goals_text(goals)}", made)
+    limits = verdicts.limits_text(run)
+    return panel(f"Goals: {verdicts.goals_text(run)}", explain(limits) if limits else Html(""), made)
 
 
 def _latency(run: Json, identity: str) -> Html:
-    shown = [phase for phase in run["phases"] if phase["delivered"]]
+    shown = charts.phases_shown(run)
     if not shown:
         return panel("Latency", Html("<p>Nothing was delivered, so there is no latency.</p>"))
-    measured = [phase for phase in shown if phase["measured"]]
-    columns = [(phase["phase"], phase) for phase in measured or shown]
-    if len(measured) > 1 and run["measured"]["delivered"]:
+    columns = [(phase["phase"], phase) for phase in shown]
+    if len(shown) > 1 and run["measured"]["delivered"]:
         columns.append(("all measured", run["measured"]))
     # Percentiles are rows and phases are columns, so that the usual one or two phases fit on a phone.
     rows = [
@@ -142,6 +160,8 @@ def _latency(run: Json, identity: str) -> Html:
     rows.append(["deliveries", *(figures.count(phase["delivered"]) for _, phase in columns)])
     header = ["Percentile", *(name for name, _ in columns)]
     text = _SKETCHED if run.get("percentile_error") else _EXACT
+    if not shown[0]["measured"]:
+        text += f" No phase was measured, so these are the last {figures.counted(len(shown), 'phase')} with a delivery."
     caption = (
         "On the axis, each further nine of the percentile (90 %, 99 % …) has the same width. Latency has a log scale."
     )
@@ -168,11 +188,12 @@ def _over_time(run: Json, tables: Tables, identity: str, alone: bool) -> Html:
     caption = (
         "A message counts in the rates of the second in which it was sent or received, and in the latency of the "
         "second in which it was meant to be sent. Latency has a log scale. 100 % of processor is one core. Memory is "
-        "resident memory. The network figures are those of the whole machine, including loopback."
+        "resident memory. The network figures are those of the whole machine, including loopback. A line breaks where "
+        f"values are missing for more than {charts.GAP_S} s and more than {charts.GAP_TIMES} times its usual interval."
     )
     more = len(charts.sources(tables["machine"])) - charts.SOURCES_MAX
     if more > 0:
-        caption += f" The plots show the {charts.SOURCES_MAX} busiest processes; {more} more are in the table."
+        caption += f" The plots show the {charts.SOURCES_MAX} busiest processes, and the table has {more} more."
     thinned = {one.bin_text: one.bin_s for one in drawn if one.bin_s > 1}
     caption += "".join(f" Each point stands for {bin_s} seconds: {text}." for text, bin_s in thinned.items())
     after = [_seconds_table(tables["seconds"])] if alone and tables["seconds"] else []
@@ -225,13 +246,32 @@ _PHASE_COUNTS = (
 
 
 def _phases(run: Json) -> Html:
-    """Return the table of phases. To save columns, a line below the table names the counts that are 0 in every
-    phase."""
+    """Return the table of phases. The steps of a search are folded, because there may be dozens. To save columns, a
+    line below the table names the counts that are 0 in every phase."""
     phases = run["phases"]
     # Digests of older versions lack some of these counts.
     known = [(name, key) for name, key in _PHASE_COUNTS if all(key in phase for phase in phases)]
     counted = [(name, key) for name, key in known if any(phase[key] for phase in phases)]
     nothing = ", ".join(name for name, key in known if (name, key) not in counted)
+    steps = [phase for phase in phases if phase["kind"] == "search"]
+    others = [phase for phase in phases if phase["kind"] != "search"]
+    said = [
+        explain(
+            f"{_first_upper(phase['phase'])}: {figures.count(phase['amount'])} in "
+            f"{figures.seconds(phase['duration_s'])}, {figures.rate(phase['amount_per_s'])}."
+        )
+        for phase in phases
+        if phase["amount"] is not None
+    ]
+    made = [_phase_table(others, counted, "Counts by phase")] if others else []
+    if steps:
+        summary = f"The search: {figures.counted(len(steps), 'step')}"
+        made.append(folded(summary, _phase_table(steps, counted, "Steps of the search")))
+    after = explain(f"0 in every phase: {nothing}.") if nothing else Html("")
+    return panel("Phases", *said, *made, after)
+
+
+def _phase_table(phases: Sequence[Json], counted: Sequence[tuple[str, str]], caption: str) -> Html:
     # The phases of a search have rates and verdicts. The phases of most other runs have neither.
     offered = ["Offered"] if any(phase["offered_per_s"] is not None for phase in phases) else []
     said_why = ["Said"] if any(phase["detail"] for phase in phases) else []
@@ -250,16 +290,7 @@ def _phases(run: Json) -> Html:
                 *(_said(phase["detail"]) for _ in said_why),
             ]
         )
-    said = [
-        explain(
-            f"{_first_upper(phase['phase'])}: {figures.count(phase['amount'])} in "
-            f"{figures.seconds(phase['duration_s'])}, {figures.rate(phase['amount_per_s'])}."
-        )
-        for phase in phases
-        if phase["amount"] is not None
-    ]
-    after = explain(f"0 in every phase: {nothing}.") if nothing else Html("")
-    return panel("Phases", *said, table(header, rows, "Counts by phase"), after)
+    return table(header, rows, caption)
 
 
 def _said(text: str | None) -> Html:
@@ -273,8 +304,7 @@ def _errors(run: Json) -> Html:
         for phase in run["phases"]
         for code, errors in phase["error_codes"].items()
     ]
-    body = table(["Code", "Phase", "Errors"], rows, "Errors by code") if rows else Html("<p>None.</p>")
-    return panel("Errors", body)
+    return panel("Errors", table(["Code", "Phase", "Errors"], rows, "Errors by code")) if rows else Html("")
 
 
 def _counters(run: Json) -> Html:
@@ -286,13 +316,18 @@ def _counters(run: Json) -> Html:
         return Html("")
     made = table(["Counter", "In all", "By server"], rows, "Server counters over the measured phases")
     more = len(run["counters"]) - len(rows)
-    summary = f"{len(rows)} counters" + (f"; {more} more are in the digest's table of counters" if more else "")
+    summary = figures.counted(len(rows), "counter") + (
+        f"; {more} more are in the digest's table of counters" if more else ""
+    )
     return panel("The servers' counters", explain("Their growth over the measured phases."), folded(summary, made))
 
 
 def _facts(run: Json) -> Html:
+    """Return the panel of facts. It folds the configuration, because the command line says what differs from the
+    defaults."""
     facts, log = run["facts"], run["log"]
     rows = [
+        ("Repeat it with", Html(f"<code>{html(facts['command'])}</code>") if facts.get("command") else None),
         ("Workload", facts["workload"]),
         ("System", facts["system"]),
         ("Variant", facts.get("variant") or None),
@@ -300,22 +335,32 @@ def _facts(run: Json) -> Html:
         ("Commit", facts.get("commit")),
         ("Form of the code", statements.form_text(facts)),
         ("Complete", "yes" if facts["complete"] else "no, the run was cut short"),
-        ("Log", f"{figures.count(log['lines'])} lines in {log['files']} files, {figures.size(log['size_bytes'])}"),
+        (
+            "Log",
+            f"{figures.counted(log['lines'], 'line')} in {figures.counted(log['files'], 'file')}, "
+            f"{figures.size(log['size_bytes'])}",
+        ),
     ]
-    groups: list[tuple[str, list[tuple[str, Any]]]] = [("", [row for row in rows if row[1] is not None])]
-    for title, name in (("Machine", "machine"), ("Software", "software"), ("Configuration", "config")):
-        value = facts.get(name)
-        if isinstance(value, dict) and value:
-            groups.append((title, list(value.items())))
+    machine, software, config = (_mapping(facts, name) for name in ("machine", "software", "config"))
+    groups = [("", [row for row in rows if row[1] is not None]), ("Machine", machine), ("Software", software)]
+    settings = folded(f"Configuration: {figures.counted(len(config), 'setting')}", _facts_table([("", config)]))
+    return panel("The run", _facts_table(groups), settings if config else Html(""))
+
+
+def _mapping(facts: Json, name: str) -> list[tuple[str, Any]]:
+    value = facts.get(name)
+    return list(value.items()) if isinstance(value, dict) else []
+
+
+def _facts_table(groups: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> Html:
     body = []
     for title, of_group in groups:
-        if title:
+        if title and of_group:
             body.append(f'<tr class="group"><th scope="rowgroup" colspan="2">{html(title)}</th></tr>')
         for name, value in of_group:
             body.append(f'<tr><th scope="row">{html(_fact_name(name))}</th><td>{html(_fact(name, value))}</td></tr>')
-    return panel(
-        "The run",
-        Html(f'<table class="facts"><caption hidden>Facts of the run</caption><tbody>{"".join(body)}</tbody></table>'),
+    return Html(
+        f'<table class="facts"><caption hidden>Facts of the run</caption><tbody>{"".join(body)}</tbody></table>'
     )
 
 
@@ -324,6 +369,8 @@ def _fact_name(name: str) -> str:
 
 
 def _fact(name: str, value: Any) -> str:
+    if value is None or value == "":
+        return figures.NONE
     if name.endswith("_bytes") and isinstance(value, int):
         return figures.size(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

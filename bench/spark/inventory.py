@@ -48,6 +48,7 @@ _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
     ("started_unix_ms", (int,), "an integer", True),
     ("complete", (bool,), "true or false", False),
     ("goals", (dict,), "an object", False),
+    ("command", (str,), "a string", True),
     ("config", (dict,), "an object", True),
     ("machine", (dict,), "an object", True),
     ("form", (dict,), "an object", True),

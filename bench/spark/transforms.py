@@ -28,6 +28,10 @@ already sorted for the next."""
 NEAR_NS = 100_000_000
 """How far outside a phase a sample of the machine may lie and still count in the phase."""
 
+SHORT_S = 0.1
+"""A shorter time between two samples gives no rate. Kernels count processor time in steps of 10 ms, so over 20 ms, a
+process may seem to have used one and a half cores."""
+
 _RATES = ("net_rx_bytes", "net_tx_bytes", "disk_read_bytes", "disk_write_bytes")
 
 
@@ -244,13 +248,14 @@ def histogram(deliveries: DataFrame) -> DataFrame:
 def machine_rates(machine: DataFrame) -> DataFrame:
     """Return, per `run, source` and sample: `at_ns`, `role`, `second`, `cpu_cores` (processor seconds per second), the
     levels `rss_bytes` and `anon_bytes`, and bytes per second of network and disk. A rate is null for a source's first
-    sample, and for a sample whose counter went back, because the process was restarted."""
+    sample, for a sample less than `SHORT_S` after the previous one, and for a sample whose counter went back, because
+    the process was restarted."""
     order = Window.partitionBy("run", "source").orderBy("at_ns")
     elapsed_s = (F.col("at_ns") - F.lag("at_ns").over(order)) / NS_PER_S
 
     def rate(name: str) -> Column:
         grown = F.col(name) - F.lag(name).over(order)
-        return F.when((grown >= 0) & (elapsed_s > 0), grown / elapsed_s)
+        return F.when((grown >= 0) & (elapsed_s >= SHORT_S), grown / elapsed_s)
 
     return machine.select(
         "run",

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from ingeborg.bench.digest.document import NS_PER_S, Json
+from ingeborg.bench.text.figures import counted
 from ingeborg.bench.text.summary import plain
 
 SHOWN = 10
@@ -36,25 +37,25 @@ def verdicts(made: Sequence[Json]) -> str:
 def _verdict(verdict: Json) -> Iterator[str]:
     wrong, unsent = verdict["violations"], verdict["unsent"]
     yield (
-        f"{plain(verdict['run'])}: {_count(wrong, 'causal violation') if wrong else 'no causal violation'}"
-        + (f" at {_count(verdict['connections'], 'connection')}" if wrong else "")
-        + f"; {_count(verdict['deliveries'], 'delivery', 'deliveries')} judged, {verdict['late']:,} of them after a "
+        f"{plain(verdict['run'])}: {counted(wrong, 'causal violation') if wrong else 'no causal violation'}"
+        + (f" at {counted(verdict['connections'], 'connection')}" if wrong else "")
+        + f"; {counted(verdict['deliveries'], 'delivery', 'deliveries')} judged, {verdict['late']:,} of them after a "
         "message that was sent later"
     )
-    marked, reports = verdict["marked"], _count(verdict["reports"], "publish", "publishes")
+    marked, reports = verdict["marked"], counted(verdict["reports"], "publish", "publishes")
     if marked:
         yield f"  {marked:,} of {reports} are marked causal, and only these depend on earlier messages"
     else:
         yield f"  {reports}, none marked causal, so each depends on everything that its connection had sent or received"
     if unsent:
-        yield f"  not judged: {_count(unsent, 'delivery', 'deliveries')} of messages that nobody in the log sent"
+        yield f"  not judged: {counted(unsent, 'delivery', 'deliveries')} of messages that nobody in the log sent"
     if not verdict["whole"]:
-        files = f"{_count(len(verdict['torn']), 'torn file')}, {len(verdict['empty']):,} empty"
+        files = f"{counted(len(verdict['torn']), 'torn file')}, {len(verdict['empty']):,} empty"
         yield f"  The run was cut short. Its log up to that time is judged ({files})"
     if verdict["messages"]:
         mean = verdict["entries"] / verdict["messages"]
         yield (
-            f"  sequential pass: {verdict['pass_s']:.2f} s of a core for {_count(verdict['messages'], 'message')}; "
+            f"  sequential pass: {verdict['pass_s']:.2f} s of a core for {counted(verdict['messages'], 'message')}; "
             f"clocks have {mean:.2f} entries on average and {verdict['entries_max']:,} at most, for messages that "
             "could still come too late"
         )
@@ -81,7 +82,3 @@ def _example(example: Json, started_ns: int) -> Iterator[str]:
             how = "sent" if link["cause_ns"] is None else f"received at {at(link['cause_ns'])}"
             cause = f" after {message(link, 'cause_')}, {how}"
         yield f"    {at(link['at_ns'])}: connection {link['connection']} sent {message(link)}{cause}"
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

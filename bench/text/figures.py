@@ -62,6 +62,11 @@ def count(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}"
 
 
+def counted(value: float, one: str, many: str = "") -> str:
+    """Format a number of things: `1 run`, `2 runs`, `1,000 deliveries`."""
+    return f"{count(value)} {one if value == 1 else many or f'{one}s'}"
+
+
 def rate(value_per_s: float | None) -> str:
     """Format a rate: `1,534/s`, `2.35/s`."""
     return NONE if value_per_s is None else f"{significant(value_per_s) if value_per_s else 0}/s"

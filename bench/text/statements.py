@@ -239,19 +239,21 @@ def method(runs: Sequence[Json]) -> list[tuple[str, str]]:
     facts = [run["facts"] for run in runs]
     workloads = sorted({str(fact["workload"]) for fact in facts})
     said = [
-        ("Machine", _all(machine_text(fact) for fact in facts)),
-        ("Commit", _all(str(fact["commit"]) for fact in facts if fact.get("commit")) or "unknown"),
+        ("Machine", joined(machine_text(fact) for fact in facts)),
+        ("Commit", joined(str(fact["commit"]) for fact in facts if fact.get("commit")) or "unknown"),
         ("Form of the code", forms_text(runs)),
-        ("Software", _all(f"{name} {version}" for fact in facts for name, version in _mapping(fact, "software"))),
+        ("Software", joined(f"{name} {version}" for fact in facts for name, version in _mapping(fact, "software"))),
         ("Workloads", ", ".join(workloads)),
-        ("Seeds", _all(str(fact.get("seed", figures.NONE)) for fact in facts)),
-        ("Latency", LATENCY + _percentiles(runs)),
-        ("Counts", COUNTING),
-        ("Limits", LIMITS),
+        ("Seeds", joined(str(fact.get("seed", figures.NONE)) for fact in facts)),
     ]
-    if "traffic" in workloads:
-        said.append(("Duplicates", DUPLICATES))
-    return [(heading, text) for heading, text in said if text]
+    return [(heading, text) for heading, text in said if text] + rules(runs)
+
+
+def rules(runs: Sequence[Json]) -> list[tuple[str, str]]:
+    """Return the rules of the measurement, as pairs (heading, text)."""
+    said = [("Latency", LATENCY + _percentiles(runs)), ("Counts", COUNTING), ("Limits", LIMITS)]
+    is_traffic = any(run["facts"]["workload"] == "traffic" for run in runs)
+    return [*said, ("Duplicates", DUPLICATES)] if is_traffic else said
 
 
 def notes(run: Json) -> list[str]:
@@ -282,8 +284,8 @@ def _percentiles(runs: Sequence[Json]) -> str:
     exact = " Percentiles are exact (nearest rank) and cover every delivery"
     if not errors:
         return exact + "."
-    exact += f", except in {len(errors)} large run(s). There a sketch estimates them, with an error of at most "
-    return f"{exact}{max(errors):.4%} of all ranks."
+    exact += f", except in {figures.counted(len(errors), 'large run')}. There a sketch estimates them"
+    return f"{exact}, with an error of at most {max(errors):.4%} of all ranks."
 
 
 def _mapping(fact: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
@@ -291,8 +293,8 @@ def _mapping(fact: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
     return value.items() if isinstance(value, dict) else ()
 
 
-def _all(texts: Iterable[str], between: str = "; ") -> str:
-    """Join the distinct texts, up to a limit."""
+def joined(texts: Iterable[str], between: str = "; ") -> str:
+    """Join the distinct texts, up to a limit of `NAMES_MAX`."""
     distinct = list(dict.fromkeys(texts))
     more = f"{between}and {len(distinct) - NAMES_MAX} more" if len(distinct) > NAMES_MAX else ""
     return between.join(distinct[:NAMES_MAX]) + more
@@ -323,7 +325,7 @@ def form_text(facts: Mapping[str, Any]) -> str:
     if len(endpoints) == 1:
         said += [f"endpoints {form}" for form in endpoints]
     elif endpoints:
-        said += [f"{_all(names, ', ')} {form}" for form, names in endpoints.items()]
+        said += [f"{joined(names, ', ')} {form}" for form, names in endpoints.items()]
     elif facts.get("system") == OWN_SYSTEM:
         said.append("endpoints unknown")
     return ", ".join(said)
@@ -333,7 +335,7 @@ def forms_text(runs: Sequence[Json]) -> str:
     """Return the forms of all runs. The text of a rival's run is left out if the generator of one of our runs had the
     same form."""
     texts = {form_text(run["facts"]): None for run in runs}
-    return _all(text for text in texts if not any(other.startswith(f"{text}, ") for other in texts))
+    return joined(text for text in texts if not any(other.startswith(f"{text}, ") for other in texts))
 
 
 def traffic_phase_text(run: Json) -> str:

@@ -131,7 +131,7 @@ def _cells(run: Json) -> tuple[Cell, ...]:
         if dropped is None
         else f"{figures.count(dropped)} ({figures.share(dropped, measured['reports'])})",
         tables.lost(measured),
-        verdicts.goals_text(run["goals"]),
+        verdicts.goals_text(run),
     )
     return tuple(map(Cell, texts))
 

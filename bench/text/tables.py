@@ -73,10 +73,18 @@ def limit(limits: Sequence[Limit]) -> Cell:
     limit."""
     if not limits:
         return Cell(figures.NONE)
-    words = [PARTS.get(one.part, (one.part, "warn"))[0] for one in limits]
     marks = {PARTS.get(one.part, (one.part, "warn"))[1] for one in limits}
-    more = "; ".join(one.why for one in limits if one.part not in ("system", "rate"))
-    return Cell(", ".join(words), more, "warn" if "warn" in marks else marks.pop())
+    more = "; ".join(one.why for one in doubts(limits))
+    return Cell(", ".join(map(part_name, limits)), more, "warn" if "warn" in marks else marks.pop())
+
+
+def part_name(limit: Limit) -> str:
+    return PARTS.get(limit.part, (limit.part, ""))[0]
+
+
+def doubts(limits: Sequence[Limit]) -> list[Limit]:
+    """Return the limits because of which the system itself may do better than its figures."""
+    return [limit for limit in limits if limit.part not in ("system", "rate")]
 
 
 def traffic(table: TrafficTable) -> list[Table]:
@@ -127,7 +135,7 @@ def _rates(table: TrafficTable) -> Table:
 
 
 def _of_runs(row: TrafficRow) -> str:
-    parts = [f"{len(row.runs)} runs"] if len(row.runs) > 1 else []
+    parts = [figures.counted(len(row.runs), "run")] if len(row.runs) > 1 else []
     parts += [f"{len(row.failed)} ended early"] if row.failed else []
     return ", ".join(parts)
 

@@ -6,13 +6,15 @@ its reason, even if it missed no goal. The result is plain text without escaping
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ingeborg.bench import comparison
 from ingeborg.bench.comparison import failure
 from ingeborg.bench.comparison.topics import number_of_topics
 from ingeborg.bench.digest.document import Json
-from ingeborg.bench.text import figures
+from ingeborg.bench.text import figures, tables
 from ingeborg.bench.text.tables import Cell, Table
 
 MISSED_MAX = 5
@@ -34,14 +36,17 @@ def verdicts(runs: Sequence[Json]) -> Table:
         missed = list(_missed(group))
         more = [f"and {len(missed) - MISSED_MAX:,} more"] if len(missed) > MISSED_MAX else []
         early = sum(failure(run) is not None for run in group)
-        met = f"{sum(goal['met'] for goal in judged)} of {len(judged)} met"
+        met = sum(goal["met"] for goal in judged)
+        small = [f"{early} ended early"] if early else []
+        small += [text] if (text := _limits_text(group)) else []
+        mark = "bad" if met < len(judged) else "warn" if early else "good"
         rows.append(
             (
                 Cell(
                     " · ".join(part for part in (system, variant) if part),
-                    f"{workload}, {len(group)} run{'s' * (len(group) != 1)}",
+                    f"{workload}, {figures.counted(len(group), 'run')}",
                 ),
-                Cell(met, f"{early} ended early" if early else "", "bad" if missed else "good"),
+                Cell(f"{met} of {len(judged)} met", "; ".join(small), mark),
                 Cell("; ".join(missed[:MISSED_MAX] + more) or "none"),
             )
         )
@@ -57,7 +62,13 @@ def _counts(run: Json, goal: Mapping[str, Any]) -> bool:
 def _missed(runs: Sequence[Json]) -> Iterator[str]:
     for run in runs:
         of_topics = run["facts"]["workload"] == "topics"
-        where = f"{number_of_topics(run):,} topics: " if of_topics else f"{run['run']}: " if len(runs) > 1 else ""
+        where = (
+            f"{figures.counted(number_of_topics(run), 'topic')}: "
+            if of_topics
+            else f"{run['run']}: "
+            if len(runs) > 1
+            else ""
+        )
         early = failure(run)
         if early is not None:
             yield f"{where}{early}"
@@ -69,9 +80,29 @@ def _missed(runs: Sequence[Json]) -> Iterator[str]:
                 yield f"{where}{name} {seen}"
 
 
-def goals_text(goals: Sequence[Mapping[str, Any]]) -> str:
-    """Return a text such as `4 of 4 met`."""
-    return f"{sum(goal['met'] is True for goal in goals)} of {len(goals)} met"
+def _limits_text(runs: Sequence[Json]) -> str:
+    """Return a text such as `at its limit: machine`, or for some of several runs, `at its limit: machine (3 runs)`."""
+    parts = Counter(tables.part_name(limit) for run in runs for limit in tables.doubts(comparison.limits(run)))
+    said = [
+        part if count == len(runs) else f"{part} ({figures.counted(count, 'run')})" for part, count in parts.items()
+    ]
+    return f"at its limit: {', '.join(said)}" if said else ""
+
+
+def goals_text(run: Json) -> str:
+    """Return a text such as `4 of 4 met` or `4 of 4 met, at its limit: machine`."""
+    goals = run["goals"]
+    met = f"{sum(goal['met'] is True for goal in goals)} of {len(goals)} met"
+    return ", ".join(text for text in (met, _limits_text([run])) if text)
+
+
+def limits_text(run: Json) -> str:
+    """Return what limited a run's figures, in sentences, or an empty text if the run does not show it."""
+    limits = comparison.limits(run)
+    if doubts := tables.doubts(limits):
+        whys = "; ".join(limit.why for limit in doubts)
+        return f"{whys[:1].upper()}{whys[1:]}. So the system itself may do better than these figures say."
+    return "".join(f"The limit was the system itself: {limit.why}." for limit in limits if limit.part == "system")
 
 
 def goal_text(goal: Mapping[str, Any]) -> str:

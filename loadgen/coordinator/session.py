@@ -84,14 +84,16 @@ class Target:
 
 @dataclass
 class Session:
-    """One run of ``settings`` against ``target``, logged to ``out``. ``topics``, ``series``: only for a topics
-    benchmark; ``subscribed``: whether the system's store already has the wish lists. Raises ``WorkloadError`` if the
-    settings need a feature that the system does not have."""
+    """One run of ``settings`` against ``target``, logged to ``out``. ``command``: the command line that makes the run,
+    without secrets; ``topics``, ``series``: only for a topics benchmark; ``subscribed``: whether the system's store
+    already has the wish lists. Raises ``WorkloadError`` if the settings need a feature that the system does not
+    have."""
 
     target: Target
     settings: Settings
     out: Path
     progress: Progress
+    command: str
     processes: int = 1
     topics: int = 0
     series: str | None = None
@@ -233,6 +235,7 @@ class Session:
             "workload": self.settings.workload,
             "series": self.series,
             "seed": seed,
+            "command": self.command,
             "started_unix_ms": time.time_ns() // 1_000_000,
             "started_ns": time.monotonic_ns(),
             "config": config,

@@ -262,7 +262,7 @@ def test_verdicts_name_what_was_missed_and_what_ended_early() -> None:
         digests.topics("k", 4096, system="kafka", failed="time-out"),
     )
     table = verdicts.verdicts(document["runs"])
-    assert [row[1].mark for row in table.rows] == ["good", "bad", "bad"]
+    assert [row[1].mark for row in table.rows] == ["good", "bad", "warn"]
     assert texts(table, "Missed, or ended early") == ["none", "lost 3, not ≤ 0", "4,096 topics: time-out"]
 
 

@@ -47,9 +47,9 @@ def test_what_was_skipped_is_said() -> None:
     run = described()
     run["log"] |= {"torn": ["events-000-0000.csv"], "empty": ["machine.csv"]}
     said = " ".join(document(run)["notes"])
-    assert "1 torn last line(s)" in said
+    assert "Skipped torn last lines: 1, in " in said
     assert "events-000-0000.csv" in said
-    assert "1 empty file(s)" in said
+    assert "Skipped empty files: 1, " in said
 
 
 MEASURED = {

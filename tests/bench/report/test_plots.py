@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 import xml.etree.ElementTree as ElementTree
+from html import unescape
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from ingeborg.bench.report.plots import (
     Plot,
     Series,
     doubling_axis,
+    has_marks_below,
+    legend,
     linear,
     logarithmic,
     nines,
@@ -31,6 +34,7 @@ from ingeborg.bench.report.plots import (
     stacked,
     svg,
     way,
+    width_of,
 )
 
 
@@ -236,3 +240,113 @@ def test_in_a_stack_the_first_names_the_bands_and_the_last_the_axis() -> None:
     ]
     assert ["a band" in text for text in texts] == [True, False, False]
     assert ["10 s" in text for text in texts] == [False, False, True]
+
+
+def labels_in(text: str, css: str) -> dict[str, tuple[float, float, float, float]]:
+    """Return the labels of a class, each with the room that is reserved for it."""
+    found = re.findall(f'<text class="{css}" x="([^"]*)" y="([^"]*)">([^<]*)', text)
+    return {said: (float(x), float(y) - 11, float(x) + width_of(unescape(said)), float(y) + 3) for x, y, said in found}
+
+
+def test_steps_hold_each_value_until_the_next_point() -> None:
+    steps = Series("a", [(0, 1), (4, 3), (6, None), (8, 2), (10, 5)], 0, steps=True)
+    text, _ = drawings(Plot("T", "D", [steps], linear(10, str), linear(10, str)))
+    width, height = WIDE.width - WIDE.left - WIDE.right, WIDE.height - WIDE.top - WIDE.bottom
+    seen = [
+        (round((x - WIDE.left) / width * 10, 1), round((WIDE.height - WIDE.bottom - y) / height * 10, 1))
+        for x, y in places(line_in(text))
+    ]
+    assert seen == [(0, 1), (4, 1), (4, 3), (6, 3), (8, 2), (10, 2), (10, 5)]
+
+
+def test_a_scatter_has_dots_in_any_order_and_no_line() -> None:
+    scatter = Series("a", [(5, 1), (1, 3)], 0, joined=False)
+    text, _ = drawings(Plot("T", "D", [scatter], linear(10, str), linear(10, str)))
+    assert dots(text, "dot s0") == 2
+    assert 'class="line' not in text
+
+
+def test_labels_of_points_touch_neither_each_other_nor_a_point_and_stay_inside() -> None:
+    points: list[tuple[float, float | None]] = [(number / 2, number / 2) for number in range(21)]
+    named = [f"algorithm {number}" for number in range(20)] + ["<last>"]
+    series = Series("a", points, 0, joined=False, labels=named)
+    for text, frame in zip(
+        drawings(Plot("T", "D", [series], linear(10, str), linear(10, str))), (WIDE, NARROW), strict=True
+    ):
+        found = labels_in(text, "label")
+        assert len(found) >= (19 if frame is WIDE else 8)
+        assert "&lt;last&gt;" in found, "the point in the corner has its label, too"
+        for one, other in itertools.combinations(found.values(), 2):
+            assert one[0] >= other[2] or other[0] >= one[2] or one[1] >= other[3] or other[1] >= one[3]
+        for left, top, right, bottom in found.values():
+            assert frame.left <= left
+            assert right <= frame.width
+            assert 0 <= top < bottom <= frame.height - frame.bottom
+
+
+def test_each_point_needs_its_label() -> None:
+    with pytest.raises(ValueError, match="a has 1 labels for 2 points: give each point a text, which may be empty"):
+        Series("a", [(0, 1), (1, 2)], 0, labels=["x"])
+
+
+@pytest.mark.parametrize("limit", [10.0, 9.9, 0.1])
+def test_the_name_of_a_limit_is_never_cut_off(limit: float) -> None:
+    plot = Plot("T", "D", [], seconds_axis(0, 10), linear(10, str), limits=[(limit, "goal"), (limit, "other")])
+    for text in drawings(plot, stacked(WIDE, first=False, last=False), stacked(NARROW, first=False, last=False)):
+        found = labels_in(text, "limitname")
+        assert len(set(found.values())) == 2, "two names do not lie on each other"
+        for _, top, _, bottom in found.values():
+            assert top >= 0
+            assert bottom <= 120
+
+
+def test_the_name_of_a_limit_covers_no_point_if_it_can() -> None:
+    crowd = Series("a", [(7 + number / 100, 5.2) for number in range(300)], 0)
+    plot = Plot("T", "D", [crowd], linear(10, str), linear(10, str), limits=[(5, "goal")])
+    (_, top, _, _) = labels_in(drawings(plot)[0], "limitname")["goal"]
+    middle = WIDE.top + (WIDE.height - WIDE.top - WIDE.bottom) / 2
+    assert top >= middle, "the crowd is above the line, so the name is below"
+
+
+def test_a_value_of_0_on_a_log_axis_is_a_mark_and_no_point() -> None:
+    series = Series("a", [(1, 10), (2, 0), (3, 20), (4, 30)], 0, dots=True)
+    plot = Plot("T", "D", [series], linear(5, str), logarithmic([10, 30], str))
+    for text in drawings(plot):
+        assert text.count('class="below s0"') == 1
+    wide = drawings(plot)[0]
+    assert dots(wide, "dot s0") == 3
+    assert all(y < WIDE.height - WIDE.bottom for _, y in places(line_in(wide))), "the line does not go to the axis"
+    assert has_marks_below(plot)
+    assert not has_marks_below(Plot("T", "D", [series], linear(5, str), linear(30, str)))
+
+
+def test_a_legend_names_the_lines_that_can_be_seen() -> None:
+    rising: list[tuple[float, float | None]] = [(0, 1), (5, 5), (10, 9)]
+    lines = [
+        Series("below", rising, 0),
+        Series("empty", [(0, None)], 1),
+        Series("dashed", [(0, 9), (5, 5), (10, 1)], 2, dashed=True),
+        Series("nearly", [(x, y and y + 0.03) for x, y in rising], 3),
+        Series("top", rising, 4),
+        Series("apart", [(0, 1), (5, 6), (10, 9)], 5),
+    ]
+    plot = Plot("T", "D", lines, linear(10, str), linear(10, str))
+    assert [name for name, _ in legend(plot)] == ["dashed", "below, nearly and top (one line)", "apart"]
+    dashed = [lines[0], Series("dashed", rising, 1, dashed=True)]
+    assert [name for name, _ in legend(Plot("T", "D", dashed, linear(10, str), linear(10, str)))] == ["below", "dashed"]
+
+
+def test_long_labels_of_the_y_axis_have_room() -> None:
+    plot = Plot("T", "D", [], linear(10, str), linear(1, lambda value: f"{value:g} of all groups"))
+    for text in drawings(plot):
+        assert text.count(" of all groups") == 6
+        for x, said in re.findall(r'<text x="([\d.]+)" y="[\d.]+">([^<]* of all groups)', text):
+            assert float(x) >= width_of(said)
+
+
+@pytest.mark.parametrize("high", [1, 3, 7, 12, 24, 110, 1_000])
+def test_an_axis_of_counts_has_whole_ticks(high: int) -> None:
+    for wanted in range(3, 11):
+        values = [value for value, _ in linear(high, "{:.0f}".format, whole=True)(wanted).ticks]
+        assert all(value.is_integer() for value in values)
+        assert len(values) <= wanted + 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from ingeborg.bench import comparison, report
 from ingeborg.bench.report import charts
 from ingeborg.bench.report.page import DETAILED_MAX
+from ingeborg.bench.report.plots import linear
 from ingeborg.bench.report.run import ROWS_MAX
 from ingeborg.bench.text import figures
 from tests.bench import digests
@@ -153,6 +155,85 @@ def test_a_run_in_which_nothing_happened_says_so() -> None:
         assert said in page.text
 
 
+def test_it_begins_with_the_workload_and_says_how_to_repeat_the_run() -> None:
+    page = Page(page_of(digests.demo(command="loadgen radio --url 'ws://h:9000/?token=…' --out x")))
+    said = "The listeners of 40 invented radio stations report each change of song, and the broker sends one message"
+    assert page.text.index(said) < page.text.index("p50 latency")
+    assert "loadgen radio --url 'ws://h:9000/?token=…' --out x" in page.texts
+    assert "Repeat it with" not in Page(page_of(digests.demo())).texts, "an older log does not know"
+
+
+def test_the_verdict_stands_with_the_limit() -> None:
+    run = digests.demo()
+    run["phases"][2]["saturated"] = [{"part": "machine", "why": "the machine used 91 % of its 2 cores"}]
+    page = Page(page_of(run))
+    at = page.texts.index("Goals: 4 of 4 met, at its limit: machine")
+    assert page.texts[at + 1] == (
+        "The machine used 91 % of its 2 cores. So the system itself may do better than these figures say."
+    )
+    limited = digests.traffic("t", limits=digests.saturated("generator"))
+    many = Page(page_of(limited, digests.traffic("u", system="nats")))
+    assert "at its limit: generator" in many.texts
+    assert "Traffic: 1 of 2 systems may do better, because something else was at its limit: generator (1)." in many.text
+    own = Page(page_of(digests.traffic("t"))).text
+    assert (
+        "The limit was the system itself: neither the generator, nor a layer, nor the machine was at its limit." in own
+    )
+
+
+def test_the_steps_of_a_search_and_the_configuration_are_folded() -> None:
+    text = page_of(digests.traffic("t", rate=16_000))
+    assert re.sub("<details>.*?</details>", "", text).count('<th scope="row">search-') == 0
+    folds = re.findall("<details><summary>([^<]*)</summary>(.*?)</details>", text)
+    steps = {summary: fold.count('<th scope="row">search-') for summary, fold in folds}
+    assert steps["The search: 6 steps"] == 6
+    assert "Configuration: 12 settings" in steps
+
+
+def test_without_a_measured_phase_the_last_phases_are_shown_and_said() -> None:
+    run = digests.traffic("t", rate=200_000)
+    for phase in run["phases"]:
+        phase["measured"] = False
+    text = Page(page_of(run)).text
+    assert "No phase was measured, so these are the last 8 phases with a delivery." in text
+    assert "half-21" in text
+
+
+def machine_line(seconds: list[int]) -> list[tuple[float, float | None]]:
+    """Return the line of a server's memory, of which there are samples in these seconds."""
+    rows = [
+        {"source": "a", "role": "server", "second": second, "cpu_cores": 0.5, "rss_bytes": 7.0, "net_rx_bytes_s": None}
+        | {"net_tx_bytes_s": None}
+        for second in seconds
+    ]
+    [memory] = [one for one in charts.over_time(digests.demo(), [], rows) if one.plot.title == "Memory over time"]
+    [line] = memory.plot.series
+    return list(line.points)
+
+
+def test_a_line_breaks_only_where_samples_are_missing() -> None:
+    late = machine_line([*range(10), 12, 15, *range(20, 25)])
+    assert all(y == 7.0 for _, y in late), "samples that are 2, 3 and 5 s apart are late, not missing"
+    missing = machine_line([*range(10), *range(16, 25)])
+    assert [x for x, y in missing if y is None] == [10.0], "no sample for 6 s"
+    rare = machine_line(list(range(0, 200, 10)))
+    assert all(y == 7.0 for _, y in rare), "one sample each 10 s is no line of dots"
+    binned = machine_line([*range(1_000), *range(1_100, 3_000)])
+    assert [x for x, y in binned if y is None] == [1_000.0]
+    assert len(binned) < charts.POINTS_MAX
+
+
+@pytest.mark.parametrize(
+    ("tick", "least"),
+    [(charts.core_tick, -3), (charts.rate_tick, -3), (charts.size_tick, 2), (charts.duration_tick, 2)],
+)
+def test_each_tick_of_an_axis_has_its_own_text(tick: Callable[[float], str], least: int) -> None:
+    for exponent in range(least, 10):
+        for first in range(1, 100):
+            texts = [text for _, text in linear(first / 10 * 10**exponent, tick)(5).ticks]
+            assert len(set(texts)) == len(texts), texts
+
+
 def test_a_long_run_is_drawn_in_bins_and_says_so() -> None:
     run = digests.demo()
     seconds = 4 * charts.POINTS_MAX
@@ -183,7 +264,8 @@ def test_a_run_of_traffic_shows_its_search_and_the_sustained_rate() -> None:
 
 def test_verdicts_comparisons_and_method_come_before_the_runs(many: str) -> None:
     page = Page(many)
-    order = ["Goals: 2 of 13 missed", "Traffic", "Topics", "The runs", "How it was measured"]
+    order = ["What was found", "Goals: 1 of 13 missed, 1 of 13 ended early", "Traffic", "Topics", "The runs"]
+    order.append("How it was measured")
     places = [page.texts.index(title) for title in order]
     assert places == sorted(places)
     for said in (
@@ -194,6 +276,7 @@ def test_verdicts_comparisons_and_method_come_before_the_runs(many: str) -> None
         "for every system the subscriber comes first",
         "between runs",
         "lost 3, not ≤ 0",
+        "All goals met: 11 of 13",
     ):
         assert said in page.text, said
 
@@ -234,7 +317,7 @@ def test_a_page_of_a_hundred_runs_stays_readable() -> None:
     runs = [digests.traffic(f"t{number}", seed=number) for number in range(100)]
     text = page_of(*runs)
     assert len(text) < 5_000_000
-    assert f"{100 - DETAILED_MAX} more runs have no section of their own" in text
+    assert f"There is no section for {100 - DETAILED_MAX} more runs" in text
 
 
 # -- a real browser
@@ -247,7 +330,8 @@ _LAYOUT = """(() => {
         overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
         drawings: [...document.querySelectorAll('svg')].filter(s => s.getClientRects().length).length,
         small: boxes.filter(([text]) => text.height < 10).length,
-        cut: boxes.filter(([text, svg]) => text.right > svg.right + 0.5 || text.left < svg.left - 0.5).length,
+        cut: boxes.filter(([text, svg]) => text.right > svg.right + 0.5 || text.left < svg.left - 0.5
+            || text.bottom > svg.bottom + 1.5 || text.top < svg.top - 1.5).length,
         lost: [...document.querySelectorAll('svg')].filter(s => s.getClientRects().length)
             .flatMap(s => [...s.querySelectorAll('use')]).filter(u => u.getBoundingClientRect().width < 10).length,
         ink: getComputedStyle(document.body).color,

@@ -82,6 +82,7 @@ def machine_run() -> synthetic.Run:
     run.machine = [
         s.sample(0, "a", "server", 10.0, 100, 80),
         s.sample(s.S, "a", "server", 10.5, 300, 280),
+        s.sample(s.S + s.S // 50, "a", "server", 10.53, 300, 280),
         s.sample(3 * s.S, "a", "server", 0.1, 200, 180),
     ]
     at = s.START_NS + 2 * s.S
@@ -257,11 +258,12 @@ def test_goals_are_judged_by_measured_phases_only(digested: Digested) -> None:
     }
 
 
-def test_processor_rates_are_differences_and_a_restart_gives_none(digested: Digested) -> None:
+def test_processor_rates_are_differences_and_a_restart_or_20_ms_give_none(digested: Digested) -> None:
     rows = [row for row in digested[1]["machine"] if row["run"] == "machine"]
     assert [(row["second"], row["role"], row["cpu_cores"], row["rss_bytes"], row["anon_bytes"]) for row in rows] == [
         (0, "server", None, 100, 80),
         (1, "server", 0.5, 300, 280),
+        (1, "server", None, 300, 280),
         (3, "server", None, 200, 180),
     ]
     memory = digested[0]["machine"]["memory"]

@@ -127,6 +127,8 @@ def _break(run: Path, how: str) -> None:
         (run / "run.json").write_text(json.dumps(synthetic.facts(started_ns=10**30)))
     elif how == "no date":
         (run / "run.json").write_text(json.dumps(synthetic.facts(started_unix_ms="today")))
+    elif how == "a command in words":
+        (run / "run.json").write_text(json.dumps(synthetic.facts(command=["loadgen", "radio"])))
     elif how == "a time without a difference":
         append(part, f"error,run,1,,,,{-(1 << 63)},0,code\n")
     elif how == "no events":
@@ -216,6 +218,7 @@ def _break(run: Path, how: str) -> None:
         ("wrong type", ["run.json", "'started_ns' must be an integer"]),
         ("beyond all clocks", ["run.json", "'started_ns' must be a time in ns, not 1000"]),
         ("no date", ["run.json", "'started_unix_ms' must be an integer, not 'today'"]),
+        ("a command in words", ["run.json", "'command' must be a string, not ['loadgen', 'radio']"]),
         ("a time without a difference", ["events-001-0000.csv, line 4: at_ns is missing, or more than a week"]),
         ("no events", ["there is no event"]),
         ("only empty parts", ["events-000-0000.csv is empty"]),

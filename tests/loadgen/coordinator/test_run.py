@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 from collections import Counter, defaultdict
@@ -144,6 +145,9 @@ async def test_a_run_delivers_everything_and_logs_it(broker: PlainBroker, tmp_pa
     assert int(phases[1]["amount"]) == sum(map(len, broker.subscribed.values()))
     assert (facts["complete"], facts["workload"], facts["seed"], facts["schema"]) == (True, "radio", 1, 2)
     assert facts["form"] == {"generator": form.name(), "endpoints": {"plain": "unknown"}}
+    assert facts["command"] == shlex.join(
+        ["loadgen", "radio", *SMALL, "--processes", str(processes), "--url", broker.url, "--out", "log"]
+    )
     assert str(tmp_path) not in (log / "run.json").read_text()
     machine = rows_of(log / "machine.csv")
     sources = {(row["source"], row["role"]) for row in machine}
@@ -319,6 +323,13 @@ async def test_a_second_signal_ends_at_once_and_leaves_no_process(broker: PlainB
     assert said.endswith("loadgen: interrupted twice, so ended at once\n")
     assert "Traceback" not in said
     assert not any(worker.is_running() for worker in workers)
+
+
+def test_the_command_in_the_log_has_no_secret_and_no_folder_of_an_absolute_path() -> None:
+    words = ["radio", "--url", "ws://me:pw@h:9000/x?token=abc", "--out", "/data/runs/a b", "--workload=/data/r.toml"]
+    logged = ["radio", "--url", "ws://h:9000/x?token=…", "--out", "a b", "--workload=r.toml"]
+    more = ["--size", "uniform:1:9", "runs/relative.csv"]
+    assert shlex.split(cli._command([*words, *more])) == ["loadgen", *logged, *more]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
