@@ -175,8 +175,8 @@ def test_a_digest_of_a_part_has_only_its_figures(spark: SparkSession, results: P
     from ingeborg.bench.packing import job
 
     (tmp_path / work.LATENCIES).symlink_to(results / work.LATENCIES)
-    document, times = job.figures(spark, tmp_path)
-    assert (document["optimum"], document["naming"], document["fronts"], times) == (None, [], [], [])
+    document, measured = job.figures(spark, tmp_path)
+    assert (document["optimum"], document["naming"], document["fronts"], measured) == (None, [], [], {})
     assert Found(document).views() == []
     assert len(document["latency"]) == len(ALGORITHMS) + 32
 
