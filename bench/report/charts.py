@@ -9,14 +9,13 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.report.plots import (
     COLOURS,
     NARROW,
     WIDE,
-    Frame,
     Plot,
     Point,
     Scale,
@@ -26,7 +25,6 @@ from ingeborg.bench.report.plots import (
     nines,
     percentile_axis,
     seconds_axis,
-    stacked,
     svg,
 )
 from ingeborg.bench.text import figures
@@ -117,25 +115,6 @@ def over_time(run: Json, seconds: Sequence[Json], machine: Sequence[Json], point
         _network(machine, time),
     )
     return [plot for plot in drawn if plot is not None]
-
-
-def stack(drawn: Sequence[Drawn], identity: str) -> list[str]:
-    """Return a small version of each plot, for a wide and for a narrow page as in `both`. Only the last plot has the
-    labels of the shared axis."""
-    last = len(drawn) - 1
-    wide, narrow = (
-        [stacked(frame, index == 0, index == last) for index in range(len(drawn))] for frame in (WIDE, NARROW)
-    )
-    frames = zip(_aligned(drawn, wide), _aligned(drawn, narrow), strict=True)
-    return [
-        svg(one.plot, *pair, f"{identity}-{index}") for index, (one, pair) in enumerate(zip(drawn, frames, strict=True))
-    ]
-
-
-def _aligned(drawn: Sequence[Drawn], frames: Sequence[Frame]) -> list[Frame]:
-    """Return the frames with as much room on the left as the widest label of all plots needs."""
-    left = max(frame.fitting(one.plot.y(frame.y_ticks)).left for one, frame in zip(drawn, frames, strict=True))
-    return [replace(frame, left=left) for frame in frames]
 
 
 @dataclass(frozen=True)

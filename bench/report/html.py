@@ -12,6 +12,7 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ingeborg.bench.report import plots
 from ingeborg.bench.report.plots import NARROW, WIDE, Plot, stacked, svg
 from ingeborg.bench.text.blocks import MARKS, Figure, Report, Stack
 
@@ -29,7 +30,8 @@ def _environment() -> Environment:
     made = Environment(loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined)
     made.filters |= {"inline": _inline, "drawn": _drawn, "stacked": _stacked}
     style = resources.files(package).joinpath("report.css").read_text(encoding="utf-8")
-    made.globals |= {"style": Markup(style), "marks": MARKS}
+    small = stacked(WIDE, first=False, last=False)
+    made.globals |= {"style": Markup(style), "marks": MARKS, "lines": plots.legend, "wide": WIDE, "small": small}
     return made
 
 
@@ -44,10 +46,5 @@ def _drawn(figure: Figure) -> Markup:
 
 
 def _stacked(stack: Stack) -> list[tuple[Plot, Markup]]:
-    """Return the plots with their drawings. Only the last drawing has the labels of the shared axis."""
-    found = []
-    for index, plot in enumerate(stack.plots):
-        ends = (index == 0, index == len(stack.plots) - 1)
-        drawing = svg(plot, stacked(WIDE, *ends), stacked(NARROW, *ends), f"{stack.identity}-{index}")
-        found.append((plot, Markup(drawing)))
-    return found
+    """Return the plots with their drawings."""
+    return list(zip(stack.plots, map(Markup, plots.stack(stack.plots, stack.identity)), strict=True))

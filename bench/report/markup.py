@@ -92,12 +92,7 @@ def bullets(items: Iterable[str]) -> Html:
 
 def legend(drawn: Drawn, frame: Frame = WIDE) -> Html:
     """Return the names of the lines that a reader can see in the frame, in the colours of the lines."""
-    items = [
-        f'<li class="{series.css}{"" if series.joined else " points"}"><i></i>{html(name)}</li>'
-        for name, series in plots.legend(drawn.plot, frame)
-    ]
-    if plots.has_marks_below(drawn.plot):
-        items.append("<li><b>v</b>0 or less, for which the log axis has no place</li>")
+    items = [f'<li class="{css}"><i></i>{html(name)}</li>' for name, css in plots.legend(drawn.plot, frame)]
     return Html(f'<ul class="legend" aria-label="Lines of the plot">{"".join(items)}</ul>')
 
 
@@ -127,6 +122,6 @@ def stack(drawn: Sequence[Drawn], identity: str, caption: str, *after: Html) -> 
     frame = stacked(WIDE, first=False, last=False)
     figures = join(
         Html(f"<figure><h4>{html(one.plot.title)}</h4>{legend(one, frame)}{svg}</figure>")
-        for one, svg in zip(drawn, charts.stack(drawn, identity), strict=True)
+        for one, svg in zip(drawn, plots.stack([one.plot for one in drawn], identity), strict=True)
     )
     return panel("Over time", Html(f'<div class="stack">{figures}</div>'), explain(caption), *after)

@@ -45,6 +45,7 @@ __all__ = [
     "nines",
     "percentile_axis",
     "seconds_axis",
+    "stack",
     "stacked",
     "svg",
 ]
@@ -249,9 +250,27 @@ def _lines(plot: Plot, places: _Places) -> str:
     return "".join(part for series in plot.series for part in _line(series, places))
 
 
-def legend(plot: Plot, frame: Frame = WIDE) -> list[tuple[str, Series]]:
-    """Return the lines that a reader can see, each with its name. A line without a point has no entry. If a later line
-    hides a line everywhere, both have one entry."""
+def stack(plots: Sequence[Plot], identity: str) -> list[str]:
+    """Return a small drawing of each plot, as `svg` does. All plots share their x axis, of which only the last drawing
+    has the labels, and have the same room for the labels of their y axes."""
+    ends = [(index == 0, index == len(plots) - 1) for index in range(len(plots))]
+    frames = [[stacked(frame, *end) for end in ends] for frame in (WIDE, NARROW)]
+    wide, narrow = (
+        [replace(frame, left=max(_left(*each) for each in zip(plots, of_width, strict=True))) for frame in of_width]
+        for of_width in frames
+    )
+    drawn = zip(plots, wide, narrow, strict=True)
+    return [svg(*each, f"{identity}-{index}") for index, each in enumerate(drawn)]
+
+
+def _left(plot: Plot, frame: Frame) -> int:
+    return frame.fitting(plot.y(frame.y_ticks)).left
+
+
+def legend(plot: Plot, frame: Frame = WIDE) -> list[tuple[str, str]]:
+    """Return the name and the CSS classes of each line that a reader can see in the frame. A line without a point has
+    no entry. If a later line hides a line everywhere, both have one entry. Marks of values that have no place on a log
+    axis have an entry, too."""
     at = _Places(frame, plot.x(frame.x_ticks), plot.y(frame.y_ticks))
     drawn = [series for series in plot.series if any(y is not None for _, y in series.points)]
     places = [[place for place in at.of(series) if place] for series in drawn]
@@ -261,7 +280,13 @@ def legend(plot: Plot, frame: Frame = WIDE) -> list[tuple[str, Series]]:
             if _hides(drawn[later], series) and _covers(places[later], places[index]):
                 seen[later] += seen.pop(index)
                 break
-    return [(_one_line([drawn[each].name for each in sorted(of)]), drawn[index]) for index, of in seen.items()]
+    entries = [
+        (_one_line([drawn[each].name for each in sorted(of)]), drawn[index].css + " points" * (not drawn[index].joined))
+        for index, of in seen.items()
+    ]
+    if any(y is not None and at.under(y) for series in drawn for _, y in series.points):
+        entries.append(("0 or less, for which the log axis has no place", "mark"))
+    return entries
 
 
 def _hides(upper: Series, lower: Series) -> bool:
@@ -279,11 +304,6 @@ def _covers(upper: Sequence[Place], lower: Sequence[Place]) -> bool:
 
 def _one_line(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]} (one line)" if len(names) > 1 else names[0]
-
-
-def has_marks_below(plot: Plot) -> bool:
-    """Return whether values have no place on the plot's log axis, so that marks below it show them."""
-    return plot.y(WIDE.y_ticks).log and any(y is not None and y <= 0 for line in plot.series for _, y in line.points)
 
 
 def _pressed(here: _Places, there: _Places) -> str:

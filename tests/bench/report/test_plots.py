@@ -23,7 +23,6 @@ from ingeborg.bench.report.plots import (
     Plot,
     Series,
     doubling_axis,
-    has_marks_below,
     legend,
     linear,
     logarithmic,
@@ -31,6 +30,7 @@ from ingeborg.bench.report.plots import (
     number,
     percentile_axis,
     seconds_axis,
+    stack,
     stacked,
     svg,
     way,
@@ -261,7 +261,9 @@ def test_steps_hold_each_value_until_the_next_point() -> None:
 
 def test_a_scatter_has_dots_in_any_order_and_no_line() -> None:
     scatter = Series("a", [(5, 1), (1, 3)], 0, joined=False)
-    text, _ = drawings(Plot("T", "D", [scatter], linear(10, str), linear(10, str)))
+    plot = Plot("T", "D", [scatter], linear(10, str), linear(10, str))
+    assert legend(plot) == [("a", "s0 points")]
+    text, _ = drawings(plot)
     assert dots(text, "dot s0") == 2
     assert 'class="line' not in text
 
@@ -316,8 +318,9 @@ def test_a_value_of_0_on_a_log_axis_is_a_mark_and_no_point() -> None:
     wide = drawings(plot)[0]
     assert dots(wide, "dot s0") == 3
     assert all(y < WIDE.height - WIDE.bottom for _, y in places(line_in(wide))), "the line does not go to the axis"
-    assert has_marks_below(plot)
-    assert not has_marks_below(Plot("T", "D", [series], linear(5, str), linear(30, str)))
+    said = "0 or less, for which the log axis has no place"
+    assert legend(plot) == [("a", "s0"), (said, "mark")]
+    assert legend(Plot("T", "D", [series], linear(5, str), linear(30, str))) == [("a", "s0")]
 
 
 def test_a_legend_names_the_lines_that_can_be_seen() -> None:
@@ -342,6 +345,14 @@ def test_long_labels_of_the_y_axis_have_room() -> None:
         assert text.count(" of all groups") == 6
         for x, said in re.findall(r'<text x="([\d.]+)" y="[\d.]+">([^<]* of all groups)', text):
             assert float(x) >= width_of(said)
+
+
+def test_the_plots_of_a_stack_have_the_same_room_on_the_left() -> None:
+    short = Plot("T", "D", [], seconds_axis(0, 10), linear(10, str))
+    long = Plot("T", "D", [], seconds_axis(0, 10), linear(1, lambda value: f"{value:g} of all groups"))
+    starts = [set(re.findall('<path class="axis" d="M([0-9.]+) ', text)) for text in stack([short, long], "id")]
+    assert starts[0] == starts[1]
+    assert min(map(float, starts[0])) > WIDE.left
 
 
 @pytest.mark.parametrize("high", [1, 3, 7, 12, 24, 110, 1_000])
