@@ -57,7 +57,9 @@ def replayed(found: Played, strategy: str, share: float | None) -> dict[str, int
 
 @pytest.mark.parametrize(
     ("strategy", "share"),
-    [each for each in product(STRATEGIES, CAPACITIES) if each != ("tinylfu", UNBOUNDED)],  # it needs to know the room
+    [
+        each for each in product(STRATEGIES, (UNBOUNDED, *CAPACITIES)) if each != ("tinylfu", UNBOUNDED)
+    ],  # it needs to know the room
 )
 async def test_everybody_gets_everything_and_memory_is_the_pure_policys(
     strategy: str, share: float | None, drawn: drawing.Drawn, tmp_path: Path
@@ -94,6 +96,40 @@ async def test_parameters_are_those_of_the_rules(
     pure = unbounded(drawn.world.utilities, DOCUMENT[strategy](**parameters))
     plain = unbounded(drawn.world.utilities, DOCUMENT[strategy]())
     assert found.counters["caching_admitted_total"] == pure.cached != plain.cached
+
+
+@pytest.mark.parametrize("strategy", ["all", "mean", "buffer"])
+@pytest.mark.parametrize("rate_per_s", [None, 2_000.0])
+async def test_a_record_in_memory_is_not_written_and_everybody_gets_everything_in_order(
+    strategy: str, rate_per_s: float | None, drawn: drawing.Drawn, tmp_path: Path
+) -> None:
+    found = await played(drawn, tmp_path, strategy, rate_per_s=rate_per_s, either=True)
+    assert found.faults == []
+    assert counted(found) == replayed(found, strategy, None)
+    counters = found.counters
+    assert counters["caching_written_total"] == RECORDS - counters["caching_admitted_total"]
+    assert (counters["caching_commits_total"] == 0) == (strategy == "all")
+    assert counters["caching_database_reads_total"] == counters["caching_reads_total"] - counters["caching_hits_total"]
+
+
+async def test_by_the_other_reading_each_record_is_written(drawn: drawing.Drawn, tmp_path: Path) -> None:
+    found = await played(drawn, tmp_path, "all")
+    assert found.counters["caching_written_total"] == RECORDS
+    assert found.counters["caching_bytes_written_total"] == drawn.bytes
+
+
+async def test_a_round_begins_when_all_deliveries_of_the_last_round_have_arrived(
+    drawn: drawing.Drawn, tmp_path: Path
+) -> None:
+    rounds, of_round = 4, RECORDS // 4
+    found = await played(drawn, tmp_path, "mean", rounds=rounds)
+    assert found.faults == []
+    arrived = [0] * rounds
+    for batch in found.batches:
+        for number in batch.numbers:
+            arrived[number // of_round] = max(arrived[number // of_round], batch.at_ns)
+    begun = [found.intended_ns[number * of_round] for number in range(rounds)]
+    assert all(before <= after for before, after in zip(arrived, begun[1:], strict=False))
 
 
 @pytest.mark.parametrize("reads", READS)
