@@ -14,7 +14,7 @@ from typing import Final
 
 from ingeborg.bench.caching import timings
 from ingeborg.bench.caching.cases import SWEEP_SHARE
-from ingeborg.bench.caching.found import MISSED, STRATEGIES, Found, Json, Rate
+from ingeborg.bench.caching.found import FETCHED, MISSED, STRATEGIES, Found, Json, Rate
 from ingeborg.bench.caching.judging import (
     EQUAL,
     FAILS,
@@ -186,9 +186,14 @@ def _numbers(parameters: str) -> list[float]:
     return [float(value) for value in parameters.split()]
 
 
-def _swept_latencies(found: Found, strategy: str, only: str = "") -> dict[str, Json]:
-    rows = sorted(found.measured_sweep(strategy).items(), key=lambda item: _numbers(item[0]))
-    return {name: row for name, row in rows if name.startswith(only)}
+def _swept_latencies(found: Found, strategy: str, only: str = "") -> dict[str, dict[str, Json]]:
+    """Return latencies by their parameters, for each reading of how subscribers fetch."""
+    latencies = {}
+    for fetches, reading in FETCHED.items():
+        rows = sorted(found.measured_sweep(strategy, fetches).items(), key=lambda item: _numbers(item[0]))
+        if rows:
+            latencies[reading] = {name: row for name, row in rows if name.startswith(only)}
+    return latencies
 
 
 def _swept_rates(found: Found, strategy: str, only: str = "") -> dict[str, dict[str, Rate]]:
@@ -212,28 +217,32 @@ def _falling(rows: Sequence[Json]) -> str:
     return EQUAL if max(parts) - min(parts) <= NOISE * min(mean for mean, _ in values) else falls(values)
 
 
-def _swept(rates: Mapping[str, Mapping[str, Rate]], latencies: Mapping[str, Json], *, rises: bool = False) -> Verdicts:
+def _swept(
+    rates: Mapping[str, Mapping[str, Rate]], latencies: Mapping[str, Mapping[str, Json]], *, rises: bool = False
+) -> Verdicts:
     """Judge hit rates and latencies. By the document, the hit rate falls over the parameters and the latency rises, or,
     with ``rises``, the other way round."""
     step = -1 if rises else 1
     verdicts = [(f"hit rate, {reading}", falls(list(each.values())[::step])) for reading, each in rates.items()]
-    return [*verdicts, *([("latency", _falling(list(latencies.values())[::-step]))] if latencies else [])]
+    return verdicts + [
+        (f"latency, {reading}", _falling(list(each.values())[::-step])) for reading, each in latencies.items()
+    ]
 
 
 def _said(
     parameters: str,
     rates: Mapping[str, Mapping[str, Rate]],
-    latencies: Mapping[str, Json],
+    latencies: Mapping[str, Mapping[str, Json]],
     shown: Callable[[str], bool] = lambda _: True,
 ) -> list[str]:
     said = []
     for reading, each in rates.items():
         listed = ", ".join(f"({name}) {rate[0]:.3f}" for name, rate in each.items() if shown(name))
         said.append(f"hit rate by {parameters}, {reading}: {listed}")
-    if latencies:
-        reading_ms = [row["database_ms"] for row in latencies.values()]
-        whole = ", ".join(f"({name}) {ms(row['latency_ms'][0])}" for name, row in latencies.items())
-        said.append(f"latency: {whole}; the database's part {ms(min(reading_ms))} to {ms(max(reading_ms))}")
+    for reading, rows in latencies.items():
+        reading_ms = [row["database_ms"] for row in rows.values()]
+        whole = ", ".join(f"({name}) {ms(row['latency_ms'][0])}" for name, row in rows.items())
+        said.append(f"latency, {reading}: {whole}; the database's part {ms(min(reading_ms))} to {ms(max(reading_ms))}")
     return said
 
 

@@ -209,12 +209,11 @@ class Found:
             if all(self.measured(kind, number, strategy, None, setup) is not None for strategy in ("none", "all"))
         )
 
-    def measured_sweep(self, strategy: str) -> dict[str, Json]:
-        """Return the rows of a strategy's latencies, by its parameters."""
+    def measured_sweep(self, strategy: str, fetches: str = WAITING) -> dict[str, Json]:
+        """Return the rows of a strategy's latencies on LMDB, by its parameters."""
+        wanted = (LATENCY, *PLACES["LMDB"], ALWAYS, fetches)
         return {
-            row["parameters"]: row
-            for row in self.live
-            if row["kind"] == LATENCY and row["strategy"] == strategy and row["parameters"]
+            key[8]: row for key, row in self._measured.items() if (*key[:5], key[6]) == (*wanted, strategy) and key[8]
         }
 
     @property

@@ -43,7 +43,7 @@ _LIVE: Final = (
     "unit string, kind string, records int, rounds int, strategy string, parameters map<string, string>, "
     "capacity double, database string, via string, writes string, fetches string, seed int, run int, written long, "
     "deliveries long, hit_rate double, database_reads long, latency_mean_ms double, broker_busy double, "
-    f"load_busy double, seconds double, records_per_s double, parts map<string, {_OF_PART}>"
+    f"load_busy double, broker_cpu_s double, seconds double, records_per_s double, parts map<string, {_OF_PART}>"
 )
 _DIGESTED: Final = "unit string, latency struct<p50_ms: double, p99_ms: double, max_ms: double>"
 
@@ -247,7 +247,8 @@ def _reads(rows: DataFrame) -> dict[str, list[Json]]:
 
 
 def _live(rows: DataFrame, digested: DataFrame | None) -> list[Json]:
-    """Average over the runs that repeat a unit, or differ only in their seed. Latency and throughput have intervals."""
+    """Average over the runs that repeat a unit, or differ only in their seed. Latency, throughput and the broker's CPU
+    time for a record have intervals."""
     if digested is not None:
         rows = rows.join(digested, "unit", "left")
     else:
@@ -263,11 +264,13 @@ def _live(rows: DataFrame, digested: DataFrame | None) -> list[Json]:
         "load_busy": "load_busy",
         "seconds": "seconds",
     }
-    ranges = {"latency_ms": "latency_mean_ms", "records_per_s": "records_per_s"}
+    ranges = {"latency_ms": "latency_mean_ms", "records_per_s": "records_per_s", "cpu_us": "cpu_us"}
+    published = F.col("records") * F.col("rounds")
     table = (
         rows.withColumn("settings", F.to_json("parameters"))
         .withColumn("from_database", F.col("database_reads") / F.col("deliveries"))
-        .withColumn("written_share", F.col("written") / (F.col("records") * F.col("rounds")))
+        .withColumn("written_share", F.col("written") / published)
+        .withColumn("cpu_us", 1e6 * F.col("broker_cpu_s") / published)
         .groupBy(*keys, "settings")
         .agg(
             F.count("*").alias("runs"),

@@ -53,11 +53,11 @@ def sign(difference: Rate | None) -> str:
     return HOLDS if mean - half > 0 else FAILS if mean + half < 0 else EQUAL
 
 
-def faster(one: Json, other: Json) -> str:
-    """Return whether the first throughput is greater. Both need several runs, and their intervals must not overlap."""
+def above(one: Json, other: Json, what: str) -> str:
+    """Return whether the first value is greater. Both need several runs, and their intervals must not overlap."""
     if min(one["runs"], other["runs"]) < RUNS_MIN:
         return EQUAL
-    (mean, half), (second, width) = one["records_per_s"], other["records_per_s"]
+    (mean, half), (second, width) = one[what], other[what]
     return sign((mean - second, half + width))
 
 
@@ -65,11 +65,11 @@ def slower(one: Json, other: Json) -> str:
     """Return whether the first latency is higher. Only the time for the database can depend on the strategy: its reads,
     and its writes, which can wait for reads. A difference is noise if the database explains less than half of it, if it
     is below ``NOISE``, or if several runs of both have overlapping intervals."""
-    (mean, half), (second, width) = one["latency_ms"], other["latency_ms"]
+    mean, second = one["latency_ms"][0], other["latency_ms"][0]
     database_ms, other_ms = (row["database_ms"] + row["writing_ms"] for row in (one, other))
     if abs(database_ms - other_ms) < abs(mean - second) / 2:
         return EQUAL
-    if min(one["runs"], other["runs"]) >= RUNS_MIN and sign((mean - second, half + width)) == EQUAL:
+    if min(one["runs"], other["runs"]) >= RUNS_MIN and above(one, other, "latency_ms") == EQUAL:
         return EQUAL
     ratio = mean / second
     return HOLDS if ratio > 1 + NOISE else EQUAL if ratio >= 1 - NOISE else FAILS
@@ -111,10 +111,10 @@ def ms(value: float | None) -> str:
     return f"{1e3 * value:,.0f} µs" if value < 1 else f"{value:,.1f} ms"
 
 
-def per_s(row: Json) -> str:
-    """Format a throughput, with half the width of its interval."""
-    mean, half = row["records_per_s"]
-    return f"{mean:,.0f}" if row["runs"] < RUNS_MIN else f"{mean:,.0f} ± {half:,.0f}"
+def with_interval(row: Json, what: str, form: str) -> str:
+    """Format a figure, with half the width of its interval if there are several runs."""
+    mean, half = row[what]
+    return f"{mean:{form}}" if row["runs"] < RUNS_MIN else f"{mean:{form}} ± {half:{form}}"
 
 
 def points(rate: Rate) -> str:

@@ -6,15 +6,16 @@ Owns: the words and tables. Must never: compute a figure that the digest does no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, Final
 
 from ingeborg.bench.caching import claims, conclusions, drawn, goals
 from ingeborg.bench.caching.cases import GONE, GONE_AWAY_S, HOUR_S, POPULAR, SHARES, SIZES, SWEPT, UNEVEN
-from ingeborg.bench.caching.found import MISSED, PLACES, ROOMS, STRATEGIES, Found, Setup, Stream
+from ingeborg.bench.caching.found import FETCHED, MISSED, PLACES, ROOMS, STRATEGIES, Found, Setup, Stream
 from ingeborg.bench.caching.judging import EQUAL, FAILS, HOLDS, Claim, ms, room
 from ingeborg.bench.caching.live.cases import LATENCY, POLLING, SUBSCRIBERS
 from ingeborg.bench.caching.live.parts import PARTS
-from ingeborg.bench.caching.policies.named import BELADY, OWED, PLAIN
+from ingeborg.bench.caching.policies.named import BELADY, NOVEL, OWED, PLAIN
 from ingeborg.bench.caching.reads import AWAY_S, WISHES
 from ingeborg.bench.caching.summary import ORDER, capacities, percent, points, rate
 from ingeborg.bench.caching.work import BOUND, CEILING
@@ -223,13 +224,13 @@ def _bounded(found: Found) -> Html:
 
 def _latencies(found: Found) -> Html:
     rows = []
-    for strategy in ("threshold", "mean", "buffer"):
-        swept = found.measured_sweep(strategy)
+    for strategy, fetches in product(NOVEL, FETCHED):
+        swept = found.measured_sweep(strategy, fetches)
         for name in sorted(swept, key=lambda name: [float(value) for value in name.split()]):
             row = swept[name]
             rows.append(
                 [
-                    f"{strategy} {name}",
+                    f"{strategy} {name}, {FETCHED[fetches]}",
                     f"{row['hit_rate']:.3f}",
                     ms(row["latency_ms"][0]),
                     ms(row["database_ms"]),

@@ -20,12 +20,12 @@ from ingeborg.bench.caching.judging import (
     RUNS_MIN,
     Claim,
     Verdicts,
-    faster,
+    above,
     ms,
     over,
-    per_s,
     sign,
     slower,
+    with_interval,
 )
 from ingeborg.bench.caching.live.cases import ALWAYS, EITHER, LATENCY, THROUGHPUT
 
@@ -67,8 +67,8 @@ def latency(found: Found) -> Claim:
         "this time hides all others. If polls wait at the broker, a latency has only the broker's work, its writes and "
         "the sockets. A read of LMDB takes microseconds, so a hit saves little. A read of Riak is a request over the "
         "network. If every delivery needs a read, writes wait for reads as well. If a record goes to memory or to the "
-        "database, a record in memory does not wait for its own write, but for those of earlier records, because "
-        "subscribers get all records in order.",
+        "database, a record in memory waits for no write, unless one of its subscribers still waits for an earlier "
+        "record, because each subscriber gets its records in order.",
     )
 
 
@@ -109,12 +109,20 @@ def throughput(found: Found) -> Claim:
             if written is not None:
                 variants[", all writes each"] = rows | {"all": written}
         for variant, known in variants.items():
-            others = [faster(known["all"], row) for name, row in known.items() if name != "all"]
-            verdicts.append((f"{_of(setup)}{variant}: greatest", over(others)))
+            others = [row for name, row in known.items() if name != "all"]
+            greatest = over(above(known["all"], row, "records_per_s") for row in others)
+            verdicts.append((f"{_of(setup)}{variant}: greatest", greatest))
+            if all("cpu_us" in row for row in known.values()):
+                least = over(above(row, known["all"], "cpu_us") for row in others)
+                verdicts.append((f"{_of(setup)}{variant}: least CPU time", least))
         if len(numbers) > 1:
             verdicts.append((f"{_of(setup)}: {MANY}", _grows(found, THROUGHPUT, setup, numbers)))
-        each = ", ".join(f"{name} {per_s(row)}" for name, row in _with_ours(found, numbers[-1], setup, rows).items())
+        whole = _with_ours(found, numbers[-1], setup, rows)
+        each = ", ".join(f"{name} {with_interval(row, 'records_per_s', ',.0f')}" for name, row in whole.items())
         texts.append(f"{_of(setup)}, records/s with {numbers[-1]:,} records: {each}; {_runs(rows)}")
+        times = [f"{name} {with_interval(row, 'cpu_us', '.1f')}" for name, row in whole.items() if "cpu_us" in row]
+        if times:
+            texts.append(f"{_of(setup)}, the broker's CPU time for a record in µs: {', '.join(times)}")
     return Claim(
         4,
         "Throughput is greatest with unlimited caching, above all with many records.",
@@ -123,7 +131,9 @@ def throughput(found: Found) -> Claim:
         "If the broker writes each record, its work hardly depends on the strategy: a hit only saves a look-up in "
         "LMDB, which takes a few microseconds for a batch of reads. If a record goes to memory or to the database, "
         "unlimited caching can write nothing, and then saves all the database's work. A difference counts if the "
-        f"intervals of at least {RUNS_MIN} runs do not overlap.",
+        f"intervals of at least {RUNS_MIN} runs do not overlap. Other work on the machine changes a throughput, but "
+        "hardly the CPU time that the broker needs for a record. On an idle machine the broker is the bottleneck, so "
+        "the least CPU time gives the greatest throughput.",
     )
 
 
@@ -168,15 +178,20 @@ def _saved(found: Found) -> list[str]:
     return [f"records that the database gets, memory or database, unlimited memory: {each}"]
 
 
-def slowest(found: Found, strategy: str) -> Verdicts:
-    """Judge whether a strategy has the lowest throughput of all with the largest number of records."""
+def costliest(found: Found, strategy: str) -> Verdicts:
+    """Judge whether a strategy has the lowest throughput of all with the largest number of records, and whether it
+    needs the most CPU time for a record."""
     verdicts: Verdicts = []
     for setup in found.setups(THROUGHPUT):
         records = found.measured_records(THROUGHPUT, setup)[-1]
         rows = _with_ours(found, records, setup, _rows(found, THROUGHPUT, records, setup))
         if setup.writes == ALWAYS and strategy in rows:
-            others = [faster(row, rows[strategy]) for name, row in rows.items() if name != strategy]
-            verdicts.append((f"{_of(setup)}, {records:,} records", over(others)))
+            ours, others = rows[strategy], [row for name, row in rows.items() if name != strategy]
+            lowest = over(above(row, ours, "records_per_s") for row in others)
+            verdicts.append((f"{_of(setup)}, {records:,} records: throughput", lowest))
+            if all("cpu_us" in row for row in rows.values()):
+                most = over(above(ours, row, "cpu_us") for row in others)
+                verdicts.append((f"{_of(setup)}, {records:,} records: CPU time", most))
     return verdicts
 
 

@@ -9,8 +9,8 @@ bitmap). The broker offers the record to the cache, and queues it for the databa
 database, it waits for its subscribers. Each subscriber gets it with its next poll, from memory (a hit) or from the
 database. So the durability of writes favours no policy, and a record outside memory can always be read.
 
-With ``either``, the broker does not write a record that is in memory. Such a record waits only for the earlier records
-in the queue, because subscribers get all records in order. No record may leave memory then, because it would be lost.
+With ``either``, the broker does not write a record that is in memory, and does not queue it, unless one of its
+subscribers still waits for an earlier record. No record may leave memory then, because it would be lost.
 
 The broker numbers records in the order of arrival. A subscriber gets them in that order, each once.
 """
@@ -69,6 +69,7 @@ class Broker:
         self._held: dict[str, Send] = {}  # polls that wait for a record
         self._busy: set[str] = set()  # subscribers with a pending answer
         self._queue: list[_Queued] = []
+        self._behind: dict[str, int] = {}  # with ``either``: how many queued records each subscriber waits for
         self._queued = asyncio.Event()
         #: Set while the broker is not ``full``.
         self.room = asyncio.Event()
@@ -110,17 +111,30 @@ class Broker:
         """Accept records that arrived now."""
         now_ns, memory = self._now_ns, self._memory
         came_ns = now_ns()
+        at_once: list[_Queued] = []
         for payload in payloads:
             readers, _ = self._index.match(payload)
             number = len(self.came_ns)
-            inside = memory.publish(number, payload, len(readers))
-            self._queue.append((number, None if inside and self._either else payload, readers))
+            unwritten = memory.publish(number, payload, len(readers)) and self._either
+            queued = (number, None if unwritten else payload, readers)
+            if unwritten and self._behind.keys().isdisjoint(readers):
+                at_once.append(queued)
+            else:
+                self._enqueue(queued)
             self.came_ns.append(came_ns)
+            self.safe_ns.append(0)
             self.readers.append(len(readers))
             self.matched_ns.append(now_ns())
-        self._queued.set()
+        self._hand_over(at_once)
         if self.full:
             self.room.clear()
+
+    def _enqueue(self, queued: _Queued) -> None:
+        self._queue.append(queued)
+        self._queued.set()
+        if self._either:
+            for reader in queued[2]:
+                self._behind[reader] = self._behind.get(reader, 0) + 1
 
     def poll(self, subscriber: str, send: Send) -> None:
         """Hand the subscriber the records that it has not received yet. A subscriber must not poll again before it has
@@ -181,6 +195,8 @@ class Broker:
             del self._queue[: len(batch)]
             if not self._queue:
                 self._queued.clear()
+            if self._either:
+                self._caught_up(batch)
             self._hand_over(batch)
             if was_full and not self.full:
                 self.room.set()
@@ -188,18 +204,27 @@ class Broker:
 
     def _next(self) -> list[_Queued]:
         """Return the first records of the queue. If only memory has the first one, return all such records up to the
-        first that must be written, because they need not wait for a write."""
+        first that must be written, because they need not wait for its write."""
         queue, unwritten = self._queue, 0
         while unwritten < len(queue) and queue[unwritten][1] is None:
             unwritten += 1
         return queue[: unwritten or WRITTEN_MAX]
+
+    def _caught_up(self, batch: Sequence[_Queued]) -> None:
+        """Count the records of the batch as no longer queued."""
+        behind = self._behind
+        for _, _, readers in batch:
+            for reader in readers:
+                behind[reader] -= 1
+                if not behind[reader]:
+                    del behind[reader]
 
     def _hand_over(self, batch: Sequence[_Queued]) -> None:
         safe_ns = self._now_ns()
         waiting, held = self._waiting, self._held
         answered: dict[str, None] = {}
         for number, _, readers in batch:
-            self.safe_ns.append(safe_ns)
+            self.safe_ns[number] = safe_ns
             for reader in readers:
                 if reader in waiting:
                     waiting[reader].append(number)

@@ -92,7 +92,7 @@ def _live(kind: str, place: str, records: int, name: str, **changes: Any) -> Row
     few = (records - RECORDS[0]) / (RECORDS[-1] - RECORDS[0])
     if kind == THROUGHPUT:
         per_s = 10_000.0 * (1 + few * HITS[name])
-        return row | {"records_per_s": [per_s, 100.0]} | changes
+        return row | {"records_per_s": [per_s, 100.0], "cpu_us": [1e6 / per_s, 0.5]} | changes
     latency_ms = 3.0 + few * DATABASE_MS[name]
     row |= {f"{part}_ms": 0.0 for part in PARTS} | {"database_ms": few * DATABASE_MS[name], "delivery_ms": 3.0}
     return row | {"latency_ms": [latency_ms, 0.1], "p50_ms": latency_ms, "p99_ms": 2 * latency_ms} | changes

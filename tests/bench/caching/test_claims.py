@@ -42,11 +42,17 @@ def test_what_is_as_the_document_says_holds_by_each_reading() -> None:
     ]
     assert list(found[4])[:4] == [
         "LMDB, each record written: greatest",
+        "LMDB, each record written: least CPU time",
         "LMDB, each record written: above all with many records",
         "LMDB, memory or database, all writes nothing: greatest",
-        "LMDB, memory or database, all writes each: greatest",
     ]
-    assert list(found[7])[2:] == [f"hit rate, 10%, {AGAIN}", "latency", "variance, γ = 0.7", "variance, γ + α = 1"]
+    assert "LMDB, memory or database, all writes each: least CPU time" in found[4]
+    assert list(found[7])[2:] == [
+        f"hit rate, 10%, {AGAIN}",
+        "latency, polls wait",
+        "variance, γ = 0.7",
+        "variance, γ + α = 1",
+    ]
     assert list(found[8])[:2] == ["LMDB, polls wait", "LMDB, polls twice a second"]
 
 
@@ -141,6 +147,13 @@ def test_a_throughput_is_the_greatest_if_no_interval_reaches_its_own(per_s: list
     assert found["LMDB, memory or database, all writes nothing: greatest"] == HOLDS
 
 
+def test_the_least_cpu_time_is_judged_apart_from_the_throughput() -> None:
+    noisy = {"records_per_s": [17_000.0, 9_000.0], "cpu_us": [40.0, 0.5]}
+    found = verdicts(with_live("throughput", "buffer", noisy))[4]
+    assert found["LMDB, each record written: greatest"] == EQUAL
+    assert found["LMDB, each record written: least CPU time"] == FAILS
+
+
 def test_one_or_two_runs_prove_nothing() -> None:
     found = verdicts(with_live("throughput", "buffer", {"records_per_s": [30_000.0, 0.0], "runs": 2}))[4]
     assert found["LMDB, each record written: greatest"] == EQUAL
@@ -166,7 +179,7 @@ def test_our_own_sentences_are_judged_by_each_reading() -> None:
     )
     assert found[2] == {f"{ROOMS}, {OUT}": HOLDS, f"{ROOMS}, {AGAIN}": HOLDS}
     assert found[3] == {OUT: HOLDS, AGAIN: HOLDS}
-    assert found[4]["LMDB, each record written, 10,000 records"] == FAILS
+    assert found[4]["LMDB, each record written, 10,000 records: throughput"] == FAILS
 
     def behind(row: Row) -> Row:
         changed = (row["policy"], row["share"], row["stream"]) == ("gdsf", 0.1, "zipf 1")
@@ -185,8 +198,9 @@ def test_our_own_sentences_are_judged_by_each_reading() -> None:
 
 @pytest.mark.parametrize(("per_s", "verdict"), [([9_000.0, 100.0], HOLDS), ([9_850.0, 100.0], EQUAL)])
 def test_owed_is_the_slowest_only_if_no_interval_reaches_its_own(per_s: list[float], verdict: str) -> None:
-    found = ours(with_live("throughput", "owed", {"records_per_s": per_s}))[4]
-    assert found["LMDB, each record written, 10,000 records"] == verdict
+    found = ours(with_live("throughput", "owed", {"records_per_s": per_s, "cpu_us": [200.0, 1.0]}))[4]
+    assert found["LMDB, each record written, 10,000 records: throughput"] == verdict
+    assert found["LMDB, each record written, 10,000 records: CPU time"] == HOLDS
 
 
 def test_parameters_are_judged_by_hit_rates_and_by_latencies() -> None:
@@ -202,7 +216,7 @@ def test_parameters_are_judged_by_hit_rates_and_by_latencies() -> None:
         return row | {"database_ms": 0.01} if row["parameters"] else row
 
     found = verdicts(figured.found("live", fast))
-    assert [found[number]["latency"] for number in (5, 6, 7)] == [EQUAL] * 3
+    assert [found[number]["latency, polls wait"] for number in (5, 6, 7)] == [EQUAL] * 3
 
     def most_at_the_ends(row: Row) -> Row:
         if row["policy"] != "buffer" or not row["sweep"]:

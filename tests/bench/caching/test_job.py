@@ -194,7 +194,7 @@ def test_runs_that_repeat_a_unit_are_one_row_with_an_interval(spark: SparkSessio
     for run in SEEDS:
         name = f"unit-{run}"
         row = facts | {"unit": name, "seed": 1, "run": run, "parameters": {}, "parts": parts}
-        write(tmp_path / LIVE / "rows" / f"{name}.json", [row | {"records_per_s": 100.0 * run}])
+        write(tmp_path / LIVE / "rows" / f"{name}.json", [row | {"records_per_s": 100.0 * run, "broker_cpu_s": 0.1}])
     either = facts | {"unit": "either", "seed": 1, "run": 1, "parameters": {}, "parts": parts, "writes": "either"}
     write(tmp_path / LIVE / "rows" / "either.json", [either | {"records_per_s": 500.0, "written": 500}])
     swept = facts | {"unit": "swept", "seed": 1, "run": 1, "parameters": {"rise": "0.3", "fall": "0.7"}}
@@ -206,6 +206,7 @@ def test_runs_that_repeat_a_unit_are_one_row_with_an_interval(spark: SparkSessio
     one = found.measured("throughput", 500, "mean")
     assert one is not None
     assert (one["runs"], one["records_per_s"]) == (3, [200.0, pytest.approx(4.303 * 100 / 3**0.5, abs=1e-3)])
+    assert one["cpu_us"] == [50.0, 0.0]
     assert (one["database_ms"], one["from_database"], one["written_share"]) == (0.5, 0.5, 1.0)
     other = found.measured("throughput", 500, "mean", None, Setup("LMDB", writes="either"))
     assert other is not None
