@@ -12,14 +12,16 @@ import json
 import lzma
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ingeborg import form
-from ingeborg.bench.caching import beside, cases, work
+from ingeborg.bench.caching import beside, plan, work
 from ingeborg.bench.caching import log as logs
-from ingeborg.bench.caching.cases import SEEDS, Unit
+from ingeborg.bench.caching.cases import Unit
 from ingeborg.bench.caching.found import LIVE
+from ingeborg.bench.caching.live.cases import Unit as LiveUnit
 from ingeborg.bench.errors import BenchError, UsageError
 from ingeborg.bench.experiments import units
 from ingeborg.broker.core import caches
@@ -34,8 +36,9 @@ PAGE, SUMMARY = "report.html", "summary.md"
 KAFKA: Final = "kafka"
 
 NOT_IN_ROWS: Final = (
-    *("beside.py", "claims.py", "command.py", "drawn.py", "found.py"),
-    *("goals.py", "job.py", "page.py", "simulator.py", "simulator_program.py", "summary.py", "__main__.py"),
+    *("beside.py", "claims.py", "command.py", "conclusions.py", "drawn.py", "found.py", "goals.py", "job.py"),
+    *("judging.py", "page.py", "plan.py", "simulator.py", "simulator_program.py", "summary.py", "timings.py"),
+    "__main__.py",
 )
 """Source files that only read rows, or describe the plan."""
 
@@ -58,11 +61,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--log", metavar="FILE", help="a now-playing log; without it, the command leaves out the streams of plays"
     )
     command.add_argument(
-        "--seeds",
-        type=int,
-        default=SEEDS,
-        metavar="N",
-        help="number of seeds of each stream in the comparison (default: %(default)s; two more with room for 1%%)",
+        "--only",
+        nargs="+",
+        default=(),
+        metavar="PART",
+        help="run only these parts: " + " ".join(f"{name} ({text})" for name, text in plan.PARTS.items()),
+    )
+    command.add_argument(
+        "--seeds", type=int, metavar="N", help="use the seeds 1 to N in each part (default: each has its own number)"
     )
     units.add_processes(command, "streams")
     command.add_argument(
@@ -86,7 +92,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _caching(options: argparse.Namespace) -> int:
-    if not 1 <= options.seeds <= SEEDS_MAX:
+    plan.check(options.only)
+    if options.seeds is not None and not 1 <= options.seeds <= SEEDS_MAX:
         raise UsageError(f"--seeds must be from 1 to {SEEDS_MAX}")
     units.check_processes(options.processes)
     kind, _, nodes = (options.store or "riak:").partition(":")
@@ -109,14 +116,16 @@ def _caching(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, out: Path, log: Path | None, nodes: str) -> list[str]:
     """Run the whole plan; return the names of the failed units."""
-    plan = cases.units(options.seeds, log=log is not None)
-    _say_left_out(options, len(cases.units(options.seeds, log=True)) - len(plan))
-    due = [(unit, out, log) for unit in plan if not work.kept(unit, out)]
-    units.run_streams(_one, due, len(plan), options.processes)
+    seeds = None if options.seeds is None else range(1, options.seeds + 1)
+    streams = plan.streams(options.only, seeds, log=log is not None)
+    _say_left_out(options, len(plan.streams(options.only, seeds, log=True)) - len(streams))
+    due = [(unit, out, log) for unit in streams if not work.kept(unit, out)]
+    units.run_streams(_one, due, len(streams), options.processes)
     if options.libcachesim:
         print("asking libcachesim …", flush=True)
-        beside.run(plan, out, options.libcachesim, log, options.processes)
-    return [] if options.no_live else _live(out, options.via or "", nodes, options.note)
+        beside.run(streams, out, options.libcachesim, log, options.processes)
+    measured = [] if options.no_live else plan.processes(options.only, seeds)
+    return _live(out, measured, options.via or "", nodes, options.note) if measured else []
 
 
 def _check(options: argparse.Namespace, log: Path | None, nodes: str) -> None:
@@ -165,18 +174,16 @@ def _one(job: tuple[Unit, Path, Path | None]) -> None:
     work.run(*job)
 
 
-def _live(out: Path, via: str, riak: str, note: str) -> list[str]:
+def _live(out: Path, measured: Sequence[LiveUnit], via: str, riak: str, note: str) -> list[str]:
     """Run and digest the measurements; return the names of the failed units."""
     from ingeborg.bench.caching.live import __main__ as live
-    from ingeborg.bench.caching.live import cases as live_cases
 
     units.hold(out / LIVE, {"sources": live_sources()})
     facts = out / LIVE / FACTS
     if not facts.is_file():
         facts.write_text(json.dumps(_machine() | {"note": note}) + "\n", encoding="utf-8")
-    plan = live_cases.plan(kafka=True, riak=True)
-    failed = live.run_all(plan, out / LIVE, kafka=live.HERE if via else None, riak=riak)
-    live.digest_all(plan, out / LIVE)
+    failed = live.run_all(measured, out / LIVE, kafka=live.HERE if via else None, riak=riak)
+    live.digest_all(measured, out / LIVE)
     return failed
 
 

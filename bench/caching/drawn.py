@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ingeborg.bench.caching.claims import room
-from ingeborg.bench.caching.found import ROOMS, STRATEGIES, Found
+from ingeborg.bench.caching.found import MISSED, ROOMS, STRATEGIES, Found
+from ingeborg.bench.caching.judging import room
 from ingeborg.bench.caching.live.cases import LATENCY, THROUGHPUT
 from ingeborg.bench.report.charts import Drawn
 from ingeborg.bench.report.markup import Html, plot
@@ -25,14 +25,15 @@ Value = Callable[[int, str], float | None]
 
 
 def hits(found: Found) -> list[Html]:
-    """Plot experiment 1 for each room."""
+    """Plot experiment 1 for each room, and for both readings of bounded memory."""
     return [
         _over_records(
             found,
-            _hit_rates(found, share),
-            f"Experiment 1: hit rate by read, memory {'without a limit' if share is None else f'for {share:.0%}'}",
+            _hit_rates(found, share, again),
+            f"Experiment 1: hit rate by read, memory {'without a limit' if share is None else f'for {share:.0%}'}"
+            + ("" if share is None else f", {MISSED[again]}"),
             lambda value: f"{value:.0%}",
-            f"e1-{room(share).strip('%')}",
+            f"e1-{room(share).strip('%')}{'-again' * again}",
             "The share of reads that memory answered, over the number of records."
             + (
                 " The strategies all and owed are both at 100 %."
@@ -40,10 +41,11 @@ def hits(found: Found) -> list[Html]:
                 else " The document's strategies evict by LRU. The strategy none has no hits, and so no line."
             ),
             names=STRATEGIES if share is None else STRATEGIES[1:],
-            live=False,
+            live="",
             near=share is not None,
         )
         for share in ROOMS
+        for again in ([False] if share is None else MISSED)
     ]
 
 
@@ -57,14 +59,14 @@ def copies(found: Found) -> list[Html]:
             lambda value: f"{value:g}",
             identity,
             caption,
-            live=False,
+            live="",
         )
         for what, title, identity, caption in (
             (
                 "duplication",
                 "Experiment 2: duplication factor",
                 "e2",
-                "Mean number of subscribers of a record in memory. The factor is the same for each capacity.",
+                "Mean number of subscribers of a record in memory, without a limit.",
             ),
             (
                 "copies_per_record",
@@ -92,8 +94,8 @@ def latency(found: Found) -> list[Html]:
                 "latency_ms",
                 "Experiment 3: end-to-end latency",
                 "e3",
-                "The mean time from the moment when a record should be sent until its subscriber has it. Subscribers "
-                "poll twice a second. The database is LMDB, and memory has no limit.",
+                "The mean time from the moment when a record should be sent until its subscriber has it. Polls wait at "
+                "the broker, which writes each record. The database is LMDB, and memory has no limit.",
             ),
             (
                 "database_ms",
@@ -116,7 +118,9 @@ def throughput(found: Found) -> list[Html]:
             "Experiment 4: throughput",
             lambda value: f"{value / 1000:g} k/s" if value else "0",
             "e4",
-            "Records per second until all are delivered, as means of the runs. On LMDB, with unlimited memory.",
+            "Records per second until all are delivered, as means of the runs. On LMDB, with unlimited memory. The "
+            "broker writes each record.",
+            live=THROUGHPUT,
         )
     ]
 
@@ -143,8 +147,8 @@ def parameters(found: Found) -> list[Html]:
     return [one for one in plots if one]
 
 
-def _hit_rates(found: Found, share: float | None) -> Value:
-    return lambda records, name: _first(found.document(records, name, share), "by_read")
+def _hit_rates(found: Found, share: float | None, again: bool) -> Value:
+    return lambda records, name: _first(found.document(records, name, share, again=again), "by_read")
 
 
 def _of_document(found: Found, what: str) -> Value:
@@ -160,7 +164,8 @@ def _first(row: Json | None, what: str) -> float | None:
 
 
 def _value(row: Json | None, what: str) -> float | None:
-    return None if row is None or row.get(what) is None else float(row[what])
+    value = None if row is None else row.get(what)
+    return None if value is None else float(value[0] if isinstance(value, list) else value)
 
 
 def _over_records(
@@ -172,12 +177,12 @@ def _over_records(
     caption: str,
     names: Sequence[str] = STRATEGIES,
     *,
-    live: bool = True,
+    live: str = LATENCY,
     near: bool = False,
 ) -> Html:
-    """Draw a line for each strategy. With ``live``, the figures are those of real processes. With ``near``, the axis
-    begins below the least value instead of at 0."""
-    records = found.measured_records(LATENCY) if live else found.records
+    """Draw a line for each strategy. ``live`` is the kind of the figures from real processes, or empty for others. With
+    ``near``, the axis begins below the least value instead of at 0."""
+    records = found.measured_records(live) if live else found.records
     series = []
     for index, name in enumerate(STRATEGIES):
         if name not in names:
@@ -210,11 +215,12 @@ def _said(value: float | None) -> str:
 
 def _swept(found: Found, policy: str, title: str, identity: str, x: Axis) -> Html:
     series = []
-    for index, share in enumerate((None, 0.1)):
-        rows = sorted(found.sweep(policy, share).items(), key=lambda item: float(item[0].split()[0]))
+    for index, (share, again) in enumerate(((None, False), (0.1, False), (0.1, True))):
+        rows = sorted(found.sweep(policy, share, again=again).items(), key=lambda item: float(item[0].split()[0]))
         points: list[Point] = [(float(name.split()[0]), _first(row, "by_read")) for name, row in rows]
         if points:
-            series.append(Series(room(share), points, index, dots=True))
+            name = room(share) if share is None else f"{room(share)}, {MISSED[again]}"
+            series.append(Series(name, points, index, dots=True))
     return _rates(series, title, identity, x, "The hit rate by read, with 10,000 records.")
 
 

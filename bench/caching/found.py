@@ -1,6 +1,7 @@
 """Look up the figures of a digest, by their subject.
 
-Owns: the look-ups, for claims and page. Must never: compute a figure, make markup, or do I/O.
+Owns: the look-ups, for claims and page, and the names of the readings. Must never: compute a figure, make markup, or do
+I/O.
 """
 
 from __future__ import annotations
@@ -8,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ingeborg.bench.caching.live.cases import DIRECT, KAFKA, LATENCY, LMDB, RIAK, THROUGHPUT
+from ingeborg.bench.caching.live.cases import (
+    ALWAYS,
+    DIRECT,
+    EITHER,
+    KAFKA,
+    LATENCY,
+    LMDB,
+    POLLING,
+    RIAK,
+    THROUGHPUT,
+    WAITING,
+)
+from ingeborg.bench.caching.policies import named
 from ingeborg.bench.caching.policies.named import RULES
 from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
 
@@ -22,16 +35,24 @@ LIVE: Final = "live"
 STRATEGIES: Final = (*RULES, "owed")
 """The document's five strategies, and ours."""
 
-NOVEL: Final = ("threshold", "mean", "buffer")
-
 ROOMS: Final = (None, 0.1, 0.01)
-"""Capacities, as shares of the bytes of all records. ``None`` means no limit."""
+"""Capacities of the experiments over the number of records, as shares of the bytes of all records. ``None`` means no
+limit."""
 
 PLACES: Final = {"LMDB": (LMDB, DIRECT), "Kafka": (LMDB, KAFKA), "Riak": (RIAK, DIRECT)}
 """Set-ups of the real processes: the database, and how records come to the broker."""
 
+MISSED: Final = {False: "missed records stay out", True: "missed records ask again"}
+"""The readings of bounded memory. The first is the slides' rule, and the rule of the real processes."""
 
-_OF_DOCUMENT: Final = ("sweep", "records", "exponent", "returns", "share", "policy", "parameters")
+FETCHED: Final = {WAITING: "polls wait", POLLING: "polls twice a second"}
+"""The readings of how subscribers fetch."""
+
+WRITTEN: Final = {ALWAYS: "each record written", EITHER: "memory or database"}
+"""The readings of where a record is written."""
+
+_OF_DOCUMENT: Final = ("sweep", "records", "exponent", "returns", "share", "reads_in", "policy", "parameters")
+_OF_LIVE: Final = ("kind", "database", "via", "writes", "fetches", "records", "strategy", "capacity", "parameters")
 
 
 class Stream(NamedTuple):
@@ -43,6 +64,21 @@ class Stream(NamedTuple):
     share: float
 
 
+class Setup(NamedTuple):
+    """A set-up of the real processes with one reading of writes and of fetches."""
+
+    place: str
+    writes: str = ALWAYS
+    fetches: str = WAITING
+
+    def __str__(self) -> str:
+        return f"{self.place}, {FETCHED[self.fetches]}, {WRITTEN[self.writes]}"
+
+
+ON_LMDB: Final = Setup("LMDB")
+"""The set-up of experiments 3 and 4: LMDB, polls that wait, and each record written."""
+
+
 def _stream(row: Json) -> Stream:
     return Stream(row["stream"], row["away_s"], row["wishes"], row["share"])
 
@@ -52,17 +88,20 @@ def _rows(found: Json) -> list[dict[str, Any]]:
 
 
 class Found:
-    """The figures of `job.digest`: ``pure`` depends on the seeds, ``measured`` comes from real processes."""
+    """The figures of `job.digest`: ``pure`` depends on the seeds, ``measured`` comes from real processes. Each part of
+    the plan can be missing."""
 
     def __init__(self, pure: Json, measured: Json) -> None:
         self._document = {tuple(row[name] for name in _OF_DOCUMENT): row for row in _rows(pure["document"])}
         self._differences = {
-            tuple(row[name] for name in (*_OF_DOCUMENT[1:5], "one", "other")): row for row in _rows(pure["differences"])
+            tuple(row[name] for name in (*_OF_DOCUMENT[1:6], "one", "other")): row for row in _rows(pure["differences"])
         }
         self._reads = {(_stream(row), row["policy"], row["knows"]): row for row in _rows(pure["reads"])}
         self._ahead = {(_stream(row), row["knows"]): row for row in _rows(pure["ahead"])}
+        self._over_rules = {(_stream(row), row["policy"]): row for row in _rows(pure["over_rules"])}
         self._requests = {(row["exponent"], row["share"], row["policy"]): row for row in _rows(pure["requests"])}
         self.live = _rows(measured["live"])
+        self._measured = {tuple(row[name] for name in _OF_LIVE): row for row in self.live}
         self.streams = list(dict.fromkeys(stream for stream, _, _ in self._reads))
         self.exponents = list(dict.fromkeys(exponent for exponent, _, _ in self._requests))
 
@@ -71,22 +110,44 @@ class Found:
         """Return the numbers of records in the document's experiments."""
         return sorted({key[1] for key in self._document if not key[0]})
 
+    @property
+    def most(self) -> int:
+        """Return the largest number of records, or 0 without the document's experiments."""
+        return max(self.records, default=0)
+
+    def capacities(self, *, again: bool) -> list[float]:
+        """Return the shares of bounded rooms with the largest number of records, with the largest room first."""
+        world = (False, self.most, EXPONENT, RETURNS)
+        shares = {key[4] for key in self._document if key[:4] == world and key[5] is again}
+        return sorted((share for share in shares if share is not None), reverse=True)
+
     def document(
         self,
         records: int,
         policy: str,
         share: float | None = None,
+        *,
+        again: bool = False,
         exponent: float = EXPONENT,
         returns: float = RETURNS,
     ) -> Json | None:
-        """Return a row of experiments 1 and 2."""
-        return self._document.get((False, records, exponent, returns, share, policy, ""))
+        """Return a row of experiments 1 and 2. With ``again``, missed records ask for admission again."""
+        return self._document.get((False, records, exponent, returns, share, again, policy, ""))
 
     def difference(
-        self, records: int, one: str, other: str, what: str, share: float | None = None, exponent: float = EXPONENT
+        self,
+        records: int,
+        one: str,
+        other: str,
+        what: str,
+        share: float | None = None,
+        *,
+        again: bool = False,
+        exponent: float = EXPONENT,
+        returns: float = RETURNS,
     ) -> Rate | None:
         """Return the difference of two policies in a figure, which is computed seed by seed."""
-        world = (records, exponent, RETURNS, share)
+        world = (records, exponent, returns, share, again)
         if row := self._differences.get((*world, one, other)):
             there: Rate = row[what]
             return there
@@ -94,9 +155,10 @@ class Found:
             return (-row[what][0], row[what][1])
         return None
 
-    def sweep(self, policy: str, share: float | None = None) -> dict[str, Json]:
+    def sweep(self, policy: str, share: float | None = None, *, again: bool = False) -> dict[str, Json]:
         """Return the rows of experiments 5 to 7, by the text of their parameters."""
-        return {key[6]: row for key, row in self._document.items() if key[0] and key[4] == share and key[5] == policy}
+        wanted = (True, share, again, policy)
+        return {key[7]: row for key, row in self._document.items() if (key[0], key[4], key[5], key[6]) == wanted}
 
     def reads(self, stream: Stream, policy: str, *, knows: bool = False) -> Json | None:
         """Return the row of a policy that knows, or does not know, which subscribers have received a record."""
@@ -110,6 +172,10 @@ class Found:
         """Return the lead of `owed` over the best other policy, and that policy."""
         return self._ahead.get((stream, knows))
 
+    def over_rules(self, stream: Stream, policy: str) -> Json | None:
+        """Return the lead of a policy over the document's best rule, and that rule."""
+        return self._over_rules.get((stream, policy))
+
     def requests(self, exponent: float, share: float, policy: str) -> Json | None:
         """Return a row of plain requests."""
         return self._requests.get((exponent, share, policy))
@@ -120,45 +186,35 @@ class Found:
         records: int,
         strategy: str,
         share: float | None = None,
-        place: str = "LMDB",
+        setup: Setup = ON_LMDB,
         parameters: str = "",
     ) -> Json | None:
-        """Return a row of real processes."""
-        wanted = (kind, *PLACES[place], records, strategy, share, parameters)
-        names = ("kind", "database", "via", "records", "strategy", "capacity", "parameters")
-        return next((row for row in self.live if tuple(row[name] for name in names) == wanted), None)
+        """Return a row of real processes. A strategy that writes each record in any case has only one row."""
+        writes = setup.writes if strategy in named.EITHER else ALWAYS
+        place = PLACES[setup.place]
+        return self._measured.get((kind, *place, writes, setup.fetches, records, strategy, share, parameters))
 
-    def measured_records(self, kind: str, place: str = "LMDB") -> list[int]:
-        """Return the numbers of records that were measured at this place with the strategies' own parameters."""
+    def setups(self, kind: str) -> list[Setup]:
+        """Return the set-ups and readings that were measured without a cache and with unlimited caching."""
+        every = [Setup(place, writes, fetches) for place in PLACES for fetches in FETCHED for writes in WRITTEN]
+        return [setup for setup in every if self.measured_records(kind, setup)]
+
+    def measured_records(self, kind: str, setup: Setup = ON_LMDB) -> list[int]:
+        """Return the numbers of records that were measured in this set-up with unlimited memory, both without a cache
+        and with unlimited caching."""
+        numbers = {row["records"] for row in self.live}
         return sorted(
-            {
-                row["records"]
-                for row in self.live
-                if (row["kind"], row["database"], row["via"]) == (kind, *PLACES[place]) and not row["parameters"]
-            }
+            number
+            for number in numbers
+            if all(self.measured(kind, number, strategy, None, setup) is not None for strategy in ("none", "all"))
         )
 
-    def measured_sweep(self, strategy: str) -> dict[str, Json]:
-        """Return the rows of a strategy's latencies, by its parameters."""
+    def measured_sweep(self, strategy: str, fetches: str = WAITING) -> dict[str, Json]:
+        """Return the rows of a strategy's latencies on LMDB, by its parameters."""
+        wanted = (LATENCY, *PLACES["LMDB"], ALWAYS, fetches)
         return {
-            row["parameters"]: row
-            for row in self.live
-            if row["kind"] == LATENCY and row["strategy"] == strategy and row["parameters"]
+            key[8]: row for key, row in self._measured.items() if (*key[:5], key[6]) == (*wanted, strategy) and key[8]
         }
-
-    @property
-    def repeats(self) -> list[tuple[float, float]]:
-        """Return pairs of mean latencies of the units that ran twice. The sweeps repeat units, because they include the
-        document's own parameters."""
-        found = []
-        for strategy, own in (("threshold", "0.5 0.5"), ("mean", "3"), ("buffer", "0.7 0.3")):
-            again = self.measured_sweep(strategy).get(own)
-            if again is None:
-                continue
-            first = self.measured(LATENCY, again["records"], strategy)
-            if first is not None:
-                found.append((first["latency_ms"], again["latency_ms"]))
-        return found
 
     @property
     def throughputs(self) -> bool:

@@ -2,7 +2,8 @@
 
 Owns: every figure except those of a single unit. Must never: draw anything, or run a unit.
 
-A policy can run in two ways: with or without admitting missed records again. The better way counts, and is chosen
+With bounded room, a policy runs in two ways: with or without admitting missed records again. The document's experiments
+keep both ways, because each is a reading of the document. On other streams the better way counts, and is chosen
 separately for each stream and room.
 """
 
@@ -12,10 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 import orjson
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingeborg.bench.caching.beside import SIMULATED
@@ -23,7 +25,7 @@ from ingeborg.bench.caching.found import LIVE
 from ingeborg.bench.caching.live.parts import PARTS
 from ingeborg.bench.caching.live.work import DIGESTED
 from ingeborg.bench.caching.live.work import ROWS as LIVE_ROWS
-from ingeborg.bench.caching.policies.named import BELADY, OURS, OWED
+from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, OWED
 from ingeborg.bench.caching.work import BOUND, CEILING, ROWS
 from ingeborg.bench.packing.scores import interval
 from ingeborg.bench.spark.session import local_session
@@ -33,15 +35,15 @@ Json = dict[str, Any]
 _ROWS: Final = (
     "kind string, stream string, away_s double, wishes double, sweep boolean, records int, exponent double, "
     "returns double, seed int, share double, policy string, parameters string, reads_in boolean, told boolean, "
-    "requests long, reads long, hits double, by_record double, cached long, copies long"
+    "requests long, reads long, hits double, by_record double, cached long, copies long, written long, variance double"
 )
 _SIMULATED: Final = "exponent double, seed int, share double, policy string, simulated long, narrow long"
 _OF_PART: Final = "struct<mean_ms: double, p99_ms: double>"
 _LIVE: Final = (
-    "unit string, kind string, records int, strategy string, parameters map<string, string>, capacity double, "
-    "database string, via string, seed int, subscribers int, rate_per_s double, deliveries long, hit_rate double, "
-    "database_reads long, latency_mean_ms double, broker_busy double, load_busy double, records_per_s double, "
-    f"deliveries_per_s double, parts map<string, {_OF_PART}>"
+    "unit string, kind string, records int, rounds int, strategy string, parameters map<string, string>, "
+    "capacity double, database string, via string, writes string, fetches string, seed int, run int, written long, "
+    "deliveries long, hit_rate double, database_reads long, latency_mean_ms double, broker_busy double, "
+    f"load_busy double, broker_cpu_s double, seconds double, records_per_s double, parts map<string, {_OF_PART}>"
 )
 _DIGESTED: Final = "unit string, latency struct<p50_ms: double, p99_ms: double, max_ms: double>"
 
@@ -51,7 +53,9 @@ MASTER, MEMORY = "local[*]", "2g"
 DIGITS: Final = 5
 
 #: The figures of the document's experiments, and those of other streams.
-DOCUMENT_FIGURES: Final = ("by_read", "by_record", "duplication", "copies_per_record", "cached_share")
+DOCUMENT_FIGURES: Final = (
+    *("by_read", "by_record", "duplication", "copies_per_record", "cached_share", "written_share", "variance"),
+)
 READS_FIGURES: Final = ("by_read", "by_record")
 
 #: The figures in which pairs of policies are compared seed by seed.
@@ -66,9 +70,8 @@ def digest(out: Path) -> tuple[Json, Json]:
 
 def figures(spark: SparkSession, out: Path) -> tuple[Json, Json]:
     """Return the figures of everything below ``out``: those that the seeds determine, and the measurements."""
-    rows = _read(spark, out / ROWS, _ROWS)
-    assert rows is not None
-    rows = _with_rates(rows).cache()
+    read = _read(spark, out / ROWS, _ROWS)
+    rows = _with_rates(spark.createDataFrame([], _ROWS) if read is None else read).cache()
     document = _document(rows.where("kind = 'document'"))
     found: Json = {
         "requests": columns(_requests(rows.where("kind = 'requests'"), _read(spark, out / SIMULATED, _SIMULATED))),
@@ -76,7 +79,7 @@ def figures(spark: SparkSession, out: Path) -> tuple[Json, Json]:
         "differences": columns(document["differences"]),
     }
     reads = _reads(rows.where("kind = 'reads'"))
-    found |= {"reads": columns(reads["means"]), "ahead": columns(reads["ahead"])}
+    found |= {name: columns(each) for name, each in reads.items()}
     rows.unpersist()
     live = _read(spark, out / LIVE / LIVE_ROWS, _LIVE)
     measured = [] if live is None else _live(live, _read(spark, out / LIVE / DIGESTED, _DIGESTED))
@@ -99,8 +102,8 @@ def _rounded(values: Iterable[float], digits: int = DIGITS) -> list[float]:
 
 def _with_rates(rows: DataFrame) -> DataFrame:
     """Add the hit rate by read, the mean number of subscribers of a record in memory (the document's duplication
-    factor), the mean number over all records (where a record outside memory counts as 0), and the share of admitted
-    records."""
+    factor), the mean number over all records (where a record outside memory counts as 0), the share of admitted
+    records, and the share of records that the database gets if a record goes to memory or to the database."""
 
     def per(one: str, other: str) -> Column:
         return F.when(F.col(other) > 0, F.col(one) / F.col(other)).otherwise(0.0)
@@ -110,25 +113,35 @@ def _with_rates(rows: DataFrame) -> DataFrame:
         .withColumn("duplication", per("copies", "cached"))
         .withColumn("copies_per_record", per("copies", "records"))
         .withColumn("cached_share", per("cached", "records"))
-        .withColumn("way", F.coalesce("reads_in", F.lit(False)))
+        .withColumn("written_share", F.col("written") / F.col("records"))
+        .withColumn("reads_in", F.coalesce("reads_in", F.lit(False)))
     )
 
 
-def _better(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> list[Json]:
-    """For each key, return the way with more hits by read, on average, and the figures of this way by seed. If two ways
-    are equal, the way without repeated admission wins."""
-    of_seed = F.struct("seed", *names)
-    ways = rows.groupBy(*keys, "way").agg(
-        F.round(F.avg("by_read"), 9).alias("mean"), F.array_sort(F.collect_list(of_seed)).alias("seeds")
-    )
-    first = Window.partitionBy(*keys).orderBy(F.col("mean").desc(), F.col("way").asc())
-    best = ways.withColumn("place", F.row_number().over(first)).where("place = 1")
+def _by_seed(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> list[Json]:
+    """For each key, return the figures of each seed."""
+    seeds = F.array_sort(F.collect_list(F.struct("seed", *names))).alias("seeds")
     found = []
-    for row in best.select(*keys, "way", "seeds").collect():
-        entry = {key: row[key] for key in keys} | {"reads_in": row["way"]}
+    for row in rows.groupBy(*keys).agg(seeds).collect():
+        entry = {key: row[key] for key in keys}
         entry["by_seed"] = {each["seed"]: each.asDict() for each in row["seeds"]}
         found.append(entry)
     return sorted(found, key=lambda entry: [(entry[key] is not None, entry[key]) for key in keys])
+
+
+def _better(ways: Iterable[Json], keys: Sequence[str]) -> list[Json]:
+    """For each key, return the way with more hits by read, on average. If two ways are equal, the way without repeated
+    admission wins."""
+    best: dict[tuple[Any, ...], Json] = {}
+    for entry in sorted(ways, key=lambda entry: bool(entry["reads_in"])):
+        key = tuple(entry[name] for name in keys)
+        if key not in best or round(_mean(entry), 9) > round(_mean(best[key]), 9):
+            best[key] = entry
+    return list(best.values())
+
+
+def _mean(entry: Json) -> float:
+    return fmean(each["by_read"] for each in entry["by_seed"].values())
 
 
 def _means(entry: Json, names: Sequence[str]) -> Json:
@@ -151,20 +164,20 @@ def _difference(one: Json, other: Json, name: str) -> list[float]:
 
 
 def _document(rows: DataFrame) -> dict[str, list[Json]]:
-    keys = ("sweep", "records", "exponent", "returns", "share", "policy", "parameters")
-    best = _better(rows, keys, DOCUMENT_FIGURES)
+    world = ("records", "exponent", "returns", "share", "reads_in")
+    entries = _by_seed(rows, ("sweep", *world, "policy", "parameters"), DOCUMENT_FIGURES)
     worlds: dict[tuple[Any, ...], list[Json]] = defaultdict(list)
-    for entry in best:
+    for entry in entries:
         if not entry["sweep"]:
-            worlds[tuple(entry[key] for key in keys[1:5])].append(entry)
+            worlds[tuple(entry[key] for key in world)].append(entry)
     differences = [
-        dict(zip(keys[1:5], world, strict=True))
+        dict(zip(world, key, strict=True))
         | {"one": one["policy"], "other": other["policy"]}
         | {name: _difference(one, other, name) for name in COMPARED}
-        for world, entries in worlds.items()
-        for one, other in combinations(entries, 2)
+        for key, those in worlds.items()
+        for one, other in combinations(those, 2)
     ]
-    return {"means": [_means(entry, DOCUMENT_FIGURES) for entry in best], "differences": differences}
+    return {"means": [_means(entry, DOCUMENT_FIGURES) for entry in entries], "differences": differences}
 
 
 # Requests; records and reads
@@ -197,15 +210,18 @@ def _requests(rows: DataFrame, simulated: DataFrame | None) -> list[Json]:
 
 def _reads(rows: DataFrame) -> dict[str, list[Json]]:
     """Average over the seeds. Also return the lead of `owed` over the best other policy, first among policies that do
-    not know which subscribers have received a record, and then among policies that do."""
+    not know which subscribers have received a record, and then among policies that do. ``over_rules`` has the lead of
+    each policy over the document's best rule."""
     stream = ("stream", "away_s", "wishes", "share")
     knows = F.coalesce("told", F.lit(False)) & ~F.col("policy").isin(*OURS, BELADY)
-    best = _better(rows.withColumn("knows", knows), (*stream, "policy", "knows"), READS_FIGURES)
+    keys = (*stream, "policy", "knows")
+    best = _better(_by_seed(rows.withColumn("knows", knows), (*keys, "reads_in"), READS_FIGURES), keys)
     streams: dict[tuple[Any, ...], list[Json]] = defaultdict(list)
     for entry in best:
         streams[tuple(entry[key] for key in stream)].append(entry)
-    ahead = []
+    ahead, over_rules = [], []
     for key, entries in streams.items():
+        facts = dict(zip(stream, key, strict=True))
         ours = [entry for entry in entries if entry["policy"] == OWED]
         for told in (False, True):
             others = [
@@ -214,42 +230,52 @@ def _reads(rows: DataFrame) -> dict[str, list[Json]]:
                 if entry["knows"] == told and entry["policy"] not in (*OURS, BELADY, BOUND, CEILING)
             ]
             if ours and others:
-                other = max(others, key=lambda entry: float(_means(entry, ["by_read"])["by_read"][0]))
+                other = max(others, key=_mean)
                 difference = _difference(ours[0], other, "by_read")
-                facts = {"knows": told, "other": other["policy"], "by_read": difference}
-                ahead.append(dict(zip(stream, key, strict=True)) | facts)
-    return {"means": [_means(entry, READS_FIGURES) for entry in best], "ahead": ahead}
+                ahead.append(facts | {"knows": told, "other": other["policy"], "by_read": difference})
+        online = [entry for entry in entries if entry["policy"] in ONLINE and not entry["knows"]]
+        rule = max((entry for entry in online if entry["policy"] in NOVEL), key=_mean)
+        over_rules += [
+            facts | {"policy": entry["policy"], "rule": rule["policy"], "by_read": _difference(entry, rule, "by_read")}
+            for entry in online
+            if entry["policy"] not in NOVEL
+        ]
+    return {"reads": [_means(entry, READS_FIGURES) for entry in best], "ahead": ahead, "over_rules": over_rules}
 
 
 # Real processes
 
 
 def _live(rows: DataFrame, digested: DataFrame | None) -> list[Json]:
-    """Average over the runs that differ only in their seed: means, and the range of throughput."""
+    """Average over the runs that repeat a unit, or differ only in their seed. Latency, throughput and the broker's CPU
+    time for a record have intervals."""
     if digested is not None:
         rows = rows.join(digested, "unit", "left")
     else:
         rows = rows.withColumn("latency", F.lit(None).cast("struct<p50_ms: double, p99_ms: double, max_ms: double>"))
-    keys = ("kind", "database", "via", "records", "strategy", "capacity")
+    keys = ("kind", "database", "via", "writes", "fetches", "records", "strategy", "capacity")
     figures = {
-        "latency_ms": "latency_mean_ms",
         "p50_ms": "latency.p50_ms",
         "p99_ms": "latency.p99_ms",
         "hit_rate": "hit_rate",
         "from_database": "from_database",
+        "written_share": "written_share",
         "broker_busy": "broker_busy",
         "load_busy": "load_busy",
-        "records_per_s": "records_per_s",
+        "seconds": "seconds",
     }
+    ranges = {"latency_ms": "latency_mean_ms", "records_per_s": "records_per_s", "cpu_us": "cpu_us"}
+    published = F.col("records") * F.col("rounds")
     table = (
         rows.withColumn("settings", F.to_json("parameters"))
         .withColumn("from_database", F.col("database_reads") / F.col("deliveries"))
+        .withColumn("written_share", F.col("written") / published)
+        .withColumn("cpu_us", 1e6 * F.col("broker_cpu_s") / published)
         .groupBy(*keys, "settings")
         .agg(
             F.count("*").alias("runs"),
             *(F.round(F.avg(column), DIGITS).alias(name) for name, column in figures.items()),
-            F.round(F.min("records_per_s"), 1).alias("slowest_per_s"),
-            F.round(F.max("records_per_s"), 1).alias("fastest_per_s"),
+            *(F.array_sort(F.collect_list(column)).alias(name) for name, column in ranges.items()),
             *(F.round(F.avg(F.col("parts")[name]["mean_ms"]), DIGITS).alias(f"{name}_ms") for name in PARTS),
         )
         .orderBy(*keys, "settings")
@@ -258,5 +284,6 @@ def _live(rows: DataFrame, digested: DataFrame | None) -> list[Json]:
     for row in table.collect():
         entry = row.asDict()
         entry["parameters"] = " ".join(orjson.loads(entry.pop("settings")).values())
+        entry |= {name: _rounded(interval(entry[name])) if entry[name] else None for name in ranges}
         found.append({name: value for name, value in entry.items() if value is not None or name == "capacity"})
     return found

@@ -6,23 +6,25 @@ Owns: the words and tables. Must never: compute a figure that the digest does no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, Final
 
-from ingeborg.bench.caching import claims, drawn, goals
+from ingeborg.bench.caching import claims, conclusions, drawn, goals
 from ingeborg.bench.caching.cases import GONE, GONE_AWAY_S, HOUR_S, POPULAR, SHARES, SIZES, SWEPT, UNEVEN
-from ingeborg.bench.caching.found import PLACES, ROOMS, STRATEGIES, Found, Stream
-from ingeborg.bench.caching.live.cases import LATENCY, SUBSCRIBERS, THROUGHPUT
+from ingeborg.bench.caching.found import FETCHED, MISSED, PLACES, ROOMS, STRATEGIES, Found, Setup, Stream
+from ingeborg.bench.caching.judging import EQUAL, FAILS, HOLDS, Claim, ms, room
+from ingeborg.bench.caching.live.cases import LATENCY, POLLING, SUBSCRIBERS
 from ingeborg.bench.caching.live.parts import PARTS
-from ingeborg.bench.caching.policies.named import BELADY, OWED, PLAIN
+from ingeborg.bench.caching.policies.named import BELADY, NOVEL, OWED, PLAIN
 from ingeborg.bench.caching.reads import AWAY_S, WISHES
-from ingeborg.bench.caching.summary import ORDER, percent, points, rate
+from ingeborg.bench.caching.summary import ORDER, capacities, percent, points, rate
 from ingeborg.bench.caching.work import BOUND, CEILING
 from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, html, panel, table
 from ingeborg.bench.report.page import framed
 
 Json = Mapping[str, Any]
 
-MARKS: Final = {claims.HOLDS: "good", claims.FAILS: "bad", claims.EQUAL: "warn"}
+MARKS: Final = {HOLDS: "good", FAILS: "bad", EQUAL: "warn"}
 
 
 def page(pure: Json, measured: Json) -> str:
@@ -35,7 +37,8 @@ def page(pure: Json, measured: Json) -> str:
         "project. owed keeps the records that the most subscribers have not received yet, relative to their size. ± "
         "is half a 95 % confidence interval over the seeds.</p>"
     )
-    parts: list[Html] = [_heading("The document's findings, and ours"), _claims(found), _goals(found)]
+    parts: list[Html] = [_heading("The document's findings, and ours"), _claims(found), _ours(found)]
+    parts.append(_goals(found))
     parts += [_heading("Experiments 1 and 2: hits and copies"), _capacities(found), *drawn.hits(found)]
     parts += [*drawn.copies(found), _document(found)]
     if found.live:
@@ -59,25 +62,36 @@ def _heading(text: str) -> Html:
 
 
 def _claims(found: Found) -> Html:
+    return panel(
+        "The document's findings",
+        explain(
+            "The document prints charts without numbers. It does not say how much memory there is, where each record "
+            "is written, what happens to a missed record, or how subscribers fetch. So we judge each sentence by each "
+            "reading. A sentence about all numbers of records holds if it holds for each number. A difference in hit "
+            "rate or duplication counts if its interval, computed seed by seed, does not contain 0. A difference in "
+            "throughput or latency counts if the intervals of several runs do not overlap. A difference in latency "
+            "must also come from the database."
+        ),
+        *_listed(claims.judged(found)),
+        Html("<h4>Sentences without a verdict</h4>"),
+        bullets(f"{sentence} {reason}" for sentence, reason in claims.NOT_JUDGED.items()),
+    )
+
+
+def _ours(found: Found) -> Html:
+    judged = conclusions.judged(found)
+    return panel("Our own sentences, judged by the same figures", *_listed(judged)) if judged else Html("")
+
+
+def _listed(judged: Sequence[Claim]) -> list[Html]:
     parts: list[Html] = []
-    for claim in claims.judged(found):
+    for claim in judged:
         verdicts = "".join(
             f"<li>{badge(verdict, MARKS[verdict])} {html(reading)}</li>" for reading, verdict in claim.verdicts
         )
         parts.append(Html(f"<h4>{claim.number}. {html(claim.text)}</h4><ul class=legend>{verdicts}</ul>"))
         parts += [bullets(claim.found), explain(claim.why)]
-    return panel(
-        "The document's seven findings",
-        explain(
-            "The document prints charts without numbers, and does not say how much memory there is. So we judge hit "
-            "rates without a limit, and with room for 10 % and for 1 % of the bytes of all records. A finding about "
-            "all numbers of records holds if it holds for each number. A difference in hit rate or duplication counts "
-            "if its interval, computed seed by seed, does not contain 0. Differences in latency or throughput below "
-            f"{claims.NOISE:.0%} are within noise. So are differences in latency that the database's time does not "
-            "explain."
-        ),
-        *parts,
-    )
+    return parts
 
 
 def _goals(found: Found) -> Html:
@@ -108,15 +122,12 @@ def _goals(found: Found) -> Html:
 
 
 def _capacities(found: Found) -> Html:
-    most = max(found.records, default=0)
-    rows = [
-        [claims.room(share), *(rate(found.document(most, name, share), 3) for name in STRATEGIES)] for share in ROOMS
-    ]
-    even = [rate(found.document(most, name, exponent=0.0), 3) for name in STRATEGIES]
+    rows = capacities(found)
+    even = [rate(found.document(found.most, name, exponent=0.0), 3) for name in STRATEGIES]
     if any(text != "–" for text in even):
         rows.append(["unbounded, no skew", *even])
     return panel(
-        f"Hit rate by read, {most:,} records",
+        f"Hit rate by read, {found.most:,} records",
         table(("memory", *STRATEGIES), rows, "Hit rates"),
         explain(
             "In a read, one subscriber fetches one record. The world has 24 kinds of offers, and 1,000 subscribers "
@@ -134,14 +145,23 @@ def _document(found: Found) -> Html:
         ("duplication", "duplication factor", 1),
         ("copies_per_record", "copies per record", 1),
         ("cached_share", "share of records that were admitted", 3),
+        ("written_share", "share of records that the database gets, memory or database", 3),
     )
-    for share in ROOMS:
+    for share, again in ((None, False), *((share, again) for share in ROOMS[1:] for again in MISSED)):
         for what, title, digits in figures:
             rows = [
-                [name, *(_figure(found.document(number, name, share), what, digits) for number in found.records)]
+                [
+                    name,
+                    *(
+                        _figure(found.document(number, name, share, again=again), what, digits)
+                        for number in found.records
+                    ),
+                ]
                 for name in STRATEGIES
             ]
-            caption = f"{title}, {claims.room(share)}"
+            if not any(text != "–" for row in rows for text in row[1:]):
+                continue
+            caption = f"{title}, {room(share)}{'' if share is None else f', {MISSED[again]}'}"
             blocks.append(Html(f"<h4>{html(caption)}</h4>"))
             blocks.append(table(("", *(f"{number:,}" for number in found.records)), rows, caption))
     return panel("Experiments 1 and 2 as numbers", folded("All figures, over the number of records", *blocks))
@@ -156,19 +176,15 @@ def _figure(row: Json | None, what: str, digits: int) -> str:
 
 def _made_of(found: Found) -> Html:
     blocks: list[Html] = []
-    for place in PLACES:
-        records = found.measured_records(LATENCY, place)
-        if not records:
-            continue
+    for setup in found.setups(LATENCY):
+        records = found.measured_records(LATENCY, setup)[-1]
         rows = []
         for name in STRATEGIES:
-            row = found.measured(LATENCY, records[-1], name, None, place)
+            row = found.measured(LATENCY, records, name, None, setup)
             if row is not None:
-                each = [claims.ms(row.get(f"{part}_ms")) for part in PARTS]
-                rows.append(
-                    [name, *each, claims.ms(row["latency_ms"]), claims.ms(row.get("p99_ms")), f"{row['hit_rate']:.0%}"]
-                )
-        caption = f"{place}, {records[-1]:,} records"
+                each = [ms(row.get(f"{part}_ms")) for part in PARTS]
+                rows.append([name, *each, ms(row["latency_ms"][0]), ms(row.get("p99_ms")), f"{row['hit_rate']:.0%}"])
+        caption = f"{setup}, {records:,} records"
         blocks.append(Html(f"<h4>{html(caption)}</h4>"))
         blocks.append(table(("", *PARTS, "in all", "p99", "hits"), rows, f"Parts of a latency, {caption}", "compared"))
     if not blocks:
@@ -179,60 +195,45 @@ def _made_of(found: Found) -> Html:
         explain(
             "The figures are means over all deliveries, and the parts add up to the latency. sending: from the "
             "intended time of a record until the broker has it, through Kafka if Kafka is in front. matching: until "
-            "the broker knows the record's subscribers. writing: until the record is safe in the database. waiting: "
-            "until the subscriber polls. memory: the search in memory. database: reading the records that were not in "
-            "memory. delivery: until the subscriber has the answer."
+            "the broker knows the record's subscribers. writing: until the record is safe in the database, or its turn "
+            "comes if nobody writes it. waiting: until the subscriber polls. memory: the search in memory. database: "
+            "reading the records that were not in memory. delivery: until the subscriber has the answer."
         ),
     )
 
 
 def _bounded(found: Found) -> Html:
-    """Show the largest number of records with each capacity, and the effect of Kafka."""
-    blocks = []
-    for place in PLACES:
-        for kind, of, form in (
-            (LATENCY, "mean latency", lambda row: claims.ms(row["latency_ms"])),
-            (THROUGHPUT, "throughput, records/s", _per_s),
-        ):
-            records = found.measured_records(kind, place)
-            if not records:
-                continue
-            rows = []
-            for share in ROOMS:
-                cells = [found.measured(kind, records[-1], name, share, place) for name in STRATEGIES]
-                if any(row is not None for row in cells):
-                    rows.append([claims.room(share), *("–" if row is None else form(row) for row in cells)])
-            caption = f"{place}: {of}, {records[-1]:,} records"
-            blocks += [Html(f"<h4>{html(caption)}</h4>"), table(("memory", *STRATEGIES), rows, caption)]
-    if not blocks:
+    """Show the latencies of subscribers that poll twice a second, with each capacity."""
+    setup = Setup("LMDB", fetches=POLLING)
+    records = found.measured_records(LATENCY, setup)
+    rows = []
+    for share in ROOMS if records else ():
+        cells = [found.measured(LATENCY, records[-1], name, share, setup) for name in STRATEGIES]
+        if any(row is not None for row in cells):
+            texts = ["–" if row is None else f"{ms(row['latency_ms'][0])}, {row['hit_rate']:.0%}" for row in cells]
+            rows.append([room(share), *texts])
+    if not rows:
         return Html("")
+    caption = f"{setup}: mean latency and hits, {records[-1]:,} records"
     return panel(
-        "Latency and throughput with bounded memory, behind Kafka, and on Riak",
-        *blocks,
-        explain(
-            "A figure with brackets is the mean of several runs, and the brackets have the slowest and the fastest "
-            "run. Without a cache, there is only one capacity."
-        ),
+        "Latency with bounded memory",
+        table(("memory", *STRATEGIES), rows, caption),
+        explain(f"{caption}. In these runs, {MISSED[False]}. Without a cache, there is only one capacity."),
     )
-
-
-def _per_s(row: Json) -> str:
-    text = f"{row['records_per_s']:,.0f}"
-    return text if row["runs"] == 1 else f"{text} ({row['slowest_per_s']:,.0f} … {row['fastest_per_s']:,.0f})"
 
 
 def _latencies(found: Found) -> Html:
     rows = []
-    for strategy in ("threshold", "mean", "buffer"):
-        swept = found.measured_sweep(strategy)
+    for strategy, fetches in product(NOVEL, FETCHED):
+        swept = found.measured_sweep(strategy, fetches)
         for name in sorted(swept, key=lambda name: [float(value) for value in name.split()]):
             row = swept[name]
             rows.append(
                 [
-                    f"{strategy} {name}",
+                    f"{strategy} {name}, {FETCHED[fetches]}",
                     f"{row['hit_rate']:.3f}",
-                    claims.ms(row["latency_ms"]),
-                    claims.ms(row["database_ms"]),
+                    ms(row["latency_ms"][0]),
+                    ms(row["database_ms"]),
                 ]
             )
     if not rows:
@@ -375,15 +376,15 @@ def _method(found: Found, facts: Json) -> Html:
     items = [
         "The figures for hits, copies and parameters come from streams that are drawn from seeds and replayed. The "
         "same seeds give the same figures on any machine.",
-        "The broker writes all records to the database, cached or not. Threshold, mean and buffer use exact "
-        "integer arithmetic. With bounded memory, each of the document's strategies evicts by LRU.",
+        "Threshold, mean and buffer use exact integer arithmetic. With bounded memory, each of the document's "
+        "strategies evicts by LRU.",
     ]
     if found.live:
         busy = max((row.get("broker_busy", 0.0) for row in found.live if row["kind"] == LATENCY), default=0.0)
         items.append(
             f"Latency and throughput are measured with the document's broker as a process, and with {SUBSCRIBERS} "
-            "subscribers on WebSockets that poll twice a second. Records come at a fixed rate, or as fast as "
-            f"possible. Spark digests each log. At a fixed rate, the broker used at most {busy:.0%} of a core."
+            "subscribers on WebSockets. Records come at a fixed rate, or as fast as possible in many rounds. Spark "
+            f"digests the log of each latency. At a fixed rate, the broker used at most {busy:.0%} of a core."
         )
     if facts.get("cores"):
         items.append(
@@ -392,7 +393,8 @@ def _method(found: Found, facts: Json) -> Html:
         )
     if facts.get("note"):
         items.append(str(facts["note"]))
-    missing = [place for place in PLACES if not found.measured_records(LATENCY, place)]
+    measured = {setup.place for setup in found.setups(LATENCY)}
+    missing = [place for place in PLACES if place not in measured]
     if missing:
         items.append(f"Not measured: {', '.join(missing)}.")
     return panel("Streams, processes, machine", bullets(items))

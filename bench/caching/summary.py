@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ingeborg.bench.caching import claims, goals
+from ingeborg.bench.caching import claims, conclusions, goals
 from ingeborg.bench.caching.cases import SHARES
-from ingeborg.bench.caching.found import ROOMS, STRATEGIES, Found, Stream
+from ingeborg.bench.caching.found import MISSED, STRATEGIES, Found, Stream
+from ingeborg.bench.caching.judging import Claim, room
 from ingeborg.bench.caching.policies.named import BELADY, OURS, OWED
 from ingeborg.bench.caching.work import BOUND, CEILING
 
@@ -25,25 +26,34 @@ def markdown(pure: Json, measured: Json) -> str:
     """Return the whole summary."""
     found = Found(pure, measured)
     lines = ["# Which records to keep in memory", "", "The document's findings, and ours.", ""]
-    rows = [
-        [f"{claim.number}. {claim.text}", "; ".join(f"{reading}: {verdict}" for reading, verdict in claim.verdicts)]
-        for claim in claims.judged(found)
-    ]
-    lines += table(("the document", "here"), rows)
+    lines += table(("the document", "here"), map(_verdicts, claims.judged(found)))
+    ours = conclusions.judged(found)
+    if ours:
+        lines += ["", "Our own sentences, judged by the same figures.", ""]
+        lines += table(("the sentence", "found"), map(_verdicts, ours))
     if found.records:
-        most = found.records[-1]
-        lines += ["", f"Hit rate by read in the document's world, with {most:,} records.", ""]
-        rooms = [
-            [claims.room(share), *(rate(found.document(most, name, share), 3) for name in STRATEGIES)]
-            for share in ROOMS
-        ]
-        lines += table(("memory", *STRATEGIES), rooms)
+        lines += ["", f"Hit rate by read in the document's world, with {found.most:,} records.", ""]
+        lines += table(("memory", *STRATEGIES), capacities(found))
     for share in SHARES:
         streams = goals.compared_streams(found, share)
         if streams:
             lines += ["", f"Hits by read in per cent, memory for {share:.0%} of all bytes.", ""]
             lines += _streams(found, streams)
     return "\n".join(lines) + "\n"
+
+
+def _verdicts(claim: Claim) -> list[str]:
+    return [f"{claim.number}. {claim.text}", "; ".join(f"{reading}: {verdict}" for reading, verdict in claim.verdicts)]
+
+
+def capacities(found: Found) -> list[list[str]]:
+    """Return the hit rates with each capacity, for both readings of bounded memory."""
+    rows = [["unbounded", *(rate(found.document(found.most, name), 3) for name in STRATEGIES)]]
+    for again, reading in MISSED.items():
+        for share in found.capacities(again=again):
+            rates = [rate(found.document(found.most, name, share, again=again), 3) for name in STRATEGIES]
+            rows.append([f"{room(share)}, {reading}", *rates])
+    return rows
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -5,10 +5,12 @@ Owns: the rows, which depend on the unit alone. Must never: compare policies, be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
+from statistics import pvariance
 from typing import Any, Final
 
 from ingeborg.bench.caching import bound, ceiling, reads, restaurants
@@ -27,10 +29,11 @@ from ingeborg.bench.caching.cases import (
     Document,
     Reads,
     Requests,
+    Sweep,
     Unit,
 )
 from ingeborg.bench.caching.policies.belady import Belady
-from ingeborg.bench.caching.policies.named import BELADY, ONLINE, OURS, OWED, PLAIN, RULES
+from ingeborg.bench.caching.policies.named import BELADY, EITHER, ONLINE, OURS, OWED, PLAIN, RULES
 from ingeborg.bench.caching.policies.ruled import Ruled
 from ingeborg.bench.caching.policies.rules import Buffer, Mean, Rule, Threshold
 from ingeborg.bench.caching.replay import Outcome, Ways, replay, requests, unbounded
@@ -49,9 +52,6 @@ BOUND, CEILING = "bound", "ceiling"
 #: Standard deviation of the logarithm of the mean absence, if it differs between subscribers. With this value, two of
 #: three subscribers are between 1/2.7 and 2.7 times the median.
 SPREAD: Final = 1.0
-
-#: The room of sweeps with bounded memory, as a share of all bytes.
-SWEEP_SHARE: Final = 0.1
 
 
 def run(unit: Unit, out: Path, log: Path | None) -> None:
@@ -74,7 +74,9 @@ def rows(unit: Unit, log: Path | None) -> Iterator[Row]:
     """Yield the rows of one unit."""
     if isinstance(unit, Requests):
         return _requests(unit, log)
-    return _reads(unit, log) if isinstance(unit, Reads) else _document(unit)
+    if isinstance(unit, Reads):
+        return _reads(unit, log)
+    return _sweep(unit) if isinstance(unit, Sweep) else _document(unit)
 
 
 @lru_cache(maxsize=1)
@@ -176,49 +178,71 @@ def _row(outcome: Outcome, way: Ways) -> Row:
 
 def _document(unit: Document) -> Iterator[Row]:
     found = restaurants.world(unit.records, unit.seed, unit.exponent)
-    utilities = found.utilities
-    facts: Row = {
-        "kind": "document",
-        "sweep": unit.sweeps,
-        "records": unit.records,
-        "exponent": unit.exponent,
-        "returns": unit.returns,
-        "seed": unit.seed,
-    }
-    rules = _swept() if unit.sweeps else {(name, ""): rule for name, rule in RULES.items()}
-    no_way = Ways()
-    for (name, parameters), rule in rules.items():
-        row = _row(unbounded(utilities, rule()), no_way)
-        yield facts | {"policy": name, "parameters": parameters, "share": None} | row
-    if not unit.sweeps:  # with room for all records, our policy must keep all
-        yield (
-            facts
-            | {"policy": OWED, "parameters": "", "share": None}
-            | _row(unbounded(utilities, RULES["all"]()), no_way)
-        )
-    if not unit.rooms:
+    facts = _facts(unit.records, unit.seed, unit.share, unit.exponent, unit.returns) | {"sweep": False}
+    if unit.share is None:
+        rules = {**RULES, OWED: RULES["all"]}  # with room for all records, our policy must keep all
+        for name, rule in rules.items():
+            row = _row(unbounded(found.utilities, rule()), Ways())
+            yield facts | {"policy": name, "parameters": ""} | row | {"written": _written(name, row)}
         return
     stream = restaurants.stream(found, unit.seed, unit.returns)
-    for share in (SWEEP_SHARE,) if unit.sweeps else SHARES:
-        room = stream.room(share)
-        for (name, parameters), rule in rules.items():
-            for way in [no_way] if unit.sweeps else ways(name, whole=False):
-                row = _row(replay(stream, Ruled(rule()), room, way), way)
-                yield facts | {"policy": name, "parameters": parameters, "share": share} | row
-        for way in [] if unit.sweeps else ways(OWED, whole=False):
-            row = _row(replay(stream, ONLINE[OWED](room, 0), room, way), way)
-            yield facts | {"policy": OWED, "parameters": "", "share": share} | row
+    room = stream.room(unit.share)
+    nothing = unbounded(found.utilities, RULES["none"]())  # without a cache, no read is a hit in any stream
+    for name, rule in RULES.items():
+        for way in ways(name, whole=False):
+            row = _row(nothing if name == "none" else replay(stream, Ruled(rule()), room, way), way)
+            written = None if way.reads_in else _written(name, row)
+            yield facts | {"policy": name, "parameters": ""} | row | {"written": written}
+    for way in ways(OWED, whole=False):
+        row = _row(replay(stream, ONLINE[OWED](room, 0), room, way), way)
+        yield facts | {"policy": OWED, "parameters": ""} | row | {"written": _written(OWED, row)}
 
 
-def _swept() -> Mapping[tuple[str, str], Callable[[], Rule]]:
-    """Return the rules of the sweeps by their names and the text of their parameters."""
-    found: dict[tuple[str, str], Callable[[], Rule]] = {}
-    for rise in RISES:
-        fall = str(1 - Decimal(rise))
-        found["threshold", f"{rise} {fall}"] = partial(Threshold, rise, fall)
-    for batch in BATCHES:
-        found["mean", str(batch)] = partial(Mean, batch)
-    for own in WEIGHTS:
-        for before in WEIGHTS:
-            found["buffer", f"{own} {before}"] = partial(Buffer, own, before)
-    return found
+def _facts(records: int, seed: int, share: float | None, exponent: float, returns: float) -> Row:
+    return {
+        "kind": "document",
+        "records": records,
+        "exponent": exponent,
+        "returns": returns,
+        "seed": seed,
+        "share": share,
+    }
+
+
+def _written(name: str, row: Row) -> int:
+    """Return the number of records that the database gets, if a record goes to memory or to the database. It gets the
+    records that did not enter memory, and those that memory evicted, because they would be lost otherwise. The slides
+    say that threshold writes each record."""
+    records: int = row["records"]
+    return records - row["cached"] + row.get("evicted", 0) if name in EITHER else records
+
+
+def _sweep(unit: Sweep) -> Iterator[Row]:
+    found = restaurants.world(unit.records, unit.seed)
+    facts = _facts(unit.records, unit.seed, unit.share, restaurants.EXPONENT, restaurants.RETURNS) | {"sweep": True}
+    stream = None if unit.share is None else restaurants.stream(found, unit.seed)
+    for parameters, rule in swept(unit.policy).items():
+        facts |= {"policy": unit.policy, "parameters": parameters}
+        if unit.policy == "buffer":
+            facts |= {"variance": round(_variance(found.utilities, *parameters.split()), 6)}
+        if stream is None:
+            yield facts | _row(unbounded(found.utilities, rule()), Ways())
+            continue
+        room = stream.room(unit.share or 0.0)
+        for way in ways(unit.policy, whole=False):
+            yield facts | _row(replay(stream, Ruled(rule()), room, way), way)
+
+
+def swept(policy: str) -> Mapping[str, Callable[[], Rule]]:
+    """Return the rules of a sweep by the text of their parameters."""
+    if policy == "threshold":
+        return {f"{rise} {1 - Decimal(rise)}": partial(Threshold, rise, str(1 - Decimal(rise))) for rise in RISES}
+    if policy == "mean":
+        return {str(batch): partial(Mean, batch) for batch in BATCHES}
+    return {f"{own} {before}": partial(Buffer, own, before) for own in WEIGHTS for before in WEIGHTS}
+
+
+def _variance(utilities: Sequence[int], own: str, before: str) -> float:
+    """Return the variance of buffer's threshold, relative to the variance of the numbers of subscribers."""
+    thresholds = [float(own) * one + float(before) * former for former, one in pairwise([0, *utilities])]
+    return pvariance(thresholds) / pvariance(utilities)

@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m ingeborg.bench.caching.live",
         description="Measure latency and throughput of the document's broker with each of its caching strategies. "
         "Units with results in DIR do not run again. To run one unit, give --only "
-        "latency-lmdb-direct-n1000-threshold-unbounded-seed1",
+        "latency-lmdb-direct-n1000-threshold-unbounded-always-waiting-seed1-run1",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for rows and logs; created if missing")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run only these units; * and ? are wildcards")
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     kind, _, nodes = options.store.partition(":")
     if options.store != "lmdb" and (kind != "riak" or not nodes):
         raise UsageError("--store must be riak:HOST:PORT,HOST:PORT…")
-    units = cases.plan(options.seed, kafka=True, riak=True)
+    units = cases.plan([options.seed], kafka=True, riak=True)
     if options.only:
         units = [unit for unit in units if any(fnmatch.fnmatchcase(unit.name, name) for name in options.only)]
         if not units:
@@ -142,6 +142,7 @@ def _kafka(wanted: str | None, due: Sequence[Unit], out: Path, stack: ExitStack)
 def _run(due: Sequence[Unit], out: Path, places: Places) -> list[str]:
     failed: list[str] = []
     begun = time.monotonic()
+    to_do, done_cost = sum(unit.cost for unit in due), 0.0
     for done, unit in enumerate(due, 1):
         try:
             work.run(unit, out, places)
@@ -150,7 +151,8 @@ def _run(due: Sequence[Unit], out: Path, places: Places) -> list[str]:
             failed.append(unit.name)
             said = f": {error}"
         spent = time.monotonic() - begun
-        left = spent / done * (len(due) - done)
+        done_cost += unit.cost
+        left = spent / done_cost * (to_do - done_cost)
         print(f"  {unit.name}{said}: {done} of {len(due)} after {spent:.0f} s, some {left:.0f} s left", flush=True)
     return failed
 

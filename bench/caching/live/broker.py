@@ -9,6 +9,9 @@ bitmap). The broker offers the record to the cache, and queues it for the databa
 database, it waits for its subscribers. Each subscriber gets it with its next poll, from memory (a hit) or from the
 database. So the durability of writes favours no policy, and a record outside memory can always be read.
 
+With ``either``, the broker does not write a record that is in memory, and does not queue it, unless one of its
+subscribers still waits for an earlier record. No record may leave memory then, because it would be lost.
+
 The broker numbers records in the order of arrival. A subscriber gets them in that order, each once.
 """
 
@@ -36,10 +39,14 @@ QUEUED_MAX: Final = 4 * WRITTEN_MAX
 
 Send = Callable[[bytes], None]
 
+_Queued = tuple[int, bytes | None, list[str]]
+"""A record that waits for its turn: its number, its payload unless only memory has it, and its subscribers."""
+
 
 class Broker:
     """The broker. ``now_ns`` reads the clock. With ``waits``, a poll that finds nothing gets its answer when a record
-    arrives; otherwise it gets an answer at once. The broker calls ``changed`` when it is no longer ``full``."""
+    arrives; otherwise it gets an answer at once. With ``either``, a record is in memory or in the database, and not in
+    both. The broker calls ``changed`` when it is no longer ``full``."""
 
     def __init__(
         self,
@@ -48,29 +55,38 @@ class Broker:
         now_ns: Callable[[], int],
         *,
         waits: bool,
+        either: bool = False,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._memory = memory
         self._database = database
         self._now_ns = now_ns
         self._waits = waits
+        self._either = either
         self._changed = changed
         self._index = Index()
         self._waiting: dict[str, list[int]] = {}  # the records that each subscriber has not received yet
         self._held: dict[str, Send] = {}  # polls that wait for a record
         self._busy: set[str] = set()  # subscribers with a pending answer
-        self._queue: list[tuple[int, bytes, list[str]]] = []
+        self._queue: list[_Queued] = []
+        self._behind: dict[str, int] = {}  # with ``either``: how many queued records each subscriber waits for
         self._queued = asyncio.Event()
         #: Set while the broker is not ``full``.
         self.room = asyncio.Event()
         self.room.set()
         self._reading: set[asyncio.Task[None]] = set()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # when each record arrived, was queued for the database, and was safe
+        # when each record arrived, was queued for the database, and was safe (or in memory, if nobody writes it)
         self.came_ns, self.matched_ns, self.safe_ns = array("q"), array("q"), array("q")
         self.readers = array("l")
         self._counts = dict.fromkeys(
-            ("caching_database_reads_total", "caching_commits_total", "caching_bytes_written_total"), 0
+            (
+                "caching_database_reads_total",
+                "caching_commits_total",
+                "caching_written_total",
+                "caching_bytes_written_total",
+            ),
+            0,
         )
         self._gone = 0
 
@@ -95,17 +111,30 @@ class Broker:
         """Accept records that arrived now."""
         now_ns, memory = self._now_ns, self._memory
         came_ns = now_ns()
+        at_once: list[_Queued] = []
         for payload in payloads:
             readers, _ = self._index.match(payload)
             number = len(self.came_ns)
-            memory.publish(number, payload, len(readers))
-            self._queue.append((number, payload, readers))
+            unwritten = memory.publish(number, payload, len(readers)) and self._either
+            queued = (number, None if unwritten else payload, readers)
+            if unwritten and self._behind.keys().isdisjoint(readers):
+                at_once.append(queued)
+            else:
+                self._enqueue(queued)
             self.came_ns.append(came_ns)
+            self.safe_ns.append(0)
             self.readers.append(len(readers))
             self.matched_ns.append(now_ns())
-        self._queued.set()
+        self._hand_over(at_once)
         if self.full:
             self.room.clear()
+
+    def _enqueue(self, queued: _Queued) -> None:
+        self._queue.append(queued)
+        self._queued.set()
+        if self._either:
+            for reader in queued[2]:
+                self._behind[reader] = self._behind.get(reader, 0) + 1
 
     def poll(self, subscriber: str, send: Send) -> None:
         """Hand the subscriber the records that it has not received yet. A subscriber must not poll again before it has
@@ -155,25 +184,47 @@ class Broker:
         """Write published records, until cancelled. Raises the database's errors."""
         while True:
             await self._queued.wait()
-            batch = self._queue[:WRITTEN_MAX]
-            await self._database.write([(number, payload) for number, payload, _ in batch])
+            batch = self._next()
+            items = [(number, payload) for number, payload, _ in batch if payload is not None]
+            if items:
+                await self._database.write(items)
+                self._counts["caching_commits_total"] += 1
+                self._counts["caching_written_total"] += len(items)
+                self._counts["caching_bytes_written_total"] += sum(len(payload) for _, payload in items)
             was_full = self.full
             del self._queue[: len(batch)]
             if not self._queue:
                 self._queued.clear()
-            self._counts["caching_commits_total"] += 1
-            self._counts["caching_bytes_written_total"] += sum(len(payload) for _, payload, _ in batch)
+            if self._either:
+                self._caught_up(batch)
             self._hand_over(batch)
             if was_full and not self.full:
                 self.room.set()
                 self._changed()
 
-    def _hand_over(self, batch: Sequence[tuple[int, bytes, list[str]]]) -> None:
+    def _next(self) -> list[_Queued]:
+        """Return the first records of the queue. If only memory has the first one, return all such records up to the
+        first that must be written, because they need not wait for its write."""
+        queue, unwritten = self._queue, 0
+        while unwritten < len(queue) and queue[unwritten][1] is None:
+            unwritten += 1
+        return queue[: unwritten or WRITTEN_MAX]
+
+    def _caught_up(self, batch: Sequence[_Queued]) -> None:
+        """Count the records of the batch as no longer queued."""
+        behind = self._behind
+        for _, _, readers in batch:
+            for reader in readers:
+                behind[reader] -= 1
+                if not behind[reader]:
+                    del behind[reader]
+
+    def _hand_over(self, batch: Sequence[_Queued]) -> None:
         safe_ns = self._now_ns()
         waiting, held = self._waiting, self._held
         answered: dict[str, None] = {}
         for number, _, readers in batch:
-            self.safe_ns.append(safe_ns)
+            self.safe_ns[number] = safe_ns
             for reader in readers:
                 if reader in waiting:
                     waiting[reader].append(number)

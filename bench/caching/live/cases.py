@@ -1,28 +1,44 @@
 """The plan for real processes: experiments 3 and 4 of the document, and the latencies of its sweeps 5 to 7.
 
-Owns: the plan, cut into units that run separately and have their own files, and all its numbers. Must never: run
-anything.
+Owns: the units of each part of the plan, which run separately and have their own files, and all numbers. Must never:
+run anything.
 
-A unit is one broker from its start to its end: a number of records, one strategy, one capacity, one database.
+A unit is one broker from its start to its end: a number of records, one strategy, one capacity, one database. The
+document leaves open where a record is written, and how subscribers fetch records. Each unit follows one reading of
+both (``ALWAYS`` or ``EITHER``, ``WAITING`` or ``POLLING``). With bounded memory, a missed record stays out of memory,
+as in the slides' rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ingeborg.bench.caching.cases import Part, Seeds, first
 from ingeborg.bench.caching.live.strategies import DOCUMENT, OURS
+from ingeborg.bench.caching.policies import named
 
 LATENCY, THROUGHPUT = "latency", "throughput"
 """The kinds of units: records at a fixed rate, and records at full speed."""
 
+ALWAYS, EITHER = "always", "either"
+"""Where a record is written. ``ALWAYS``: the broker writes each record to the database, whether it is in memory or not.
+``EITHER``: a record is in memory or in the database (see ``named.EITHER``)."""
+
+WAITING, POLLING = "waiting", "polling"
+"""How subscribers fetch. ``WAITING``: a poll waits at the broker until a record arrives. ``POLLING``: subscribers poll
+twice a second, so each record waits for a quarter of a second on average."""
+
 RECORDS: Final = (500, 800, 1_000, 2_000, 5_000, 10_000)
 """The document's numbers of records."""
 
+ENDS: Final = (RECORDS[0], RECORDS[-1])
+"""The smallest and the largest number, between which the document compares."""
+
 RECORDS_MAX: Final = 100_000
-"""Maximum number of records, which is ten times the document's maximum. A limit is necessary because memory holds every
-subscriber's answers until the end of the run."""
+"""Maximum number of records, in all rounds together. A limit is necessary because memory holds every subscriber's
+answers until the end of the run."""
 
 SUBSCRIBERS: Final = 200
 """Number of subscribers, out of the world's 1,000. A record goes to eight of the 200 on average. With all 1,000, both
@@ -30,9 +46,8 @@ processes would have five times the work, and the digest five times the rows. Hi
 apart from chance."""
 
 RATE_PER_S: Final = 2_000
-"""The rate of records, which is the same for all units on LMDB. At this rate the broker uses a third of a core, and
-publishers and subscribers together use less. The slowest throughput with 10,000 records in our runs, on shared cores,
-is three times this rate."""
+"""The rate of records, which is the same for all units on LMDB. The broker uses a third of a core if subscribers poll
+twice a second. If polls wait, each delivery is an answer of its own, and the broker uses about half of a core."""
 
 RIAK_RECORDS: Final = 500
 RIAK_RATE_PER_S: Final = 100
@@ -40,22 +55,29 @@ RIAK_RATE_PER_S: Final = 100
 requests a second. A cluster of three nodes can serve this rate, and so can the tests' substitute for Riak on one
 core."""
 
-RIAK_RUNS: Final = 2
-"""Number of runs on Riak, with consecutive seeds, because results vary more with a networked store and with other work
-on its machines."""
+RIAK_RUNS: Final = 3
 
 LMDB, RIAK = "lmdb", "riak"
 DIRECT, KAFKA = "direct", "kafka"
 
 UNBOUNDED: Final = None
-CAPACITIES: Final = (UNBOUNDED, 0.1, 0.01)
+CAPACITIES: Final = (0.1, 0.01)
 """Shares of the bytes of all records."""
 
-THROUGHPUT_RUNS: Final = 2
-"""Number of throughput runs with the largest size, with consecutive seeds. A run takes a second, and other work on the
-machine changes its result. The spread of several runs shows which differences mean nothing."""
+LATENCY_RUNS: Final = 3
+"""Number of runs with the smallest and with the largest number of records. Their interval shows which differences are
+noise."""
 
-KAFKA_RECORDS: Final = (1_000, 5_000)
+ROUNDS: Final = {500: 80, 10_000: 8}
+"""Rounds of a throughput run, by number of records. In a round, the publishers send all records at full speed, and wait
+until all deliveries have arrived. A single round takes less than a second, and its result says nothing."""
+
+THROUGHPUT_RUNS: Final = 3
+"""Number of runs of each throughput. Their interval shows which differences are noise."""
+
+KAFKA_RECORDS: Final = 5_000
+KAFKA_ROUNDS: Final = 8
+KAFKA_RUNS: Final = 3
 SWEEP_RECORDS: Final = 2_000
 
 SHARES: Final = ("0.1", "0.3", "0.5", "0.7", "0.9")
@@ -64,13 +86,21 @@ BATCHES: Final = (1, 3, 10, 100, 1_000)
 
 STRATEGIES: Final = (*DOCUMENT, OURS)
 
+START_S: Final = 1.2
+CHECK_S: Final = 2e-5
+"""Seconds of a unit for the broker's start and the connections, and for the check of the deliveries of a record."""
+
+FULL_SPEED_PER_S: Final = 20_000
+"""Roughly the records per second at full speed."""
+
 Parameters = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit. ``capacity`` is a share of all bytes, or ``None`` without a limit. ``parameters`` are those of the
-    strategy, by their names in ``strategies``. If they are empty, the parameters of the document apply."""
+    """One unit. ``records`` is the number of records, or of the records of one round. ``capacity`` is a share of all
+    bytes, or ``None`` without a limit. ``parameters`` are those of the strategy, by their names in ``strategies``. If
+    they are empty, the parameters of the document apply. ``run`` tells apart the runs that repeat a unit."""
 
     kind: str
     records: int
@@ -79,8 +109,27 @@ class Unit:
     database: str = LMDB
     via: str = DIRECT
     parameters: Parameters = ()
+    writes: str = ALWAYS
+    fetches: str = WAITING
+    rounds: int = 1
     seed: int = 1
+    run: int = 1
     subscribers: int = SUBSCRIBERS
+
+    def __post_init__(self) -> None:
+        if self.writes == EITHER and self.capacity is not None:
+            raise ValueError("with memory or database, memory must have no limit: it would lose the evicted records")
+        if self.writes == EITHER and self.strategy not in named.EITHER:
+            raise ValueError(f"{self.strategy} writes each record: only {', '.join(named.EITHER)} can write either way")
+        if self.kind == THROUGHPUT and self.fetches == POLLING:
+            raise ValueError("throughput needs subscribers that wait: polls twice a second would limit it")
+        if self.kind == LATENCY and self.rounds != 1:
+            raise ValueError("latency is measured in one round, at a fixed rate")
+
+    @property
+    def published(self) -> int:
+        """Return the number of records in all rounds together."""
+        return self.records * self.rounds
 
     @property
     def rate_per_s(self) -> float | None:
@@ -90,14 +139,20 @@ class Unit:
         return RIAK_RATE_PER_S if self.database == RIAK else RATE_PER_S
 
     @property
+    def cost(self) -> float:
+        """Return roughly the seconds that the unit takes. It runs alone."""
+        return START_S + self.published * (CHECK_S + 1 / (self.rate_per_s or FULL_SPEED_PER_S))
+
+    @property
     def name(self) -> str:
         """Return the name of the unit's files."""
         capacity = "unbounded" if self.capacity is None else f"{100 * self.capacity:g}%"
         values = [f"{name}{value}" for name, value in self.parameters]
         parts = [self.kind, self.database, self.via, f"n{self.records}", self.strategy, *values, capacity]
+        parts += [self.writes, self.fetches]
         if self.subscribers != SUBSCRIBERS:
             parts.append(f"of{self.subscribers}")
-        return "-".join([*parts, f"seed{self.seed}"])
+        return "-".join([*parts, f"seed{self.seed}", f"run{self.run}"])
 
     def facts(self) -> dict[str, Any]:
         """Return the unit's fields, for a row."""
@@ -105,58 +160,68 @@ class Unit:
             "unit": self.name,
             "kind": self.kind,
             "records": self.records,
+            "rounds": self.rounds,
             "strategy": self.strategy,
             "parameters": dict(self.parameters),
             "capacity": self.capacity,
             "database": self.database,
             "via": self.via,
+            "writes": self.writes,
+            "fetches": self.fetches,
             "rate_per_s": self.rate_per_s,
             "subscribers": self.subscribers,
             "seed": self.seed,
+            "run": self.run,
         }
 
 
-def document(seed: int) -> list[Unit]:
-    """Return experiments 3 and 4: all sizes, and all capacities for the largest size. Without a cache, there is only
-    one capacity."""
-    once = [
-        Unit(kind, records, strategy, capacity, seed=seed)
-        for kind in (LATENCY, THROUGHPUT)
-        for records in RECORDS
+def in_both(unit: Unit) -> list[Unit]:
+    """Return the unit that writes each record, and, if the strategy differs, the one that writes either way."""
+    return [unit, *([replace(unit, writes=EITHER)] if unit.strategy in named.EITHER else [])]
+
+
+def latencies(seed: int) -> list[Unit]:
+    """Return experiment 3 without the wait for a poll, for all numbers of records. The smallest and the largest number
+    run several times, and also with units that write either way. All strategies run once before any runs again, so that
+    a slow minute of the machine does not meet one strategy alone."""
+    units = []
+    for records in RECORDS:
+        for run in range(1, 1 + (LATENCY_RUNS if records in ENDS else 1)):
+            for strategy in STRATEGIES:
+                both = in_both(Unit(LATENCY, records, strategy, seed=seed, run=run))
+                units += both if records in ENDS else both[:1]
+    return units
+
+
+def throughputs(seed: int) -> list[Unit]:
+    """Return experiment 4, in the order of ``latencies``. Units that write either way run with the largest number of
+    records."""
+    units = []
+    for records, rounds in ROUNDS.items():
+        for run in range(1, 1 + THROUGHPUT_RUNS):
+            for strategy in STRATEGIES:
+                both = in_both(Unit(THROUGHPUT, records, strategy, rounds=rounds, seed=seed, run=run))
+                units += both if records == RECORDS[-1] else both[:1]
+    return units
+
+
+def polling(seed: int) -> list[Unit]:
+    """Return the latencies of subscribers that poll twice a second, with the smallest and the largest number of
+    records, and with bounded memory."""
+    units = [
+        Unit(LATENCY, records, strategy, fetches=POLLING, seed=seed) for records in ENDS for strategy in STRATEGIES
+    ]
+    return units + [
+        Unit(LATENCY, RECORDS[-1], strategy, capacity, fetches=POLLING, seed=seed)
+        for capacity in CAPACITIES
         for strategy in STRATEGIES
-        for capacity in (CAPACITIES if records == RECORDS[-1] and strategy != "none" else (UNBOUNDED,))
-    ]
-    return once + [
-        replace(unit, seed=seed + run)
-        for run in range(1, THROUGHPUT_RUNS)
-        for unit in once
-        if unit.kind == THROUGHPUT and unit.capacity is UNBOUNDED and unit.records == RECORDS[-1]
+        if strategy != "none"
     ]
 
 
-def behind_kafka(seed: int) -> list[Unit]:
-    """Return experiments 3 and 4 with a real Kafka in front, for two sizes."""
-    return [
-        Unit(kind, records, strategy, via=KAFKA, seed=seed)
-        for kind in (LATENCY, THROUGHPUT)
-        for records in KAFKA_RECORDS
-        for strategy in STRATEGIES
-    ]
-
-
-def on_riak(seed: int) -> list[Unit]:
-    """Return latencies with a database behind the network. The unit with the most reads runs last, since the first
-    units find the store's memory cold."""
-    return [
-        Unit(LATENCY, RIAK_RECORDS, strategy, database=RIAK, seed=seed + run)
-        for run in range(RIAK_RUNS)
-        for strategy in reversed(STRATEGIES)
-    ]
-
-
-def sweeps(seed: int) -> list[Unit]:
-    """Return experiments 5 to 7. For threshold, lambda and mu range from one extreme to the other. For buffer, gamma
-    and alpha vary separately, because all pairs that add up to 1 give the same result."""
+def parameters(seed: int) -> list[Unit]:
+    """Return the latencies of experiments 5 to 7. For threshold, lambda and mu range from one extreme to the other. For
+    buffer, gamma and alpha vary separately, because all pairs that add up to 1 give the same result."""
     threshold = [(("rise", rise), ("fall", fall)) for rise, fall in zip(SHARES, reversed(SHARES), strict=True)]
     mean = [(("batch", str(batch)),) for batch in BATCHES]
     buffer = [
@@ -165,17 +230,53 @@ def sweeps(seed: int) -> list[Unit]:
     ]
     swept: Iterable[tuple[str, Sequence[Parameters]]] = (("threshold", threshold), ("mean", mean), ("buffer", buffer))
     return [
-        Unit(LATENCY, SWEEP_RECORDS, strategy, parameters=parameters, seed=seed)
+        Unit(LATENCY, SWEEP_RECORDS, strategy, parameters=values, seed=seed)
         for strategy, several in swept
-        for parameters in several
+        for values in several
     ]
 
 
-def plan(seed: int = 1, *, kafka: bool, riak: bool) -> list[Unit]:
-    """Return all units, each once. ``kafka`` and ``riak`` say whether such a system exists."""
-    units = [*document(seed), *sweeps(seed)]
-    if kafka:
-        units += behind_kafka(seed)
-    if riak:
-        units += on_riak(seed)
+def behind_kafka(seed: int) -> list[Unit]:
+    """Return experiments 3 and 4 with a real Kafka in front."""
+    units = []
+    for run in range(1, 1 + KAFKA_RUNS):
+        for strategy in STRATEGIES:
+            latency = Unit(LATENCY, KAFKA_RECORDS, strategy, via=KAFKA, seed=seed, run=run)
+            units += in_both(latency)
+            units += in_both(replace(latency, kind=THROUGHPUT, rounds=KAFKA_ROUNDS))
+    return units
+
+
+def on_riak(seed: int) -> list[Unit]:
+    """Return latencies with a database behind the network. The unit with the most reads runs last, since the first
+    units find the store's memory cold."""
+    return [
+        unit
+        for run in range(1, 1 + RIAK_RUNS)
+        for strategy in reversed(STRATEGIES)
+        for fetches in (WAITING, POLLING)
+        for unit in in_both(Unit(LATENCY, RIAK_RECORDS, strategy, database=RIAK, fetches=fetches, seed=seed, run=run))
+    ]
+
+
+def _of(units: Callable[[int], list[Unit]]) -> Callable[[Seeds], list[Unit]]:
+    return lambda seeds: [unit for seed in first(seeds, 1) for unit in units(seed)]
+
+
+PARTS: Final[Sequence[Part[Unit]]] = (
+    Part("experiment3", "Latencies on real processes, of subscribers whose polls wait for a record.", _of(latencies)),
+    Part("experiment4", "Throughputs on real processes, over many rounds and several runs.", _of(throughputs)),
+    Part("live-polling", "Latencies of subscribers that poll twice a second.", _of(polling)),
+    Part("live-parameters", "Latencies over the parameters of experiments 5 to 7.", _of(parameters)),
+    Part("live-kafka", "Latencies and throughputs with a real Kafka in front.", _of(behind_kafka)),
+    Part("live-riak", "Latencies with the records in a real Riak.", _of(on_riak)),
+)
+"""All parts with real processes. Each has one seed, unless a user selects others."""
+
+
+def plan(seeds: Seeds = None, only: Collection[str] = (), *, kafka: bool, riak: bool) -> list[Unit]:
+    """Return the units of the selected parts, or of all, each once. ``kafka`` and ``riak`` say whether such a system
+    exists."""
+    units = [unit for part in PARTS if not only or part.name in only for unit in part.units(seeds)]
+    units = [unit for unit in units if (kafka or unit.via != KAFKA) and (riak or unit.database != RIAK)]
     return list(dict.fromkeys(units))

@@ -61,17 +61,19 @@ class Memory:
         self.admitted = 0
         self.admitted_utility = 0
 
-    def publish(self, number: int, payload: bytes, utility: int) -> None:
-        """Offer the next record, by its number and its number of subscribers."""
+    def publish(self, number: int, payload: bytes, utility: int) -> bool:
+        """Offer the next record, by its number and its number of subscribers. Return whether it is in memory now."""
         if self.order is not None:
             self.order.append(number)
         self._owed.append(utility)
         self.records += 1
         self.utility += utility
-        if self._cache.put(Entry(number, len(payload), utility)):
+        inside = self._cache.put(Entry(number, len(payload), utility))
+        if inside:
             self._payloads[number] = payload
             self.admitted += 1
             self.admitted_utility += utility
+        return inside
 
     def read(self, number: int) -> bytes | None:
         """Read a record for one subscriber. Return ``None`` if it is not in memory."""

@@ -5,7 +5,8 @@ Owns: the beginning and the end of each piece. Must never: round before adding t
 - ``sending``: from the record's intended time until the broker has it. If Kafka is in front, this includes Kafka.
 - ``matching``: from then until the broker knows the record's subscribers and has queued it for the database, behind
   records that came at the same time. Each further piece also begins when the previous piece ends.
-- ``writing``: until the record is safe in the database.
+- ``writing``: until the record is safe in the database. If nobody writes it, until the broker has handed over all
+  earlier records of its subscribers.
 - ``waiting``: until the record's subscriber polls.
 - ``memory``: until the broker has searched its memory for all records of the answer.
 - ``database``: until the broker has read the records that were not in memory.

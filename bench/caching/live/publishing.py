@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from ingeborg.bench.caching.live.messages import RECORD
@@ -74,14 +74,20 @@ class Publishing:
             self._note(intended_ns[at:until], now_ns())
             at = until
 
-    async def at_full_speed(self, way: Way) -> None:
-        """Send the writes one by one, without a pause. A record's intended time is the start of its write."""
-        for at in range(0, len(self._payloads), AT_ONCE):
-            some = self._payloads[at : at + AT_ONCE]
-            begun_ns = time.monotonic_ns()
-            await way.send(some)
-            self._note([begun_ns] * len(some), time.monotonic_ns())
-            await asyncio.sleep(0)
+    async def at_full_speed(self, way: Way, of_round: int, delivered: Callable[[int], Awaitable[None]]) -> None:
+        """Send rounds of this number of records, each without a pause. ``delivered`` waits until all deliveries of this
+        number of records have arrived, and the next round begins then. A record's intended time is the start of its
+        write."""
+        count = len(self._payloads)
+        for first in range(0, count, of_round):
+            end = min(first + of_round, count)
+            for at in range(first, end, AT_ONCE):
+                some = self._payloads[at : min(at + AT_ONCE, end)]
+                begun_ns = time.monotonic_ns()
+                await way.send(some)
+                self._note([begun_ns] * len(some), time.monotonic_ns())
+                await asyncio.sleep(0)
+            await delivered(end)
 
     def _note(self, intended_ns: Sequence[int], sent_ns: int) -> None:
         self.intended_ns.extend(intended_ns)

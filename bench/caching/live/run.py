@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ import orjson
 import psutil
 
 from ingeborg.bench.caching.live import drawing, parts, verdict
-from ingeborg.bench.caching.live.cases import KAFKA, RECORDS_MAX, RIAK, THROUGHPUT, Unit
+from ingeborg.bench.caching.live.cases import EITHER, KAFKA, LATENCY, RECORDS_MAX, RIAK, THROUGHPUT, WAITING, Unit
 from ingeborg.bench.caching.live.database import LOOP
 from ingeborg.bench.caching.live.log import RUN, Counters, Log, Phase
 from ingeborg.bench.caching.live.messages import COUNTERS, MESSAGE_BYTES_MAX, REPORT
@@ -90,11 +91,12 @@ async def measure(
     places: Places = NOWHERE,
     begun: Begun = _nothing,
 ) -> Outcome:
-    """Run the unit, and leave its log in ``directory``, which is new or empty. ``scratch`` is a directory for the
-    database and the broker's output. ``begun`` is called shortly before the first record, so that tests can cause a
-    fault then. Raises ``BenchError`` if the run has failed. The log has the reason, too."""
-    if not 1 <= unit.records <= RECORDS_MAX:
-        raise BenchError(f"{unit.records} records: the number must be from 1 to {RECORDS_MAX:,}")
+    """Run the unit, and leave its log in ``directory``, which is new or empty. The log of a throughput has no events: a
+    digest would only repeat that each delivery came once. ``scratch`` is a directory for the database and the broker's
+    output. ``begun`` is called shortly before the first record, so that tests can cause a fault then. Raises
+    ``BenchError`` if the run has failed. The log has the reason, too."""
+    if not 1 <= unit.published <= RECORDS_MAX:
+        raise BenchError(f"{unit.published} records: the number must be from 1 to {RECORDS_MAX:,}")
     log = Log(directory, _facts(unit, places))
     try:
         async with AsyncExitStack() as stack:
@@ -117,7 +119,7 @@ class _Run:
         self._scratch = scratch
         self._log = log
         self._stack = stack
-        self._drawn = drawing.drawn(unit.records, unit.subscribers, unit.seed)
+        self._drawn = drawing.drawn(unit.published, unit.subscribers, unit.seed)
         self._owed = self._drawn.owed()
         self._expected = sum(map(len, self._owed))
         if not self._expected:
@@ -131,7 +133,7 @@ class _Run:
         topic = await self._topic() if unit.via == KAFKA else None
         begun_ns = time.monotonic_ns()
         url = await self._start(topic)
-        crowd = Crowd(drawn.wishes, self._expected, hurries=unit.kind == THROUGHPUT)
+        crowd = Crowd(drawn.wishes, self._expected, hurries=unit.fetches == WAITING)
         self._stack.push_async_callback(crowd.end)
         async with self._limit(CONNECT_S, "not all subscribers have connected"):
             self._control = await connect(url, self._said, message_bytes_max=MESSAGE_BYTES_MAX)
@@ -168,7 +170,8 @@ class _Run:
         ]
         await crowd.end()
         await awaited(self._child.end(END_S))
-        self._log.events(publishing, made, report["readers"], unit.subscribers)
+        if unit.kind == LATENCY:
+            self._log.events(publishing, made, report["readers"], unit.subscribers)
         self._log.phases(phases)
         self._log.close()
         return Outcome(self._row(publishing, made, report, after, (end_ns - start_ns) / 1e9, shares), report)
@@ -190,10 +193,11 @@ class _Run:
             strategy=unit.strategy,
             parameters=dict(unit.parameters),
             bytes_max=None if unit.capacity is None else int(self._drawn.bytes * unit.capacity),
-            entries=round(unit.records * (1.0 if unit.capacity is None else unit.capacity)),
+            entries=round(unit.published * (1.0 if unit.capacity is None else unit.capacity)),
             database=f"riak:{self._places.riak}" if unit.database == RIAK else str(self._scratch / "store"),
             reads=self._places.reads,
-            waits=unit.kind == THROUGHPUT,
+            waits=unit.fetches == WAITING,
+            either=unit.writes == EITHER,
             noted=self._places.noted,
             kafka=topic,
         )
@@ -221,7 +225,7 @@ class _Run:
         crowd.begin(asyncio.get_running_loop().time() + LEAD_S)
         if rate is None:
             start_ns = time.monotonic_ns()
-            sending = asyncio.ensure_future(publishing.at_full_speed(way))
+            sending = asyncio.ensure_future(self._in_rounds(publishing, way, crowd))
         else:
             sending = asyncio.ensure_future(publishing.on_schedule(way, start_ns, rate))
         everything = asyncio.gather(sending, crowd.done)
@@ -247,6 +251,10 @@ class _Run:
             if not everything.cancelled():
                 everything.exception()  # seen
         return start_ns
+
+    async def _in_rounds(self, publishing: Publishing, way: Way, crowd: Crowd) -> None:
+        due = list(accumulate(self._drawn.world.utilities, initial=0))
+        await publishing.at_full_speed(way, self._unit.records, lambda count: crowd.came_to(due[count]))
 
     async def _failure(self, error: BenchError) -> BenchError:
         """Add the broker's message as the reason, if the broker has ended."""
@@ -297,6 +305,7 @@ class _Run:
         shares: Mapping[str, float],
     ) -> Json:
         counted = {name.removeprefix("caching_").removesuffix("_total"): value for name, value in after[1].items()}
+        assert counted.pop("records") == self._unit.published, "each delivered record has been counted"
         row = {
             **self._unit.facts(),
             "lmdb_read_in": self._places.reads,
@@ -311,7 +320,7 @@ class _Run:
             **shares,
         }
         if self._unit.kind == THROUGHPUT:
-            row["records_per_s"] = round(self._unit.records / seconds, 3)
+            row["records_per_s"] = round(self._unit.published / seconds, 3)
             row["deliveries_per_s"] = round(self._expected / seconds, 3)
         return row
 

@@ -142,7 +142,14 @@ class Server:
         policy = policy_of(settings.strategy, settings.parameters, settings.bytes_max, settings.entries)
         told = is_told(settings.strategy)
         self._memory = Memory(policy, settings.bytes_max, told=told, noted=settings.noted)
-        self.broker = Broker(self._memory, self._database, time.monotonic_ns, waits=settings.waits, changed=self._go_on)
+        self.broker = Broker(
+            self._memory,
+            self._database,
+            time.monotonic_ns,
+            waits=settings.waits,
+            either=settings.either,
+            changed=self._go_on,
+        )
 
     def _go_on(self) -> None:
         full = self.broker.full
@@ -150,8 +157,8 @@ class Server:
             accepted.pause_if(full)
 
     def report(self) -> dict[str, Any]:
-        """Return for each record when it arrived, was matched and was safe, and its number of subscribers. If
-        ``noted``, also return the order of all events."""
+        """Return for each record its number of subscribers, and when it arrived, was matched and was safe (see
+        ``parts``). If ``noted``, also return the order of all events."""
         broker, order = self.broker, self._memory.order
         return {
             "came_ns": list(broker.came_ns),

@@ -3,9 +3,9 @@
 Owns: the time of each poll, and every answer as it came. Must never: judge an answer (``verdict`` does at the end), or
 poll before the answer to the last poll.
 
-To measure latency, a subscriber polls twice a second, as Kafka's consumers do. It also polls at once if an answer says
-that there are more records. The polls of all subscribers are spread evenly over the half second. To measure throughput,
-a subscriber polls again after each answer, and the broker answers when a record arrives.
+A subscriber polls again after each answer, and the broker answers when a record arrives. Or a subscriber polls twice a
+second, and also at once if an answer says that there are more records. The polls of all subscribers are then spread
+evenly over the half second.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Crowd:
 
     def __init__(self, wishes: Sequence[Any], expected: int, *, hurries: bool) -> None:
         self._wishes = wishes
-        self._left = expected
+        self._expected = self._left = expected
         self.hurries = hurries
         self.got: list[Got] = []
         self._subscribers = [_Subscriber(self, number) for number in range(len(wishes))]
@@ -83,6 +83,8 @@ class Crowd:
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
         self.done: asyncio.Future[None] = loop.create_future()
+        self._mark = 0
+        self._marked: asyncio.Future[None] | None = None
         self._watches: list[asyncio.Task[None]] = []
         self._ticking: list[asyncio.TimerHandle | None] = [None] * len(wishes)
         self._ended = False
@@ -95,8 +97,18 @@ class Crowd:
     def delivered(self, count: int) -> None:
         """Count deliveries."""
         self._left -= count
+        if self._marked is not None and self._left <= self._mark and not self._marked.done():
+            self._marked.set_result(None)
         if self._left <= 0 and not self.done.done():
             self.done.set_result(None)
+
+    async def came_to(self, count: int) -> None:
+        """Wait until this number of deliveries has arrived since the beginning."""
+        self._mark = self._expected - count
+        if self._left > self._mark:
+            self._marked = asyncio.get_running_loop().create_future()
+            await self._marked
+            self._marked = None
 
     def subscribed(self) -> None:
         """Count one more subscription."""

@@ -15,12 +15,12 @@ from typing import Any
 
 import uvloop
 
-from ingeborg.bench.caching.live.cases import Unit
+from ingeborg.bench.caching.live.cases import LATENCY, Unit
 from ingeborg.bench.caching.live.run import NOWHERE, Outcome, Places, measure
 from ingeborg.bench.experiments.units import keep
 
 ROWS, LOGS, DIGESTED = "rows", "logs", "digested"
-"""Folders of a result. Each unit has a file with its row, a folder with its log, and a file with the log's digest."""
+"""Folders of a result. Each unit has a file with its row. The log of a latency has a folder, and its digest a file."""
 
 UNFINISHED = "unfinished"
 
@@ -36,7 +36,8 @@ def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
         shutil.rmtree(former, ignore_errors=True)
     outcome = _run(measure(unit, part / "log", part / "scratch", places))
     log.parent.mkdir(parents=True, exist_ok=True)
-    (part / "log").replace(log)
+    if unit.kind == LATENCY:  # the figures of a throughput are counts and a duration, which need no digest
+        (part / "log").replace(log)
     shutil.rmtree(part)
     keep(path_of(out, ROWS, unit), [outcome.row])
 

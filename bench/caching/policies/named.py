@@ -30,6 +30,9 @@ RULES: Final[Mapping[str, Callable[[], Rule]]] = {
     "buffer": Buffer,
 }
 
+#: The document's three rules.
+NOVEL: Final = ("threshold", "mean", "buffer")
+
 #: Policies that need no knowledge of the future.
 ONLINE: Final[Mapping[str, Maker]] = {
     "lru": lambda _room, _entries: Lru(),
@@ -42,6 +45,10 @@ ONLINE: Final[Mapping[str, Maker]] = {
     "owed": lambda _room, _entries: PendingReaders(),
     "owed inflated": lambda _room, _entries: PendingReaders(ages=True),
 }
+
+EITHER: Final = ("all", "mean", "buffer")
+"""The strategies that write fewer records if a record goes to memory or to the database, and not to both. The slides
+say this for mean and buffer. They say that threshold writes each record, and nothing about unlimited caching."""
 
 OWED: Final = "owed"
 """The name of ``PendingReaders`` in stored results."""

@@ -120,12 +120,12 @@ class Reads:
 
 def document(rows: Iterable[Row], value: Value, **wanted: Any) -> dict[tuple[str, str], dict[int, Rate]]:
     """Return for each policy with its parameters the rates by number of records. ``wanted``: the required values of
-    rows."""
+    rows, which include the reading of bounded memory (``reads_in``)."""
     found: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
     for row in rows:
         if row["kind"] == "document" and all(row[name] == each for name, each in wanted.items()):
             found[row["policy"], row["parameters"], row["records"]].append(row)
     rates: dict[tuple[str, str], dict[int, Rate]] = defaultdict(dict)
     for (policy, parameters, records), each in found.items():
-        rates[policy, parameters][records] = better(each).rate(value)
+        rates[policy, parameters][records] = interval([value(row) for row in each])
     return dict(rates)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingeborg.bench import cli
-from ingeborg.bench.caching import cases, command, work
-from ingeborg.bench.caching.cases import SEEDS, Document, Unit
+from ingeborg.bench.caching import command, plan, work
+from ingeborg.bench.caching.cases import Document, Sweep, Unit
 from ingeborg.bench.caching.found import LIVE
 from ingeborg.bench.caching.live import cases as live_cases
 from ingeborg.bench.caching.live import subscribing
+from ingeborg.bench.caching.policies.named import NOVEL
 from ingeborg.bench.experiments import units
 from ingeborg.bench.experiments.units import PLAN
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 UNITS: list[Unit] = [
-    *(Document(60, seed, rooms=True) for seed in (1, 2)),
-    *(Document(60, seed, sweeps=True) for seed in (1, 2)),
+    *(Document(60, seed, share) for seed in (1, 2) for share in (None, 0.1)),
+    *(Sweep(policy, seed, records=60) for policy in NOVEL for seed in (1, 2)),
 ]
 MEASURED = [
     *(live_cases.Unit("latency", 200, name, subscribers=30) for name in ("none", "all")),
@@ -51,8 +52,8 @@ def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscribing, "POLL_S", 0.05)
-    monkeypatch.setattr(cases, "units", lambda seeds, log: UNITS)
-    monkeypatch.setattr(live_cases, "plan", lambda *_, **__: MEASURED)
+    monkeypatch.setattr(plan, "streams", lambda *_, **__: UNITS)
+    monkeypatch.setattr(plan, "processes", lambda *_, **__: MEASURED)
 
 
 @pytest.mark.spark
@@ -63,7 +64,7 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     out = tmp_path / "caching"
     arguments = ["caching", "--out", str(out), "--seeds", "2", "--processes", "2"]
     with monkeypatch.context() as patch:
-        patch.setattr(cases, "units", lambda seeds, log: UNITS[:1])
+        patch.setattr(plan, "streams", lambda *_, **__: UNITS[:1])
         patch.setattr(command, "_digest", lambda out: None)
         patch.setattr(command, "_pages", lambda out: None)
         assert cli.main([*arguments, "--no-live"]) == 0
@@ -72,7 +73,7 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
         assert not (out / LIVE).exists()
     assert cli.main([*arguments, "--note", "Nothing else ran."]) == 0
     said = capsys.readouterr().out
-    assert re.search("4 streams, 1 done before", said)
+    assert re.search("10 streams, 1 done before", said)
     assert "no comparison with libcachesim" in said
     assert "1 units are left out without a Kafka: give --kafka" in said
     assert "| 1. Buffer has consistently the best hit rate" in said
@@ -117,10 +118,10 @@ def test_without_a_log_its_streams_are_left_out_and_that_is_said(
     monkeypatch.setattr(command, "_digest", lambda _: None)
     monkeypatch.setattr(command, "_pages", lambda _: None)
     assert cli.main(["caching", "--out", str(tmp_path), "--no-live"]) == 0
-    [plan] = plans
-    left_out = len(cases.units(SEEDS, log=True)) - len(plan)
+    [units_of] = plans
+    left_out = len(plan.streams(log=True)) - len(units_of)
     assert left_out > 0
-    assert not any(unit.wants_log for unit in plan)
+    assert not any(unit.wants_log for unit in units_of)
     assert f"{left_out} streams are left out without a now-playing log: give --log" in capsys.readouterr().out
 
 
@@ -128,6 +129,7 @@ def test_without_a_log_its_streams_are_left_out_and_that_is_said(
     ("arguments", "words"),
     [
         (["--seeds", "0"], "--seeds must be from 1 to 100"),
+        (["--only", "experiment1", "experiment9"], "no part is called experiment9; the parts are experiment1, "),
         (["--processes", "0"], "--processes has to be 1 or more"),
         (["--store", "lmdb"], "--store must be riak:HOST:PORT"),
         (["--store", "riak:one:port"], "--store riak:one:port: 'one:port' must be HOST:PORT"),
@@ -142,7 +144,7 @@ def test_what_cannot_be_run_is_said_in_a_line(
     tmp_path: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["caching", "--out", str(tmp_path), *arguments]) == (
-        2 if re.search("has to be|must be", words) else 1
+        2 if re.search("has to be|must be|no part", words) else 1
     )
     said = capsys.readouterr().err
     assert words in said
@@ -163,3 +165,13 @@ def test_the_policies_are_among_the_sources_and_what_looks_at_rows_is_not() -> N
     here = Path(command.__file__).parent
     assert all((here / name).is_file() for name in command.NOT_IN_ROWS if name != "__main__.py")
     assert command.sources() != command.live_sources()
+
+
+def test_a_part_and_a_seed_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Unit] = []
+    monkeypatch.setattr(units, "run_streams", lambda _, due, *__: ran.extend(unit for unit, *_ in due))
+    monkeypatch.setattr(command, "_digest", lambda _: None)
+    monkeypatch.setattr(command, "_pages", lambda _: None)
+    assert cli.main(["caching", "--out", str(tmp_path), "--only", "experiment6", "--seeds", "1"]) == 0
+    assert ran == [Sweep("mean", 1), Sweep("mean", 1, 0.1)]
+    assert not (tmp_path / LIVE).exists()

@@ -11,9 +11,9 @@ import pytest
 
 from ingeborg.bench.caching import work
 from ingeborg.bench.caching.beside import SIMULATED
-from ingeborg.bench.caching.cases import Document
-from ingeborg.bench.caching.found import LIVE, STRATEGIES, Found
-from ingeborg.bench.caching.policies.named import BELADY, ONLINE, OURS, OWED
+from ingeborg.bench.caching.cases import SHARES, SWEEP_SHARE, Document, Sweep, Unit
+from ingeborg.bench.caching.found import LIVE, STRATEGIES, Found, Setup
+from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, OWED
 from ingeborg.bench.caching.replay import Ways
 
 from . import naive
@@ -26,10 +26,11 @@ pytestmark = pytest.mark.spark
 Row = dict[str, Any]
 
 SEEDS = (1, 2, 3)
-UNITS = [
-    *(Document(60, seed, rooms=True) for seed in SEEDS),
+UNITS: list[Unit] = [
+    *(Document(60, seed, share) for seed in SEEDS for share in (None, *SHARES)),
     Document(80, 1),
-    *(Document(60, seed, rooms=seed == 1, sweeps=True) for seed in SEEDS),
+    *(Sweep(policy, seed, records=60) for policy in NOVEL for seed in SEEDS),
+    *(Sweep(policy, 1, SWEEP_SHARE, records=60) for policy in NOVEL),
 ]
 
 
@@ -118,8 +119,23 @@ def test_streams_are_as_the_naive_reading_has_them(found: Found) -> None:
     assert ways == {False, True}
 
 
-@pytest.mark.parametrize("share", [None, 0.1, 0.01])
-def test_the_documents_experiments_are_as_it_has_them(found: Found, out: Path, share: float | None) -> None:
+def test_each_policy_is_compared_with_the_best_of_the_documents_rules(found: Found) -> None:
+    expected = naive.Reads(reads())
+    for stream in expected.streams:
+        best = {name: expected.best(stream, name) for name in ONLINE}
+        rates = {name: one.rate()[0] for name, one in best.items() if one is not None}
+        rule = max(NOVEL, key=lambda name: rates[name])
+        for name in ONLINE:
+            row = found.over_rules(stream, name)
+            assert (row is None) == (name in NOVEL)
+            if row is not None:
+                assert (row["rule"], row["by_read"][0]) == (rule, pytest.approx(rates[name] - rates[rule], abs=1e-5))
+
+
+@pytest.mark.parametrize(("share", "again"), [(None, False), (0.1, False), (0.1, True), (0.01, False), (0.01, True)])
+def test_the_documents_experiments_are_as_it_has_them(
+    found: Found, out: Path, share: float | None, again: bool
+) -> None:
     values: dict[str, naive.Value] = {
         "by_read": naive.by_read,
         "by_record": naive.by_record,
@@ -127,11 +143,11 @@ def test_the_documents_experiments_are_as_it_has_them(found: Found, out: Path, s
         "copies_per_record": naive.copies,
     }
     for what, value in values.items():
-        expected = naive.document(rows_of(out), value, share=share, sweep=False)
+        expected = naive.document(rows_of(out), value, share=share, reads_in=again, sweep=False)
         assert {name for name, _ in expected} == set(STRATEGIES)
         for (name, _), by_records in expected.items():
             for records, rate in by_records.items():
-                row = found.document(records, name, share)
+                row = found.document(records, name, share, again=again)
                 assert row is not None
                 assert row[what] == pytest.approx(rate, abs=1e-5)
 
@@ -158,7 +174,9 @@ def test_differences_are_of_the_same_seeds(found: Found, out: Path) -> None:
 
 def test_parameters_and_requests_have_their_rows(found: Found) -> None:
     assert len(found.sweep("threshold")) == 9
-    assert len(found.sweep("buffer", 0.1)) == 25
+    for again in (False, True):
+        assert len(found.sweep("buffer", 0.1, again=again)) == 25
+    assert all(row["variance"] is not None for row in found.sweep("buffer").values())
     row = found.requests(1.0, 0.1, "lru")
     assert row is not None
     assert row["rate"][0] == pytest.approx(0.402)
@@ -166,28 +184,34 @@ def test_parameters_and_requests_have_their_rows(found: Found) -> None:
     assert found.live == []
 
 
-def test_runs_that_differ_by_their_seed_are_one_row(out: Path, spark: SparkSession, tmp_path: Path) -> None:
+def test_runs_that_repeat_a_unit_are_one_row_with_an_interval(spark: SparkSession, tmp_path: Path) -> None:
     from ingeborg.bench.caching import job
 
     parts = {"database": {"mean_ms": 0.5, "p99_ms": 1.0}}
-    facts = {"kind": "throughput", "records": 500, "strategy": "mean", "capacity": None, "database": "lmdb"}
-    facts |= {"via": "direct", "deliveries": 100, "hit_rate": 0.5, "database_reads": 50, "latency_mean_ms": 9.0}
-    for seed in SEEDS:
-        name = f"unit-{seed}"
-        row = facts | {"unit": name, "seed": seed, "parameters": {}, "parts": parts, "records_per_s": 100.0 * seed}
-        write(tmp_path / LIVE / "rows" / f"{name}.json", [row])
-        write(
-            tmp_path / LIVE / "digested" / f"{name}.json", [{"unit": name, "latency": {"p50_ms": 8.0, "p99_ms": 11.0}}]
-        )
-    swept = facts | {"unit": "swept", "seed": 1, "parameters": {"rise": "0.3", "fall": "0.7"}, "parts": parts}
-    write(tmp_path / LIVE / "rows" / "swept.json", [swept | {"kind": "latency", "strategy": "threshold"}])
-    (tmp_path / work.ROWS).symlink_to(out / work.ROWS)
-    found = Found(*job.figures(spark, tmp_path))
+    facts = {"kind": "throughput", "records": 500, "rounds": 4, "strategy": "mean", "capacity": None}
+    facts |= {"database": "lmdb", "via": "direct", "writes": "always", "fetches": "waiting", "seconds": 2.5}
+    facts |= {"deliveries": 100, "hit_rate": 0.5, "database_reads": 50, "latency_mean_ms": 9.0, "written": 2_000}
+    for run in SEEDS:
+        name = f"unit-{run}"
+        row = facts | {"unit": name, "seed": 1, "run": run, "parameters": {}, "parts": parts}
+        write(tmp_path / LIVE / "rows" / f"{name}.json", [row | {"records_per_s": 100.0 * run, "broker_cpu_s": 0.1}])
+    either = facts | {"unit": "either", "seed": 1, "run": 1, "parameters": {}, "parts": parts, "writes": "either"}
+    write(tmp_path / LIVE / "rows" / "either.json", [either | {"records_per_s": 500.0, "written": 500}])
+    swept = facts | {"unit": "swept", "seed": 1, "run": 1, "parameters": {"rise": "0.3", "fall": "0.7"}}
+    swept |= {"parts": parts, "kind": "latency", "strategy": "threshold"}
+    write(tmp_path / LIVE / "rows" / "swept.json", [swept])
+    write(tmp_path / LIVE / "digested" / "swept.json", [{"unit": "swept", "latency": {"p50_ms": 8.0, "p99_ms": 11.0}}])
+    found = Found(*job.figures(spark, tmp_path))  # without any replayed stream
+    assert found.records == []
     one = found.measured("throughput", 500, "mean")
     assert one is not None
-    assert (one["runs"], one["slowest_per_s"], one["records_per_s"], one["fastest_per_s"]) == (3, 100, 200, 300)
-    assert (one["database_ms"], one["p99_ms"], one["from_database"]) == (0.5, 11.0, 0.5)
-    assert list(found.measured_sweep("threshold")) == ["0.3 0.7"]
+    assert (one["runs"], one["records_per_s"]) == (3, [200.0, pytest.approx(4.303 * 100 / 3**0.5, abs=1e-3)])
+    assert one["cpu_us"] == [50.0, 0.0]
+    assert (one["database_ms"], one["from_database"], one["written_share"]) == (0.5, 0.5, 1.0)
+    other = found.measured("throughput", 500, "mean", None, Setup("LMDB", writes="either"))
+    assert other is not None
+    assert (other["runs"], other["records_per_s"], other["written_share"]) == (1, [500.0, 0.0], 0.25)
+    assert {name: row["p99_ms"] for name, row in found.measured_sweep("threshold").items()} == {"0.3 0.7": 11.0}
 
 
 def test_ours_is_told_or_it_is_nothing() -> None:

@@ -88,9 +88,10 @@ def test_the_documents_figures_are_by_policy_parameters_and_records() -> None:
 
     rows = [one(20, 1, False, 8, 30), one(20, 2, False, 16, 60), one(20, 1, True, 8, 1), one(20, 2, True, 8, 1)]
     rows += [one(40, 1, False, 40, 0), one(40, 1, False, 40, 0) | {"share": 0.1}]
-    found = naive.document(rows, naive.by_read, share=None)
+    found = naive.document(rows, naive.by_read, share=None, reads_in=False)
     assert found == {("mean", "3"): {20: (pytest.approx(0.15), pytest.approx(0.6353)), 40: (0.5, 0.0)}}
-    duplication = naive.document(rows, naive.duplication, share=None)["mean", "3"]
-    assert (duplication[20][0], duplication[40][0]) == (1.5, 0.0)  # from the better way; 0 without a record in memory
-    assert naive.document(rows, naive.copies, share=None)["mean", "3"][20][0] == 3.0
+    duplication = naive.document(rows, naive.duplication, share=None, reads_in=False)["mean", "3"]
+    assert (duplication[20][0], duplication[40][0]) == (1.5, 0.0)  # 0 without a record in memory
+    assert naive.document(rows, naive.duplication, share=None, reads_in=True)["mean", "3"][20][0] == 60.0
+    assert naive.document(rows, naive.copies, share=None, reads_in=False)["mean", "3"][20][0] == 3.0
     assert naive.document(rows, naive.by_read, share=0.2) == {}

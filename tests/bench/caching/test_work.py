@@ -10,7 +10,7 @@ import pytest
 
 from ingeborg.bench.caching import cases, reads, work
 from ingeborg.bench.caching import requests as plain
-from ingeborg.bench.caching.cases import Document, Reads, Requests, Unit, units
+from ingeborg.bench.caching.cases import Document, Reads, Requests, Sweep, Unit
 from ingeborg.bench.caching.policies.named import ONLINE, RULES
 
 LOG = "station,offset_s,artist,track,duration_s\n" + "".join(
@@ -76,26 +76,59 @@ def test_reads_have_a_row_for_each_policy_in_each_way(tmp_path: Path, log: Path,
 
 
 def test_the_documents_rows_are_of_all_rules_and_ours_with_room_for_all_and_without(tmp_path: Path) -> None:
-    found = rows(Document(200, 1, rooms=True), tmp_path)
     names = {*RULES, "owed"}
-    for share in (None, *cases.SHARES):
-        assert {row["policy"] for row in found if row["share"] == share} == names
-    unlimited = {row["policy"]: row for row in found if row["share"] is None}
+    found = {share: rows(Document(200, 1, share), tmp_path) for share in (None, *cases.CAPACITIES)}
+    for share, those in found.items():
+        assert {row["share"] for row in those} == {share}
+        assert {row["policy"] for row in those} == names
+        ways = [False] if share is None else [False, True]
+        assert {(row["policy"], row["reads_in"]) for row in those} == {(name, way) for name in names for way in ways}
+    unlimited = {row["policy"]: row for row in found[None]}
     assert (unlimited["none"]["hits"], unlimited["all"]["hits"]) == (0, unlimited["all"]["reads"])
     assert unlimited["owed"]["hits"] == unlimited["all"]["hits"]
-    assert {row["reads"] for row in found} == {unlimited["all"]["reads"]}
-    assert [row for row in found if row["share"] is None] == rows(Document(200, 1), tmp_path / "without")
+    assert {row["reads"] for those in found.values() for row in those} == {unlimited["all"]["reads"]}
 
 
-def test_sweeps_have_a_row_for_each_parameter(tmp_path: Path) -> None:
-    found = rows(Document(200, 1, rooms=True, sweeps=True), tmp_path)
-    for share in (None, work.SWEEP_SHARE):
-        swept = [row for row in found if row["share"] == share]
-        assert [row["parameters"] for row in swept if row["policy"] == "threshold"][:2] == ["0.1 0.9", "0.2 0.8"]
-        assert [row["parameters"] for row in swept if row["policy"] == "mean"] == list(map(str, cases.BATCHES))
-        assert len([row for row in swept if row["policy"] == "buffer"]) == len(cases.WEIGHTS) ** 2
-    hits = {row["parameters"]: row["hits"] for row in found if row["policy"] == "buffer" and row["share"] is None}
-    assert hits["0.1 0.9"] == hits["0.7 0.3"] == hits["0.9 0.1"]
+def test_missed_records_stay_out_in_one_reading_and_ask_again_in_the_other(tmp_path: Path) -> None:
+    """With room for half, the slides' rule has the hits of unlimited memory or less, since a record has one chance."""
+    bounded, unlimited = rows(Document(500, 1, 0.5), tmp_path), rows(Document(500, 1), tmp_path)
+    whole = {row["policy"]: row["hits"] for row in unlimited}
+    out = {row["policy"]: row for row in bounded if not row["reads_in"]}
+    again = {row["policy"]: row for row in bounded if row["reads_in"]}
+    for name in ("threshold", "mean", "buffer"):
+        assert out[name]["hits"] <= whole[name] < again[name]["hits"]
+        assert (out[name]["cached"], out[name]["copies"]) != (again[name]["cached"], again[name]["copies"])
+
+
+def test_a_record_goes_to_memory_or_to_the_database_or_to_the_database_in_any_case(tmp_path: Path) -> None:
+    unlimited = {row["policy"]: row for row in rows(Document(200, 1), tmp_path)}
+    written = {name: row["written"] for name, row in unlimited.items()}
+    assert written == {
+        **dict.fromkeys(("none", "threshold", "owed"), 200),
+        **{name: 200 - unlimited[name]["cached"] for name in ("all", "mean", "buffer")},
+    }
+    assert written["all"] == 0 < written["mean"] < 200
+    bounded = {row["policy"]: row for row in rows(Document(200, 1, 0.1), tmp_path) if not row["reads_in"]}
+    # What LRU evicts must be written then: all but the records that are in memory at the end.
+    assert 200 - 30 < bounded["all"]["written"] == bounded["all"]["evicted"] < 200
+
+
+@pytest.mark.parametrize(("policy", "count"), [("threshold", 9), ("mean", len(cases.BATCHES)), ("buffer", 25)])
+def test_sweeps_have_a_row_for_each_parameter(tmp_path: Path, policy: str, count: int) -> None:
+    unlimited = rows(Sweep(policy, 1, records=200), tmp_path)
+    bounded = rows(Sweep(policy, 1, cases.SWEEP_SHARE, records=200), tmp_path)
+    assert len({row["parameters"] for row in unlimited}) == len(unlimited) == count
+    for reads_in in (False, True):
+        assert [row["parameters"] for row in bounded if row["reads_in"] is reads_in] == [
+            row["parameters"] for row in unlimited
+        ]
+    if policy == "buffer":
+        hits = {row["parameters"]: row["hits"] for row in unlimited}
+        assert hits["0.1 0.9"] == hits["0.7 0.3"] == hits["0.9 0.1"]
+        variance = {row["parameters"]: row["variance"] for row in unlimited}
+        assert variance["0.5 0.5"] < variance["0.7 0.3"] < variance["0.9 0.1"] < 1
+    else:
+        assert "variance" not in unlimited[0]
 
 
 def test_the_same_unit_gives_the_same_bytes(tmp_path: Path, log: Path) -> None:
@@ -103,7 +136,8 @@ def test_the_same_unit_gives_the_same_bytes(tmp_path: Path, log: Path) -> None:
         Requests(0.8, 2),
         Reads("zipf 1.2", 0.01, 2, wishes=WISHES),
         Reads(cases.PLAYS, 0.1, 1, wishes=WISHES),
-        Document(100, 3, rooms=True),
+        Document(100, 3, 0.1),
+        Sweep("mean", 3, 0.1, records=100),
     ):
         for name in ("one", "other"):
             work.run(unit, tmp_path / name, log)
@@ -111,7 +145,7 @@ def test_the_same_unit_gives_the_same_bytes(tmp_path: Path, log: Path) -> None:
         name: {path.name: path.read_bytes() for path in (tmp_path / name / work.ROWS).iterdir()}
         for name in ("one", "other")
     }
-    assert len(kept["one"]) == 4
+    assert len(kept["one"]) == 5
     assert kept["one"] == kept["other"]
 
 
@@ -135,20 +169,3 @@ def test_a_unit_that_is_kept_is_not_run_again_and_one_that_was_cut_short_is(
     work.run(unit, tmp_path, None)
     assert path.read_bytes() == before
     assert len(list((tmp_path / work.ROWS).iterdir())) == 1
-
-
-def test_the_whole_plan_has_each_unit_once_and_without_a_log_none_that_wants_one() -> None:
-    plan = units(2, log=True)
-    assert len({unit.name for unit in plan}) == len(plan)
-    without = units(2, log=False)
-    assert {unit.name for unit in plan} - {unit.name for unit in without} == {
-        unit.name for unit in plan if unit.wants_log
-    }
-    compared = [unit for unit in plan if isinstance(unit, Reads) and unit.stream in cases.STREAMS]
-    plain = [unit for unit in compared if (unit.away_s, unit.wishes) == (reads.AWAY_S, reads.WISHES)]
-    assert len(plain) == len(cases.STREAMS) * (2 + 2 + 2)  # two more seeds with little room
-    assert {(unit.stream, unit.share) for unit in plain if unit.whole} == {
-        (stream, share) for stream in cases.STREAMS for share in cases.SHARES
-    }
-    counted = [unit.records for unit in plan if isinstance(unit, Document) and not unit.sweeps and unit.exponent]
-    assert [counted.count(records) for records in cases.RECORDS[:-1]] == [cases.DOCUMENT_SEEDS] * 5

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,12 @@ async def played(
     parameters: dict[str, str] | None = None,
     database: str = "",
     reads: str = LOOP,
+    either: bool = False,
+    rounds: int = 1,
     begun: Callable[[Crowd, Server], None] = lambda crowd, server: None,
 ) -> Played:
-    """Play all records of the world at that rate, ``None``: at full speed. Raises the broker's errors."""
+    """Play all records of the world at that rate, ``None``: at full speed, in some rounds. Raises the broker's
+    errors."""
     settings = Settings(
         strategy=strategy,
         parameters=parameters or {},
@@ -55,6 +59,7 @@ async def played(
         database=database or str(directory / "store"),
         reads=reads,
         waits=rate_per_s is None,
+        either=either,
         noted=True,
     )
     server, stopped = Server(settings), asyncio.Event()
@@ -76,7 +81,9 @@ async def played(
             loop = asyncio.get_running_loop()
             crowd.begin(loop.time())
             if rate_per_s is None:
-                await publishing.at_full_speed(Direct(publisher))
+                due = list(accumulate(drawn.world.utilities, initial=0))
+                of_round = len(drawn.payloads) // rounds
+                await publishing.at_full_speed(Direct(publisher), of_round, lambda count: crowd.came_to(due[count]))
             else:
                 await publishing.on_schedule(Direct(publisher), time.monotonic_ns(), rate_per_s)
             await asyncio.wait([crowd.done, serving], return_when=asyncio.FIRST_COMPLETED)

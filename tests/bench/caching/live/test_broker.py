@@ -3,16 +3,25 @@ memory has the same records as the pure policy, event by event."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from itertools import product
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from ingeborg.bench.caching.live import drawing, server, subscribing
+from ingeborg.bench.caching.live.broker import Broker
 from ingeborg.bench.caching.live.cases import CAPACITIES, UNBOUNDED
-from ingeborg.bench.caching.live.database import LOOP, READS
+from ingeborg.bench.caching.live.database import LOOP, READS, Database, Items
+from ingeborg.bench.caching.live.memory import Memory
+from ingeborg.bench.caching.live.messages import records_of
 from ingeborg.bench.caching.live.strategies import DOCUMENT, STRATEGIES, is_told, policy_of
+from ingeborg.bench.caching.policies.ruled import Ruled
+from ingeborg.bench.caching.policies.rules import Rule
 from ingeborg.bench.caching.replay import Ways, replay, unbounded
+from ingeborg.protocol.filters import canonical_filter
 
 from .inside import Played, played
 
@@ -57,7 +66,9 @@ def replayed(found: Played, strategy: str, share: float | None) -> dict[str, int
 
 @pytest.mark.parametrize(
     ("strategy", "share"),
-    [each for each in product(STRATEGIES, CAPACITIES) if each != ("tinylfu", UNBOUNDED)],  # it needs to know the room
+    [
+        each for each in product(STRATEGIES, (UNBOUNDED, *CAPACITIES)) if each != ("tinylfu", UNBOUNDED)
+    ],  # it needs to know the room
 )
 async def test_everybody_gets_everything_and_memory_is_the_pure_policys(
     strategy: str, share: float | None, drawn: drawing.Drawn, tmp_path: Path
@@ -94,6 +105,85 @@ async def test_parameters_are_those_of_the_rules(
     pure = unbounded(drawn.world.utilities, DOCUMENT[strategy](**parameters))
     plain = unbounded(drawn.world.utilities, DOCUMENT[strategy]())
     assert found.counters["caching_admitted_total"] == pure.cached != plain.cached
+
+
+@pytest.mark.parametrize("strategy", ["all", "mean", "buffer"])
+@pytest.mark.parametrize("rate_per_s", [None, 2_000.0])
+async def test_a_record_in_memory_is_not_written_and_everybody_gets_everything_in_order(
+    strategy: str, rate_per_s: float | None, drawn: drawing.Drawn, tmp_path: Path
+) -> None:
+    found = await played(drawn, tmp_path, strategy, rate_per_s=rate_per_s, either=True)
+    assert found.faults == []
+    assert counted(found) == replayed(found, strategy, None)
+    counters = found.counters
+    assert counters["caching_written_total"] == RECORDS - counters["caching_admitted_total"]
+    assert (counters["caching_commits_total"] == 0) == (strategy == "all")
+    assert counters["caching_database_reads_total"] == counters["caching_reads_total"] - counters["caching_hits_total"]
+
+
+class Listed(Rule):
+    """Admits the records that a list names."""
+
+    def __init__(self, *admitted: bool) -> None:
+        self._admitted = iter(admitted)
+
+    def admits(self, utility: int) -> bool:
+        return next(self._admitted)
+
+
+class Stuck:
+    """A database that never finishes a write."""
+
+    async def write(self, items: Items) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_record_in_memory_waits_only_for_earlier_records_of_its_subscribers() -> None:
+    memory = Memory(Ruled(Listed(True, False, True, True)), None)
+    broker = Broker(memory, cast(Database, Stuck()), time.monotonic_ns, waits=True, either=True)
+    answers: list[tuple[str, int]] = []
+
+    def poll(name: str) -> None:
+        def send(message: bytes) -> None:
+            answers.extend((name, number) for number, _ in records_of(message))
+
+        broker.poll(name, send)
+
+    for name, kind in (("one", 0), ("other", 1)):
+        broker.subscribe(name, canonical_filter(drawing.wish(kind)))
+        poll(name)
+    writing = asyncio.ensure_future(broker.write())
+    broker.publish([drawing.payload(0, 0)])
+    assert answers == [("one", 0)]  # at once, in the same turn
+    poll("one")
+    broker.publish([drawing.payload(number, kind) for number, kind in ((1, 0), (2, 1), (3, 0))])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    # The database has not confirmed record 1. Record 3 of the same subscriber is in memory, and must not overtake it.
+    assert answers == [("one", 0), ("other", 2)]
+    assert memory.admitted == 3
+    writing.cancel()
+    await asyncio.wait([writing])
+
+
+async def test_by_the_other_reading_each_record_is_written(drawn: drawing.Drawn, tmp_path: Path) -> None:
+    found = await played(drawn, tmp_path, "all")
+    assert found.counters["caching_written_total"] == RECORDS
+    assert found.counters["caching_bytes_written_total"] == drawn.bytes
+
+
+async def test_a_round_begins_when_all_deliveries_of_the_last_round_have_arrived(
+    drawn: drawing.Drawn, tmp_path: Path
+) -> None:
+    rounds, of_round = 4, RECORDS // 4
+    found = await played(drawn, tmp_path, "mean", rounds=rounds)
+    assert found.faults == []
+    arrived = [0] * rounds
+    for batch in found.batches:
+        for number in batch.numbers:
+            arrived[number // of_round] = max(arrived[number // of_round], batch.at_ns)
+    begun = [found.intended_ns[number * of_round] for number in range(rounds)]
+    assert all(before <= after for before, after in zip(arrived, begun[1:], strict=False))
 
 
 @pytest.mark.parametrize("reads", READS)

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from ingeborg.bench.caching.live import cases
-from ingeborg.bench.caching.live.cases import KAFKA, LATENCY, RECORDS, RIAK, STRATEGIES, THROUGHPUT, plan
+from ingeborg.bench.caching.live.cases import (
+    ALWAYS,
+    EITHER,
+    ENDS,
+    KAFKA,
+    LATENCY,
+    POLLING,
+    RECORDS,
+    RIAK,
+    STRATEGIES,
+    THROUGHPUT,
+    WAITING,
+    Unit,
+    plan,
+)
 from ingeborg.bench.caching.live.strategies import policy_of
 
 
@@ -14,14 +32,45 @@ def test_names_are_of_one_unit_each() -> None:
     assert all(name.replace("%", "").replace(".", "").replace("-", "").isalnum() for name in names)
 
 
-def test_experiments_three_and_four_are_whole() -> None:
-    for kind in (LATENCY, THROUGHPUT):
-        units = [unit for unit in cases.document(1) if unit.kind == kind and unit.seed == 1]
-        unbounded = {(unit.records, unit.strategy) for unit in units if unit.capacity is None}
-        assert unbounded == {(records, strategy) for records in RECORDS for strategy in STRATEGIES}
-        bounded = {(unit.records, unit.strategy, unit.capacity) for unit in units if unit.capacity is not None}
-        others = [strategy for strategy in STRATEGIES if strategy != "none"]
-        assert bounded == {(RECORDS[-1], strategy, share) for strategy in others for share in (0.1, 0.01)}
+def test_experiment_three_has_all_numbers_of_records_without_a_poll_and_both_readings_of_writes() -> None:
+    units = plan(only=["experiment3"], kafka=False, riak=False)
+    assert {(unit.kind, unit.fetches, unit.capacity) for unit in units} == {(LATENCY, WAITING, None)}
+    always = {(unit.records, unit.strategy) for unit in units if unit.writes == ALWAYS}
+    assert always == {(records, strategy) for records in RECORDS for strategy in STRATEGIES}
+    either = {(unit.records, unit.strategy) for unit in units if unit.writes == EITHER}
+    assert either == {(records, strategy) for records in ENDS for strategy in ("all", "mean", "buffer")}
+    for records in RECORDS:
+        runs = {unit.run for unit in units if unit.records == records}
+        assert runs == (set(range(1, cases.LATENCY_RUNS + 1)) if records in ENDS else {1})
+
+
+def test_experiment_four_has_long_runs_that_repeat_in_turn() -> None:
+    units = plan(only=["experiment4"], kafka=False, riak=False)
+    assert {unit.kind for unit in units} == {THROUGHPUT}
+    assert {unit.records for unit in units} == set(ENDS)
+    assert min(unit.published for unit in units) >= 40_000
+    most = [unit for unit in units if unit.records == RECORDS[-1]]
+    assert [unit.run for unit in most] == sorted(unit.run for unit in most)
+    for run in range(1, cases.THROUGHPUT_RUNS + 1):
+        assert [(unit.strategy, unit.writes) for unit in most if unit.run == run] == [
+            ("none", ALWAYS),
+            ("all", ALWAYS),
+            ("all", EITHER),
+            ("threshold", ALWAYS),
+            ("mean", ALWAYS),
+            ("mean", EITHER),
+            ("buffer", ALWAYS),
+            ("buffer", EITHER),
+            ("owed", ALWAYS),
+        ]
+
+
+def test_bounded_memory_is_measured_where_subscribers_are_absent() -> None:
+    units = plan(only=["live-polling"], kafka=False, riak=False)
+    assert {unit.fetches for unit in units} == {POLLING}
+    bounded = {(unit.records, unit.strategy, unit.capacity) for unit in units if unit.capacity is not None}
+    others = [strategy for strategy in STRATEGIES if strategy != "none"]
+    assert bounded == {(RECORDS[-1], strategy, share) for strategy in others for share in (0.1, 0.01)}
 
 
 def test_what_is_not_there_is_not_planned() -> None:
@@ -40,3 +89,17 @@ def test_all_latencies_of_a_database_are_at_one_rate() -> None:
 def test_every_unit_has_a_policy() -> None:
     for unit in plan(kafka=True, riak=True):
         policy_of(unit.strategy, dict(unit.parameters), 1_000, 10)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"strategy": "mean", "capacity": 0.1, "writes": EITHER}, "it would lose the evicted records"),
+        ({"strategy": "owed", "writes": EITHER}, "only all, mean, buffer can write either way"),
+        ({"strategy": "mean", "kind": THROUGHPUT, "fetches": POLLING}, "throughput needs subscribers that wait"),
+        ({"strategy": "mean", "rounds": 2}, "latency is measured in one round"),
+    ],
+)
+def test_a_unit_that_would_measure_nothing_is_refused(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Unit(**{"kind": LATENCY, "records": 500, **more})

@@ -15,7 +15,7 @@ import pytest
 
 from ingeborg.bench.caching.live import __main__ as command
 from ingeborg.bench.caching.live import cases, run, subscribing, work
-from ingeborg.bench.caching.live.cases import KAFKA, LATENCY, RIAK, THROUGHPUT, Unit
+from ingeborg.bench.caching.live.cases import EITHER, KAFKA, LATENCY, POLLING, RIAK, THROUGHPUT, Unit
 from ingeborg.bench.caching.live.run import Places, measure
 from ingeborg.bench.caching.live.subscribing import Crowd
 from ingeborg.bench.errors import BenchError
@@ -41,12 +41,17 @@ def run_json(directory: Path) -> dict[str, Any]:
 
 
 async def test_the_same_records_are_admitted_whichever_kind_of_run_it_is(tmp_path: Path) -> None:
+    units = [unit(), unit(fetches=POLLING), unit(THROUGHPUT), unit(THROUGHPUT, 50, rounds=4), unit(writes=EITHER)]
     rows = [
-        (await measure(unit(kind), tmp_path / kind, tmp_path / f"{kind}-scratch")).row for kind in (LATENCY, THROUGHPUT)
+        (await measure(one, tmp_path / str(number), tmp_path / f"{number}-scratch")).row
+        for number, one in enumerate(units)
     ]
     names = ("reads", "hits", "admitted", "admitted_utility", "bytes_of_records")
-    assert [rows[0][name] for name in names] == [rows[1][name] for name in names]
-    assert run_json(tmp_path / LATENCY)["complete"] is True
+    assert all([row[name] for name in names] == [rows[0][name] for name in names] for row in rows)
+    assert [row["written"] for row in rows] == [200] * 4 + [200 - rows[0]["admitted"]]
+    assert [(row["records"], row["rounds"]) for row in rows] == [(200, 1)] * 3 + [(50, 4), (200, 1)]
+    assert rows[3]["records_per_s"] == pytest.approx(200 / rows[3]["seconds"], rel=1e-3)
+    assert run_json(tmp_path / "0")["complete"] is True
 
 
 async def test_records_by_way_of_riak(tmp_path: Path) -> None:
@@ -164,7 +169,7 @@ def test_a_unit_that_has_failed_is_named_and_the_others_go_on(
 
 
 async def test_a_command_that_is_told_to_end_leaves_nothing_behind(tmp_path: Path) -> None:
-    name = "latency-lmdb-direct-n10000-none-unbounded-seed1"
+    name = "latency-lmdb-direct-n10000-none-unbounded-always-waiting-seed1-run1"
     asked = python("ingeborg.bench.caching.live", "--out", str(tmp_path / "out"), "--only", name, "--no-digest")
     child = Child("the command", asked, tmp_path / "said", environment=environment())
     left = tmp_path / "out" / work.UNFINISHED / name
@@ -188,8 +193,8 @@ def test_names_that_are_of_no_unit(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "no unit is called latency-*-n7-*" in capsys.readouterr().err
     assert command.main(["--out", str(tmp_path), "--store", "riak"]) == 2
     assert "--store must be" in capsys.readouterr().err
-    assert command.main(["--out", str(tmp_path), "--list", "--only", "*sweep*", "*kafka-n1000-owed*"]) == 0
+    assert command.main(["--out", str(tmp_path), "--list", "--only", "*sweep*", "*kafka-n5000-owed*run2"]) == 0
     assert capsys.readouterr().out.split() == [
-        "latency-lmdb-kafka-n1000-owed-unbounded-seed1",
-        "throughput-lmdb-kafka-n1000-owed-unbounded-seed1",
+        "latency-lmdb-kafka-n5000-owed-unbounded-always-waiting-seed1-run2",
+        "throughput-lmdb-kafka-n5000-owed-unbounded-always-waiting-seed1-run2",
     ]

@@ -1,0 +1,123 @@
+"""Verdicts: how figures with intervals confirm or refute a sentence.
+
+Owns: the rules for all verdicts. Must never: choose figures, make markup, or do I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from ingeborg.bench.caching.found import Rate
+
+Json = Mapping[str, Any]
+
+NOISE: Final = 0.05
+"""A smaller relative difference of two latencies, or of two hit rates of a sweep, does not matter."""
+
+RUNS_MIN: Final = 3
+"""With fewer runs, an interval says nothing."""
+
+HOLDS, FAILS, EQUAL = "holds", "does not hold", "within noise"
+
+Verdicts = list[tuple[str, str]]
+"""Pairs of a reading and its verdict."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence with a verdict for each reading, the figures behind the verdicts, and the reason."""
+
+    number: int
+    text: str
+    verdicts: Verdicts
+    found: list[str]
+    why: str
+
+
+def over(verdicts: Iterable[str]) -> str:
+    """Combine the verdicts for several numbers of records. The sentence fails if it fails for at least one number, and
+    holds if it holds for every number."""
+    each = list(verdicts)
+    return FAILS if FAILS in each else EQUAL if EQUAL in each or not each else HOLDS
+
+
+def sign(difference: Rate | None) -> str:
+    """Return whether the first of two values is greater than the second. ``difference`` is the first minus the
+    second."""
+    if difference is None:
+        return EQUAL
+    mean, half = difference
+    return HOLDS if mean - half > 0 else FAILS if mean + half < 0 else EQUAL
+
+
+def above(one: Json, other: Json, what: str) -> str:
+    """Return whether the first value is greater. Both need several runs, and their intervals must not overlap."""
+    if min(one["runs"], other["runs"]) < RUNS_MIN:
+        return EQUAL
+    (mean, half), (second, width) = one[what], other[what]
+    return sign((mean - second, half + width))
+
+
+def slower(one: Json, other: Json) -> str:
+    """Return whether the first latency is higher. Only the time for the database can depend on the strategy: its reads,
+    and its writes, which can wait for reads. A difference is noise if the database explains less than half of it, if it
+    is below ``NOISE``, or if several runs of both have overlapping intervals."""
+    mean, second = one["latency_ms"][0], other["latency_ms"][0]
+    database_ms, other_ms = (row["database_ms"] + row["writing_ms"] for row in (one, other))
+    if abs(database_ms - other_ms) < abs(mean - second) / 2:
+        return EQUAL
+    if min(one["runs"], other["runs"]) >= RUNS_MIN and above(one, other, "latency_ms") == EQUAL:
+        return EQUAL
+    ratio = mean / second
+    return HOLDS if ratio > 1 + NOISE else EQUAL if ratio >= 1 - NOISE else FAILS
+
+
+def falls(rates: Sequence[Rate]) -> str:
+    """Return whether each value is less than the previous value, or whether all are about equal. A rise counts if the
+    intervals of its two values do not overlap."""
+    values = [mean for mean, _ in rates]
+    if not values or max(values) - min(values) <= NOISE * max(values):
+        return EQUAL
+    if any(sign((later[0] - earlier[0], later[1] + earlier[1])) == HOLDS for earlier, later in pairwise(rates)):
+        return FAILS
+    return HOLDS if all(earlier > later for earlier, later in pairwise(values)) else EQUAL
+
+
+def by_verdict(verdicts: Iterable[tuple[str, str]], reading: Callable[[str], str]) -> Verdicts:
+    """Group rooms with equal verdicts. ``reading`` returns a reading's name for the listed rooms."""
+    rooms: dict[str, list[str]] = {}
+    for name, verdict in verdicts:
+        rooms.setdefault(verdict, []).append(name)
+    return [(reading(", ".join(names)), verdict) for verdict, names in rooms.items()]
+
+
+def one_seed(rows: Iterable[Json | None]) -> str:
+    """Return a note for a reading if one of its rows has a single seed, whose interval is unknown."""
+    return " (one seed)" if any(row is not None and row["seeds"] == 1 for row in rows) else ""
+
+
+def room(share: float | None) -> str:
+    """Return the name of this room on a page."""
+    return "unbounded" if share is None else f"{share:.0%}"
+
+
+def ms(value: float | None) -> str:
+    """Format a time in milliseconds."""
+    if value is None:
+        return "–"
+    return f"{1e3 * value:,.0f} µs" if value < 1 else f"{value:,.1f} ms"
+
+
+def with_interval(row: Json, what: str, form: str) -> str:
+    """Format a figure, with half the width of its interval if there are several runs."""
+    mean, half = row[what]
+    return f"{mean:{form}}" if row["runs"] < RUNS_MIN else f"{mean:{form}} ± {half:{form}}"
+
+
+def points(rate: Rate) -> str:
+    """Format a difference of two rates in percentage points."""
+    mean, half = rate
+    return f"{100 * mean:+.1f} ± {100 * half:.1f}" if half else f"{100 * mean:+.1f}"

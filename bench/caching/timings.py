@@ -1,0 +1,220 @@
+"""Judge the document's findings about latency and throughput by the runs on real processes.
+
+Owns: the choice of figures for each finding. Must never: make markup, or do I/O.
+
+The slides do not say how subscribers fetch, and say only for three strategies where a record is written. So each
+set-up (LMDB, Kafka in front, Riak) is judged with each reading that was measured (`found.Setup`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ingeborg.bench.caching.found import FETCHED, STRATEGIES, WRITTEN, Found, Json, Setup
+from ingeborg.bench.caching.judging import (
+    EQUAL,
+    FAILS,
+    HOLDS,
+    NOISE,
+    RUNS_MIN,
+    Claim,
+    Verdicts,
+    above,
+    ms,
+    over,
+    sign,
+    slower,
+    with_interval,
+)
+from ingeborg.bench.caching.live.cases import ALWAYS, EITHER, LATENCY, THROUGHPUT
+
+DOCUMENT: Final = STRATEGIES[:-1]
+"""The document's strategies."""
+
+MANY: Final = "above all with many records"
+
+
+def _rows(found: Found, kind: str, records: int, setup: Setup) -> dict[str, Json]:
+    """Return the rows of the document's strategies with unlimited memory."""
+    rows = {name: found.measured(kind, records, name, None, setup) for name in DOCUMENT}
+    return {name: row for name, row in rows.items() if row is not None}
+
+
+# Experiment 3
+
+
+def latency(found: Found) -> Claim:
+    """Judge experiment 3."""
+    verdicts: Verdicts = []
+    texts: list[str] = []
+    for setup in found.setups(LATENCY):
+        numbers = found.measured_records(LATENCY, setup)
+        few, many = (_rows(found, LATENCY, number, setup) for number in (numbers[0], numbers[-1]))
+        greatest = over([slower(many["none"], row) for name, row in many.items() if name != "none"])
+        verdicts.append((f"{setup}: greatest", greatest))
+        if len(numbers) > 1:
+            negligible = slower(few["none"], few["all"])
+            verdicts.append((f"{setup}: {MANY}", _grows(found, LATENCY, setup, numbers)))
+            verdicts.append((f"{setup}: negligible with few", HOLDS if negligible == EQUAL else FAILS))
+        texts.append(_latencies(setup, numbers[-1], many, len(numbers) > 1 and (numbers[0], few)))
+    return Claim(
+        3,
+        "Latency is greatest without a cache, above all with many records. With few, the difference is negligible.",
+        verdicts,
+        texts,
+        "If subscribers poll twice a second, a record waits a quarter of a second for a subscriber, on average, and "
+        "this time hides all others. If polls wait at the broker, a latency has only the broker's work, its writes and "
+        "the sockets. A read of LMDB takes microseconds, so a hit saves little. A read of Riak is a request over the "
+        "network. If every delivery needs a read, writes wait for reads as well. If a record goes to memory or to the "
+        "database, a record in memory waits for no write, unless one of its subscribers still waits for an earlier "
+        "record, because each subscriber gets its records in order.",
+    )
+
+
+def _latencies(setup: Setup, records: int, many: dict[str, Json], few: tuple[int, dict[str, Json]] | bool) -> str:
+    each = ", ".join(f"{name} {_ms(row)}" for name, row in many.items())
+    none, everything = many["none"], many["all"]
+    text = (
+        f"{setup}, {records:,} records: {each}. None and all: reads of the database {ms(none['database_ms'])} and "
+        f"{ms(everything['database_ms'])}, writes {ms(none['writing_ms'])} and {ms(everything['writing_ms'])}, waiting "
+        f"for a poll {ms(none['waiting_ms'])} and {ms(everything['waiting_ms'])}"
+    )
+    if isinstance(few, tuple):
+        number, rows = few
+        text += f". With {number:,} records, none {_ms(rows['none'])} and all {_ms(rows['all'])}"
+    return text
+
+
+def _ms(row: Json) -> str:
+    mean, half = row["latency_ms"]
+    return ms(mean) if row["runs"] < RUNS_MIN else f"{ms(mean)} ± {ms(half)}"
+
+
+# Experiment 4
+
+
+def throughput(found: Found) -> Claim:
+    """Judge experiment 4. The slides do not say whether unlimited caching writes each record. So the reading in which
+    mean and buffer write a record to memory or to the database is judged for both cases."""
+    verdicts: Verdicts = []
+    texts: list[str] = []
+    for setup in found.setups(THROUGHPUT):
+        numbers = found.measured_records(THROUGHPUT, setup)
+        rows = _rows(found, THROUGHPUT, numbers[-1], setup)
+        variants = {"": rows}
+        if setup.writes == EITHER:
+            written = found.measured(THROUGHPUT, numbers[-1], "all", None, setup._replace(writes=ALWAYS))
+            variants = {", all writes nothing": rows}
+            if written is not None:
+                variants[", all writes each"] = rows | {"all": written}
+        for variant, known in variants.items():
+            others = [row for name, row in known.items() if name != "all"]
+            greatest = over(above(known["all"], row, "records_per_s") for row in others)
+            verdicts.append((f"{_of(setup)}{variant}: greatest", greatest))
+            if all("cpu_us" in row for row in known.values()):
+                least = over(above(row, known["all"], "cpu_us") for row in others)
+                verdicts.append((f"{_of(setup)}{variant}: least CPU time", least))
+        if len(numbers) > 1:
+            verdicts.append((f"{_of(setup)}: {MANY}", _grows(found, THROUGHPUT, setup, numbers)))
+        whole = _with_ours(found, numbers[-1], setup, rows)
+        each = ", ".join(f"{name} {with_interval(row, 'records_per_s', ',.0f')}" for name, row in whole.items())
+        texts.append(f"{_of(setup)}, records/s with {numbers[-1]:,} records: {each}; {_runs(rows)}")
+        times = [f"{name} {with_interval(row, 'cpu_us', '.1f')}" for name, row in whole.items() if "cpu_us" in row]
+        if times:
+            texts.append(f"{_of(setup)}, the broker's CPU time for a record in µs: {', '.join(times)}")
+    return Claim(
+        4,
+        "Throughput is greatest with unlimited caching, above all with many records.",
+        verdicts,
+        [*texts, *_saved(found)],
+        "If the broker writes each record, its work hardly depends on the strategy: a hit only saves a look-up in "
+        "LMDB, which takes a few microseconds for a batch of reads. If a record goes to memory or to the database, "
+        "unlimited caching can write nothing, and then saves all the database's work. A difference counts if the "
+        f"intervals of at least {RUNS_MIN} runs do not overlap. Other work on the machine changes a throughput, but "
+        "hardly the CPU time that the broker needs for a record. On an idle machine the broker is the bottleneck, so "
+        "the least CPU time gives the greatest throughput.",
+    )
+
+
+def _of(setup: Setup) -> str:
+    """Return the set-up's name without the fetches, because polls always wait in these runs."""
+    return f"{setup.place}, {WRITTEN[setup.writes]}"
+
+
+def _with_ours(found: Found, records: int, setup: Setup, rows: dict[str, Json]) -> dict[str, Json]:
+    ours = found.measured(THROUGHPUT, records, STRATEGIES[-1], None, setup)
+    return rows if ours is None else rows | {STRATEGIES[-1]: ours}
+
+
+def _runs(rows: dict[str, Json]) -> str:
+    fewest = min(row["runs"] for row in rows.values())
+    shortest = min(row["seconds"] for row in rows.values())
+    return f"at least {fewest} runs of at least {shortest:.1f} s"
+
+
+def _grows(found: Found, kind: str, setup: Setup, numbers: Sequence[int]) -> str:
+    """Return whether the effect of a cache is greater with many records: the lead of the strategy that the document
+    expects to have the greatest value, over the strategy at the other end."""
+    first, last, what = ("none", "all", "latency_ms") if kind == LATENCY else ("all", "none", "records_per_s")
+    leads = []
+    for number in (numbers[0], numbers[-1]):
+        rows = _rows(found, kind, number, setup)
+        if min(rows[name]["runs"] for name in (first, last)) < RUNS_MIN:
+            return EQUAL
+        (greatest, half), (least, width) = (rows[name][what] for name in (first, last))
+        leads.append((greatest / least - 1, greatest / least * (half / greatest + width / least)))
+    (few, half), (many, width) = leads
+    return sign((many - few, half + width))
+
+
+def _saved(found: Found) -> list[str]:
+    """Say which share of the records the database gets if a record goes to memory or to the database."""
+    rows = {name: found.document(found.most, name) for name in DOCUMENT}
+    shares = {name: row["written_share"][0] for name, row in rows.items() if row is not None}
+    if not shares:
+        return []
+    each = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    return [f"records that the database gets, memory or database, unlimited memory: {each}"]
+
+
+def costliest(found: Found, strategy: str) -> Verdicts:
+    """Judge whether a strategy has the lowest throughput of all with the largest number of records, and whether it
+    needs the most CPU time for a record."""
+    verdicts: Verdicts = []
+    for setup in found.setups(THROUGHPUT):
+        records = found.measured_records(THROUGHPUT, setup)[-1]
+        rows = _with_ours(found, records, setup, _rows(found, THROUGHPUT, records, setup))
+        if setup.writes == ALWAYS and strategy in rows:
+            ours, others = rows[strategy], [row for name, row in rows.items() if name != strategy]
+            lowest = over(above(row, ours, "records_per_s") for row in others)
+            verdicts.append((f"{_of(setup)}, {records:,} records: throughput", lowest))
+            if all("cpu_us" in row for row in rows.values()):
+                most = over(above(ours, row, "cpu_us") for row in others)
+                verdicts.append((f"{_of(setup)}, {records:,} records: CPU time", most))
+    return verdicts
+
+
+# The motivation
+
+
+def database(found: Found) -> Claim:
+    """Judge the motivation's sentence about the database."""
+    verdicts: Verdicts = []
+    texts: list[str] = []
+    for setup in found.setups(LATENCY):
+        if setup.writes == EITHER:
+            continue
+        records = found.measured_records(LATENCY, setup)[-1]
+        none = _rows(found, LATENCY, records, setup)["none"]
+        share = none["database_ms"] / none["latency_ms"][0]
+        verdicts.append((f"{setup.place}, {FETCHED[setup.fetches]}", HOLDS if share >= NOISE else FAILS))
+        texts.append(f"{setup}: reads take {ms(none['database_ms'])} of {ms(none['latency_ms'][0])}, or {share:.1%}")
+    return Claim(
+        8,
+        "Database access results in additional significant delay.",
+        verdicts,
+        texts,
+        "The figures are those without a cache, with the largest number of records. A delay of at least "
+        f"{NOISE:.0%} of the latency counts as significant.",
+    )
