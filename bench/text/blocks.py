@@ -7,6 +7,7 @@ In every text, words between backticks are code.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
@@ -146,7 +147,7 @@ HOLDS: Final = "holds"
 PARTLY: Final = "holds in part"
 FAILS: Final = "does not hold"
 NOISE: Final = "within noise"
-DEPENDS: Final = "depends on the reading"
+DEPENDS: Final = "depends"
 MARKS: Final = {HOLDS: "good", PARTLY: "warn", FAILS: "bad", NOISE: "warn", DEPENDS: "warn"}
 """The verdicts on a sentence, and the marks of their badges."""
 
@@ -190,6 +191,12 @@ class Claim:
         """Return the verdict of all readings together."""
         each = {one.verdict for one in self.verdicts}
         return each.pop() if len(each) == 1 else DEPENDS
+
+    @property
+    def tally(self) -> str:
+        """Return how many readings have each verdict, such as `4 readings: 3 holds, 1 does not hold`."""
+        counts = Counter(one.verdict for one in self.verdicts)
+        return f"{len(self.verdicts)} readings: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}"
 
 
 @dataclass(frozen=True)

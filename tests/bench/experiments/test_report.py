@@ -17,7 +17,8 @@ def test_the_page_has_every_block_and_escapes_every_text() -> None:
     assert "<h1>Squares &amp; more</h1>" in page
     assert "Numbers, squared with <code>n**2</code>." in page
     assert "<h3>Squares by &lt;number&gt;</h3>" in page
-    assert '<span class="badge warn">depends on the reading</span>' in page
+    assert '<span class="badge warn">depends</span>' in page
+    assert "<summary>2 readings: 1 does not hold, 1 holds</summary>" in page
     assert '<span class="badge bad">does not hold</span> all numbers: up to 9</li>' in page
     assert "&lt;b&gt;" in page
     assert "<b>" not in page
@@ -44,7 +45,7 @@ Make it again: `bench squares --out DIR`
 
 - “A square is at least its number.” (1) **holds**. 3 of 3.
   - n ≥ 1
-- “No square exceeds 8.” (2) **depends on the reading**.
+- “No square exceeds 8.” (2) **depends**.
   - does not hold: all numbers: up to 9
   - holds: numbers to 2
   - published by the authors: 9 (their page).
@@ -75,7 +76,7 @@ The end.
 def test_a_terminal_wraps_the_claims() -> None:
     wide = report([(number, number**2) for number in range(1, 4)])
     lines = markdown.terminal(wide).splitlines()
-    assert lines[0] == "Squares & more: holds 1, depends on the reading 1"
+    assert lines[0] == "Squares & more: holds 1, depends 1"
     assert all(len(line) <= markdown.TERMINAL_COLUMNS for line in lines)
 
 

@@ -49,9 +49,9 @@ def test_a_run_leaves_rows_a_digest_and_a_report(
     assert said[1].startswith("  3 of 3 numbers after ")
     assert said[2:] == [
         "digesting …",
-        "Squares & more: holds 1, depends on the reading 1",
-        "  holds                   A square is at least its number. 3 of 3.",
-        "  depends on the reading  No square exceeds 8.",
+        "Squares & more: holds 1, depends 1",
+        "  holds    A square is at least its number. 3 of 3.",
+        "  depends  No square exceeds 8.",
         str(out / runner.PAGE),
     ]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ingeborg.bench.packing import command
+from ingeborg.bench.packing.experiment import Packing
 from ingeborg.bench.packing.found import Scores
 
 RESULTS = Path(__file__).resolve().parents[3] / "bench" / "results"
-[KEPT] = RESULTS.glob(f"*/{command.DIGEST}")
+[KEPT] = RESULTS.glob(f"*/{Packing().document}")
 DOCUMENT: dict[str, Any] = json.loads(lzma.decompress(KEPT.read_bytes()))
 SCORES = Scores(DOCUMENT["scores"])
 

@@ -12,8 +12,9 @@ import pytest
 from ingeborg.bench import cli
 from ingeborg.bench.autoscale import command as autoscale
 from ingeborg.bench.digest import kept
+from ingeborg.bench.experiments.experiment import MEASURED, Experiment
 from ingeborg.bench.overlay import command as overlay
-from ingeborg.bench.packing import command as packing
+from ingeborg.bench.packing.experiment import Packing
 from tests import wants
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,7 +25,11 @@ def sets(digest: str) -> list[Path]:
     return sorted(path.parent for path in RESULTS.glob(f"*/{digest}"))
 
 
-COMPARISONS, PACKINGS, OVERLAYS = sets(kept.NAME), sets(packing.DIGEST), sets(overlay.CELLS)
+#: The evaluations, and the folders with their stored results.
+EVALUATIONS: list[Experiment] = [Packing()]
+EVALUATED = [(evaluation, folder) for evaluation in EVALUATIONS for folder in sets(evaluation.document)]
+
+COMPARISONS, OVERLAYS = sets(kept.NAME), sets(overlay.CELLS)
 AUTOSCALES = sets(autoscale.DIGEST)
 SUMMARY, PAGE = "summary.md", "report.html"
 
@@ -75,7 +80,9 @@ def test_each_result_set_is_light_and_has_no_digest_but_the_file_and_no_page() -
     for path, size in tracked().items():
         if path.is_relative_to(RESULTS):
             found.setdefault(path.relative_to(RESULTS).parts[0], {})[path] = size
-    assert set(found) >= {folder.name for folder in (*COMPARISONS, *PACKINGS, *OVERLAYS, *AUTOSCALES)}
+    assert set(found) >= {
+        folder.name for folder in (*COMPARISONS, *(folder for _, folder in EVALUATED), *OVERLAYS, *AUTOSCALES)
+    }
     for name, files in found.items():
         assert sum(files.values()) <= SET_BYTES_MAX, f"{name}: {heaviest(files)}"
         assert [str(path) for path in files if path.suffix == ".csv" or path.name in ("digest.json", PAGE)] == []
@@ -83,7 +90,7 @@ def test_each_result_set_is_light_and_has_no_digest_but_the_file_and_no_page() -
 
 def test_there_are_sets_of_each_kind() -> None:
     assert COMPARISONS
-    assert PACKINGS
+    assert {evaluation.name for evaluation, _ in EVALUATED} == {evaluation.name for evaluation in EVALUATIONS}
     assert OVERLAYS
     assert AUTOSCALES
     for folder in COMPARISONS:
@@ -104,11 +111,12 @@ def test_a_comparison_is_made_again_of_its_digest(folder: Path, tmp_path: Path) 
     made_again(folder, tmp_path)
 
 
-@pytest.mark.parametrize("folder", PACKINGS, ids=lambda folder: folder.name)
-def test_a_packing_is_made_again_of_its_digest(folder: Path, tmp_path: Path) -> None:
-    for name in (packing.DIGEST, packing.TIMES):
-        shutil.copy(folder / name, tmp_path / name)
-    assert cli.main(["packing", "--again", "--out", str(tmp_path)]) == 0
+@pytest.mark.parametrize(("evaluation", "folder"), EVALUATED, ids=lambda each: str(each.name))
+def test_an_evaluation_is_made_again_of_its_digest(evaluation: Experiment, folder: Path, tmp_path: Path) -> None:
+    for name in (evaluation.document, MEASURED):
+        if (folder / name).is_file():
+            shutil.copy(folder / name, tmp_path / name)
+    assert cli.main([evaluation.name, "--report-only", "--out", str(tmp_path)]) == 0
     made_again(folder, tmp_path)
 
 
