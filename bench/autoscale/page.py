@@ -13,8 +13,7 @@ from typing import Any, Final
 from ingeborg.bench.autoscale import scale
 from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA, PACKED
 from ingeborg.bench.report.charts import Drawn
-from ingeborg.bench.report.markup import Html, badge, bullets, explain, html, panel, plot, table
-from ingeborg.bench.report.page import framed
+from ingeborg.bench.report.markup import Html, badge, bullets, explain, framed, html, panel, plot, table
 from ingeborg.bench.report.plots import Plot, Point, Series, linear, logarithmic
 
 Json = Mapping[str, Any]

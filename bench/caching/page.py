@@ -19,8 +19,7 @@ from ingeborg.bench.caching.policies.named import BELADY, NOVEL, OWED, PLAIN
 from ingeborg.bench.caching.reads import AWAY_S, WISHES
 from ingeborg.bench.caching.summary import ORDER, capacities, percent, points, rate
 from ingeborg.bench.caching.work import BOUND, CEILING
-from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, html, panel, table
-from ingeborg.bench.report.page import framed
+from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, framed, html, panel, table
 
 Json = Mapping[str, Any]
 

@@ -14,8 +14,7 @@ from ingeborg.bench.overlay.cells import Cells
 from ingeborg.bench.overlay.experiments import ALL, INTERVALS_MS, KB, PAYLOADS, SENDERS, TIMEOUTS_MS
 from ingeborg.bench.overlay.summary import share, what
 from ingeborg.bench.report.charts import Drawn
-from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, html, panel, plot, table
-from ingeborg.bench.report.page import framed
+from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, framed, html, panel, plot, table
 from ingeborg.bench.report.plots import Plot, Series, linear, logarithmic
 
 Json = Mapping[str, Any]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib import resources
 
 from ingeborg.bench.report import charts, plots
 from ingeborg.bench.report.charts import Drawn
@@ -125,3 +126,26 @@ def stack(drawn: Sequence[Drawn], identity: str, caption: str, *after: Html) -> 
         for one, svg in zip(drawn, plots.stack([one.plot for one in drawn], identity), strict=True)
     )
     return panel("Over time", Html(f'<div class="stack">{figures}</div>'), explain(caption), *after)
+
+
+def framed(title: str, kind: str, lead: Html, parts: Sequence[Html], footer: Html) -> str:
+    """Return a page in the house style, with `kind` in small print over the title, and `lead` below the title."""
+    style = resources.files("ingeborg.bench.report").joinpath("report.css").read_text(encoding="utf-8")
+    body = lines(
+        [
+            Html(f'<header class="page"><p class="over">{html(kind)}</p><h1>{html(title)}</h1>'),
+            lead,
+            Html("</header><main>"),
+            *parts,
+            Html(f"</main>{footer}"),
+        ]
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        # The page loads and runs nothing. With this policy, the browser enforces this even if a text was left unescaped
+        # by mistake.
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>{html(title)} · {html(kind.lower())}</title><style>\n{style}</style></head>\n<body>\n"
+        f"{body}\n</body></html>\n"
+    )

@@ -8,13 +8,12 @@ few megabytes, stays readable.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import resources
 
 from ingeborg.bench import comparison
 from ingeborg.bench.digest.document import Json
-from ingeborg.bench.report import compared, comparison_charts, run
-from ingeborg.bench.report.markup import Html, bullets, explain, html, lines
+from ingeborg.bench.report import compared, comparison_charts, html, run
 from ingeborg.bench.text import figures, statements, verdicts
+from ingeborg.bench.text.blocks import Block, Fold, Report, Section, Text
 
 DETAILED_MAX = 40
 """Maximum number of runs with their own section, about 60 kB each. Further runs are only in the tables, and the page
@@ -27,33 +26,9 @@ def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
     alone = len(runs) == 1
     facts = runs[0]["facts"]
     title = f"{facts['workload']} on {facts['system']}" if alone else _title(runs)
-    header = run.lead(runs[0]) if alone else _lead(runs)
-    return framed(
-        title, "Benchmark report", header, _one(runs[0], tables) if alone else _many(document, tables), _FOOTER
-    )
-
-
-def framed(title: str, kind: str, lead: Html, parts: Sequence[Html], footer: Html) -> str:
-    """Return a page in the house style, with `kind` in small print over the title, and `lead` below the title."""
-    style = resources.files("ingeborg.bench.report").joinpath("report.css").read_text(encoding="utf-8")
-    body = lines(
-        [
-            Html(f'<header class="page"><p class="over">{html(kind)}</p><h1>{html(title)}</h1>'),
-            lead,
-            Html("</header><main>"),
-            *parts,
-            Html(f"</main>{footer}"),
-        ]
-    )
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        # The page loads and runs nothing. With this policy, the browser enforces this even if a text was left unescaped
-        # by mistake.
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{html(title)} · {html(kind.lower())}</title><style>\n{style}</style></head>\n<body>\n"
-        f"{body}\n</body></html>\n"
-    )
+    lead = run.lead(runs[0]) if alone else _lead(runs)
+    blocks = _one(runs[0], tables) if alone else _many(document, tables)
+    return html.page(Report(title, "Benchmark report", lead, blocks, closing=[_CLOSING]))
 
 
 def _title(runs: Sequence[Json]) -> str:
@@ -63,13 +38,13 @@ def _title(runs: Sequence[Json]) -> str:
     return f"{', '.join(systems[:-1])} and {systems[-1]}"
 
 
-def _lead(runs: Sequence[Json]) -> Html:
+def _lead(runs: Sequence[Json]) -> list[str]:
     machines = list(dict.fromkeys(statements.machine_text(each["facts"]) for each in runs))
     parts = [f"{len(runs)} runs", machines[0] if len(machines) == 1 else f"{len(machines)} machines"]
-    return Html(f'<p class="lead">{html(" · ".join(parts))}</p>')
+    return [" · ".join(parts)]
 
 
-def _one(only: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
+def _one(only: Json, tables: Mapping[str, Sequence[Json]]) -> list[Block]:
     """Return the parts of a page of one run: its section, and the tables of comparisons, which may have only this
     run."""
     document = {"runs": [only]}
@@ -81,29 +56,25 @@ def _one(only: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
     ]
 
 
-def _many(document: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
+def _many(document: Json, tables: Mapping[str, Sequence[Json]]) -> list[Block]:
     """Return the parts of a page of several runs. Runs of a topics benchmark appear in the tables of their series, and
     every other run has its own section."""
     runs = document["runs"]
     own = [each for each in runs if each["facts"]["workload"] != "topics"]
     detailed = [(each, f"run-{index}") for index, each in enumerate(own[:DETAILED_MAX])]
-    parts = [_warnings(statements.warnings(runs)), compared.findings(document), compared.goals(runs)]
+    parts = [*run.notice(statements.warnings(runs)), *compared.findings(document), compared.goals(runs)]
     parts += _comparisons(document)
     if detailed:
         more = len(own) - len(detailed)
         rows = _by_run(tables, [each for each, _ in detailed])
-        parts += [
-            Html("<h2>The runs</h2>"),
-            compared.runs(detailed),
-            explain(f"There is no section for {figures.counted(more, 'more run')}: the page would be too large.")
-            if more
-            else Html(""),
-            *(_folded(each, identity, rows[each["run"]]) for each, identity in detailed),
-        ]
+        said = f"There is no section for {figures.counted(more, 'more run')}: the page would be too large."
+        left_out = [Text(said)] if more else []
+        folded = [_folded(each, identity, rows[each["run"]]) for each, identity in detailed]
+        parts.append(Section("The runs", [compared.runs(detailed), *left_out, *folded]))
     return [*parts, compared.method(runs)]
 
 
-def _comparisons(document: Json) -> list[Html]:
+def _comparisons(document: Json) -> list[Block]:
     traffic, topics = comparison.traffic(document), comparison.topics(document)
     colours = comparison_charts.colours([*traffic, *topics])
     return [
@@ -112,15 +83,12 @@ def _comparisons(document: Json) -> list[Html]:
     ]
 
 
-def _folded(each: Json, identity: str, tables: run.Tables) -> Html:
+def _folded(each: Json, identity: str, tables: run.Tables) -> Fold:
     facts, shown = each["facts"], comparison.headline(each)
     name = " · ".join(str(part) for part in (facts["workload"], facts["system"], facts.get("variant")) if part)
-    more = f"p99 {figures.duration(shown['latency_ns']['p99'])}, {verdicts.goals_text(each)}"
+    more = f"{each['run']}: p99 {figures.duration(shown['latency_ns']['p99'])}, {verdicts.goals_text(each)}"
     # Links use the identity of the section inside, because a browser unfolds the parent of a link's target.
-    return Html(
-        f'<details class="run"><summary><b>{html(name)}</b> <span class="small">{html(each["run"])}: {html(more)}'
-        f"</span></summary>{run.section(each, tables, identity, alone=False)}</details>"
-    )
+    return Fold(name, [run.section(each, tables, identity, alone=False)], more)
 
 
 def _by_run(tables: Mapping[str, Sequence[Json]], runs: Sequence[Json]) -> dict[str, dict[str, list[Json]]]:
@@ -133,19 +101,12 @@ def _by_run(tables: Mapping[str, Sequence[Json]], runs: Sequence[Json]) -> dict[
     return rows
 
 
-def _warnings(texts: Sequence[str]) -> Html:
-    if not texts:
-        return Html("")
-    return Html(f'<aside class="panel notes"><h3>Read this first</h3>{bullets(texts)}</aside>')
-
-
-_FOOTER = Html(
-    "<footer><p>In: reports that publishers sent, including duplicates. Out: messages received. News: messages, each "
+_CLOSING = (
+    "In: reports that publishers sent, including duplicates. Out: messages received. News: messages, each "
     "counted once even if several publishers report it. Lost: deliveries of news that a connection should have "
     "received but did not. Conflated, if "
     "any subscriber had bounds: deliveries that a later message replaced. Twice: deliveries of news that the same "
     "connection had already received. Reordered: messages that a connection received after a later message of the "
     "same topic. Overtaken, if counted separately: reordered messages of which another connection had also published "
-    "one of the two. A delivery counts in the phase in which its news was published.</p>"
-    "</footer>"
+    "one of the two. A delivery counts in the phase in which its news was published."
 )

@@ -13,21 +13,24 @@ from typing import Any
 from ingeborg.bench.comparison import headline
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.report import charts
-from ingeborg.bench.report.markup import (
-    Html,
-    badge,
-    bullets,
-    explain,
-    folded,
-    html,
-    join,
-    lines,
-    panel,
-    plot,
-    stack,
+from ingeborg.bench.text import figures, found, statements, verdicts
+from ingeborg.bench.text.blocks import (
+    Block,
+    Bullets,
+    Card,
+    Cards,
+    Cell,
+    Facts,
+    Figure,
+    Fold,
+    Notice,
+    Panel,
+    Section,
+    Stack,
+    Table,
+    Text,
     table,
 )
-from ingeborg.bench.text import figures, found, statements, verdicts
 
 ROWS_MAX = 120
 """Maximum number of rows in a table of seconds. For a longer run, the table has every n-th second, as its title says.
@@ -40,44 +43,39 @@ Tables = Mapping[str, Sequence[Json]]
 """The digest's tables by name, reduced to the rows of one run."""
 
 
-def lead(run: Json) -> Html:
-    """Return a line that describes the run."""
+def lead(run: Json) -> list[str]:
+    """Return the sentences that describe the run."""
     facts = run["facts"]
     parts = [f"Run {run['run']}", str(facts.get("variant") or ""), f"seed {facts.get('seed', figures.NONE)}"]
     parts.append(statements.machine_text(facts))
     said = [" · ".join(part for part in parts if part), found.workload(facts)]
-    return join(Html(f'<p class="lead">{html(text)}</p>') for text in said if text)
+    return [text for text in said if text]
 
 
-def section(run: Json, tables: Tables, identity: str, alone: bool, comparisons: Sequence[Html] = ()) -> Html:
+def section(run: Json, tables: Tables, identity: str, alone: bool, comparisons: Sequence[Block] = ()) -> Section:
     """Return the whole section. `alone` says that the page has no other run, so plots may have more points, and the
     section also has the `comparisons`."""
-    parts = [
-        Html("") if alone else lead(run),
-        _notes(run),
-        _cards(run),
-        _goals(run),
-        *comparisons,
-        Html("<h2>The run in detail</h2>") if comparisons else Html(""),
-        _latency(run, identity),
-        _over_time(run, tables, identity, alone),
-        _machine(tables["machine"]),
+    detail = [
+        *_latency(run, identity),
+        *_over_time(run, tables, identity, alone),
+        *_machine(tables["machine"]),
         _phases(run),
-        _errors(run),
-        _counters(run),
+        *_errors(run),
+        *_counters(run),
         _facts(run),
     ]
-    return Html(f'<section id="{identity}" aria-label="{html(run["run"])}">\n{lines(parts)}\n</section>')
+    first = [*([] if alone else map(Text, lead(run))), *notice(statements.notes(run)), *_cards(run), _goals(run)]
+    if comparisons:
+        return Section("", [*first, *comparisons, Section("The run in detail", detail)], identity)
+    return Section("", [*first, *detail], identity)
 
 
-def _notes(run: Json) -> Html:
-    notes = statements.notes(run)
-    if not notes:
-        return Html("")
-    return Html(f'<aside class="panel notes"><h3>Read this first</h3>{bullets(notes)}</aside>')
+def notice(texts: Sequence[str]) -> list[Block]:
+    """Return the panel with what a reader must know first, if there is anything."""
+    return [Notice("Read this first", [Bullets(texts)])] if texts else []
 
 
-def _cards(run: Json) -> Html:
+def _cards(run: Json) -> list[Block]:
     """Return the main figures of the run as cards."""
     measured, goals = run["measured"], {goal["goal"]: goal for goal in run["goals"]}
     shown = headline(run)
@@ -95,43 +93,36 @@ def _cards(run: Json) -> Html:
         lost_text += f"; {figures.count(measured['conflated'])} conflated"
     lost = figures.count(measured["lost"]) if measured["news"] else figures.NONE
     cards = [
-        ("p50 latency", figures.duration(latency["p50"]), _against(goals.get("p50_ms"))),
-        ("p99 latency", figures.duration(latency["p99"]), _against(goals.get("p99_ms"))),
-        ("In", figures.rate(shown["reports_per_s"]), html(f"{figures.counted(shown['reports'], 'report')} sent")),
-        ("Out", figures.rate(shown["delivered_per_s"]), html(out)),
-        ("Duplicates dropped", figures.count(dropped), html(offered)),
-        ("Lost", lost, _against(goals.get("lost"), lost_text)),
+        Card("p50 latency", figures.duration(latency["p50"]), _against(goals.get("p50_ms"))),
+        Card("p99 latency", figures.duration(latency["p99"]), _against(goals.get("p99_ms"))),
+        Card("In", figures.rate(shown["reports_per_s"]), Cell(f"{figures.counted(shown['reports'], 'report')} sent")),
+        Card("Out", figures.rate(shown["delivered_per_s"]), Cell(out)),
+        Card("Duplicates dropped", figures.count(dropped), Cell(offered)),
+        Card("Lost", lost, _against(goals.get("lost"), lost_text)),
     ]
-    items = "".join(
-        f'<li><span class="label">{html(label)}</span><span class="value">{html(value)}</span>'
-        f'<span class="more">{more}</span></li>'
-        for label, value, more in cards
-    )
-    text = ""
     if run["facts"]["workload"] == "traffic":
-        text = f'<p class="explain">{html(_first_upper(statements.traffic_phase_text(run)))}.</p>'
-    return Html(f'{text}<ul class="cards">{items}</ul>')
+        return [Text(f"{_first_upper(statements.traffic_phase_text(run))}."), Cards(cards)]
+    return [Cards(cards)]
 
 
 def _first_upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _against(goal: Mapping[str, Any] | None, text: str = "") -> Html:
-    """Return a card's small print: `text` (the goal if there is no text), and whether the goal is met."""
+def _against(goal: Mapping[str, Any] | None, text: str = "") -> Cell:
+    """Return a card's small print: whether the goal is met, and `text`, or the goal if there is no text."""
     if goal is None:
-        return html(text or "no goal set")
-    text = text or f"goal ≤ {figures.goal(goal['goal'], goal['limit'])}"
-    return Html(f"{html(text)} {_judged(goal)}")
+        return Cell(text or "no goal set")
+    return _judged(goal)._replace(more=text or f"goal ≤ {figures.goal(goal['goal'], goal['limit'])}")
 
 
-def _judged(goal: Mapping[str, Any]) -> Html:
-    mark, text = {True: ("good", "✓ met"), False: ("bad", "✗ missed"), None: ("", "not judged")}[goal["met"]]
-    return badge(text, mark)
+def _judged(goal: Mapping[str, Any]) -> Cell:
+    mark, text = {True: ("good", "✓ met"), False: ("bad", "✗ missed"), None: ("plain", "not judged")}[goal["met"]]
+    return Cell(text, mark=mark)
 
 
-def _goals(run: Json) -> Html:
-    rows = [
+def _goals(run: Json) -> Panel:
+    rows: list[list[str | Cell]] = [
         [
             figures.goal_name(goal["goal"]),
             f"≤ {figures.goal(goal['goal'], goal['limit'])}",
@@ -140,15 +131,16 @@ def _goals(run: Json) -> Html:
         ]
         for goal in run["goals"]
     ]
-    made = table(["Goal", "Limit", "Measured", "Result"], rows, "Goals")
     limits = verdicts.limits_text(run)
-    return panel(f"Goals: {verdicts.goals_text(run)}", explain(limits) if limits else Html(""), made)
+    said: list[Block] = [Text(limits)] if limits else []
+    made = table("", ["Goal", "Limit", "Measured", "Result"], rows)
+    return Panel(f"Goals: {verdicts.goals_text(run)}", [*said, made])
 
 
-def _latency(run: Json, identity: str) -> Html:
+def _latency(run: Json, identity: str) -> list[Block]:
     shown = charts.phases_shown(run)
     if not shown:
-        return panel("Latency", Html("<p>Nothing was delivered, so there is no latency.</p>"))
+        return [Panel("Latency", [Text("Nothing was delivered, so there is no latency.")])]
     columns = [(phase["phase"], phase) for phase in shown]
     if len(shown) > 1 and run["measured"]["delivered"]:
         columns.append(("all measured", run["measured"]))
@@ -165,12 +157,9 @@ def _latency(run: Json, identity: str) -> Html:
     caption = (
         "On the axis, each further nine of the percentile (90 %, 99 % …) has the same width. Latency has a log scale."
     )
-    return lines(
-        [
-            panel("Latency", explain(_FROM_TO + text), table(header, rows, "Latency percentiles by phase")),
-            plot(charts.percentile_curve(run), f"{identity}-curve", caption),
-        ]
-    )
+    panel = Panel("Latency", [Text(_FROM_TO + text), table("", header, rows)])
+    drawn = charts.percentile_curve(run)
+    return [panel, *([Figure(drawn.plot, f"{identity}-curve", caption)] if drawn else [])]
 
 
 _FROM_TO = (
@@ -182,7 +171,7 @@ _EXACT = "Percentiles are exact (nearest rank) and cover every delivery."
 _SKETCHED = "The run is too large for exact percentiles. A sketch estimates them; the run's notes state its error."
 
 
-def _over_time(run: Json, tables: Tables, identity: str, alone: bool) -> Html:
+def _over_time(run: Json, tables: Tables, identity: str, alone: bool) -> list[Block]:
     points = charts.POINTS_MAX if alone else charts.POINTS_OF_MANY_MAX
     drawn = charts.over_time(run, tables["seconds"], tables["machine"], points)
     caption = (
@@ -197,10 +186,10 @@ def _over_time(run: Json, tables: Tables, identity: str, alone: bool) -> Html:
     thinned = {one.bin_text: one.bin_s for one in drawn if one.bin_s > 1}
     caption += "".join(f" Each point stands for {bin_s} seconds: {text}." for text, bin_s in thinned.items())
     after = [_seconds_table(tables["seconds"])] if alone and tables["seconds"] else []
-    return stack(drawn, f"{identity}-time", caption, *after)
+    return [Stack("Over time", [one.plot for one in drawn], f"{identity}-time", caption, after)] if drawn else []
 
 
-def _seconds_table(seconds: Sequence[Json]) -> Html:
+def _seconds_table(seconds: Sequence[Json]) -> Fold:
     step = -(-len(seconds) // ROWS_MAX)
     rows = [
         [f"{row['second']:.0f}"]
@@ -209,16 +198,16 @@ def _seconds_table(seconds: Sequence[Json]) -> Html:
         for row in seconds[::step]
     ]
     every = "every second" if step == 1 else f"every {step} seconds; the digest has every second"
-    made = table(["Second", "In", "Out", "Errors", "p50", "p99", "max"], rows, "Rates and latency by second")
-    return folded(f"As a table ({every})", Html(f'<div class="tall">{made}</div>'))
+    made = table("", ["Second", "In", "Out", "Errors", "p50", "p99", "max"], rows, form="tall")
+    return Fold(f"As a table ({every})", [made])
 
 
-def _machine(rows: Sequence[Json]) -> Html:
+def _machine(rows: Sequence[Json]) -> list[Block]:
     if not rows:
-        return Html("")
+        return []
     header = ["Process", "Role", "Processor, mean", "Processor, peak", "Memory, mean", "Memory, peak"]
-    made = table(header, [_process(source, rows) for source in charts.sources(rows)], "Processor and memory")
-    return panel("Processor and memory", made)
+    made = table("", header, [_process(source, rows) for source in charts.sources(rows)])
+    return [Panel("Processor and memory", [made])]
 
 
 def _process(source: str, rows: Sequence[Json]) -> list[str]:
@@ -245,7 +234,7 @@ _PHASE_COUNTS = (
 )
 
 
-def _phases(run: Json) -> Html:
+def _phases(run: Json) -> Panel:
     """Return the table of phases. The steps of a search are folded, because there may be dozens. To save columns, a
     line below the table names the counts that are 0 in every phase."""
     phases = run["phases"]
@@ -255,79 +244,74 @@ def _phases(run: Json) -> Html:
     nothing = ", ".join(name for name, key in known if (name, key) not in counted)
     steps = [phase for phase in phases if phase["kind"] == "search"]
     others = [phase for phase in phases if phase["kind"] != "search"]
-    said = [
-        explain(
+    made: list[Block] = [
+        Text(
             f"{_first_upper(phase['phase'])}: {figures.count(phase['amount'])} in "
             f"{figures.seconds(phase['duration_s'])}, {figures.rate(phase['amount_per_s'])}."
         )
         for phase in phases
         if phase["amount"] is not None
     ]
-    made = [_phase_table(others, counted, "Counts by phase")] if others else []
+    if others:
+        made.append(_phase_table(others, counted))
     if steps:
-        summary = f"The search: {figures.counted(len(steps), 'step')}"
-        made.append(folded(summary, _phase_table(steps, counted, "Steps of the search")))
-    after = explain(f"0 in every phase: {nothing}.") if nothing else Html("")
-    return panel("Phases", *said, *made, after)
+        made.append(Fold(f"The search: {figures.counted(len(steps), 'step')}", [_phase_table(steps, counted)]))
+    if nothing:
+        made.append(Text(f"0 in every phase: {nothing}."))
+    return Panel("Phases", made)
 
 
-def _phase_table(phases: Sequence[Json], counted: Sequence[tuple[str, str]], caption: str) -> Html:
+def _phase_table(phases: Sequence[Json], counted: Sequence[tuple[str, str]]) -> Table:
     # The phases of a search have rates and verdicts. The phases of most other runs have neither.
     offered = ["Offered"] if any(phase["offered_per_s"] is not None for phase in phases) else []
     said_why = ["Said"] if any(phase["detail"] for phase in phases) else []
     header = ["Phase", "From", "Lasted", *offered, *(name for name, _ in counted), "At its limit", *said_why]
-    rows = []
-    for phase in phases:
-        label = Html(f"{html(phase['phase'])} {badge('measured')}") if phase["measured"] else html(phase["phase"])
-        rows.append(
-            [
-                label,
-                figures.seconds(phase["start_s"]),
-                figures.seconds(phase["duration_s"]),
-                *(figures.rate(phase["offered_per_s"]) for _ in offered),
-                *(figures.count(phase[key]) for _, key in counted),
-                ", ".join(one["part"] for one in phase["saturated"]) or figures.NONE,
-                *(_said(phase["detail"]) for _ in said_why),
-            ]
-        )
-    return table(header, rows, caption)
+    rows = [
+        [
+            Cell(phase["phase"], "measured" if phase["measured"] else ""),
+            figures.seconds(phase["start_s"]),
+            figures.seconds(phase["duration_s"]),
+            *(figures.rate(phase["offered_per_s"]) for _ in offered),
+            *(figures.count(phase[key]) for _, key in counted),
+            ", ".join(one["part"] for one in phase["saturated"]) or figures.NONE,
+            *(phase["detail"] or "" for _ in said_why),
+        ]
+        for phase in phases
+    ]
+    return table("", header, rows, form="words" if said_why else "")
 
 
-def _said(text: str | None) -> Html:
-    """Return the generator's remark on a phase, if any."""
-    return Html(f'<span class="said">{html(text)}</span>') if text else Html("")
-
-
-def _errors(run: Json) -> Html:
+def _errors(run: Json) -> list[Block]:
     rows = [
         [code, phase["phase"], figures.count(errors)]
         for phase in run["phases"]
         for code, errors in phase["error_codes"].items()
     ]
-    return panel("Errors", table(["Code", "Phase", "Errors"], rows, "Errors by code")) if rows else Html("")
+    return [Panel("Errors", [table("", ["Code", "Phase", "Errors"], rows)])] if rows else []
 
 
-def _counters(run: Json) -> Html:
+def _counters(run: Json) -> list[Block]:
     rows = []
     for row in run["counters"][:COUNTERS_MAX]:
         by_source = ", ".join(f"{source} {figures.count(delta)}" for source, delta in row["sources"].items())
         rows.append([row["name"], figures.count(row["delta"]), by_source])
     if not rows:
-        return Html("")
-    made = table(["Counter", "In all", "By server"], rows, "Server counters over the measured phases")
+        return []
+    made = table("", ["Counter", "In all", "By server"], rows)
     more = len(run["counters"]) - len(rows)
     summary = figures.counted(len(rows), "counter") + (
         f"; {more} more are in the digest's table of counters" if more else ""
     )
-    return panel("The servers' counters", explain("Their growth over the measured phases."), folded(summary, made))
+    text = Text("Their growth over the measured phases.")
+    return [Panel("The servers' counters", [text, Fold(summary, [made])])]
 
 
-def _facts(run: Json) -> Html:
+def _facts(run: Json) -> Panel:
     """Return the panel of facts. It folds the configuration, because the command line says what differs from the
     defaults."""
     facts, log = run["facts"], run["log"]
     rows = [
-        ("Repeat it with", Html(f"<code>{html(facts['command'])}</code>") if facts.get("command") else None),
+        ("Repeat it with", f"`{facts['command']}`" if facts.get("command") else None),
         ("Workload", facts["workload"]),
         ("System", facts["system"]),
         ("Variant", facts.get("variant") or None),
@@ -343,8 +327,10 @@ def _facts(run: Json) -> Html:
     ]
     machine, software, config = (_mapping(facts, name) for name in ("machine", "software", "config"))
     groups = [("", [row for row in rows if row[1] is not None]), ("Machine", machine), ("Software", software)]
-    settings = folded(f"Configuration: {figures.counted(len(config), 'setting')}", _facts_table([("", config)]))
-    return panel("The run", _facts_table(groups), settings if config else Html(""))
+    made: list[Block] = [_facts_table(groups)]
+    if config:
+        made.append(Fold(f"Configuration: {figures.counted(len(config), 'setting')}", [_facts_table([("", config)])]))
+    return Panel("The run", made)
 
 
 def _mapping(facts: Json, name: str) -> list[tuple[str, Any]]:
@@ -352,16 +338,13 @@ def _mapping(facts: Json, name: str) -> list[tuple[str, Any]]:
     return list(value.items()) if isinstance(value, dict) else []
 
 
-def _facts_table(groups: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> Html:
-    body = []
+def _facts_table(groups: Sequence[tuple[str, Sequence[tuple[str, Any]]]]) -> Facts:
+    rows: list[tuple[str, str | None]] = []
     for title, of_group in groups:
         if title and of_group:
-            body.append(f'<tr class="group"><th scope="rowgroup" colspan="2">{html(title)}</th></tr>')
-        for name, value in of_group:
-            body.append(f'<tr><th scope="row">{html(_fact_name(name))}</th><td>{html(_fact(name, value))}</td></tr>')
-    return Html(
-        f'<table class="facts"><caption hidden>Facts of the run</caption><tbody>{"".join(body)}</tbody></table>'
-    )
+            rows.append((title, None))
+        rows += [(_fact_name(name), _fact(name, value)) for name, value in of_group]
+    return Facts("Facts of the run", rows)
 
 
 def _fact_name(name: str) -> str:

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 class Cell(NamedTuple):
-    """A cell of a table. `more` is small print below or after `text`. `mark` is `good`, `bad` or `warn` for a badge, or
-    empty. `sign` is the sign of a footnote."""
+    """A cell of a table. `more` is small print below or after `text`. `mark` is `good`, `bad`, `warn` or `plain` for a
+    badge, or empty. `sign` is the sign of a footnote. `to` is the identity of a section to which the text links."""
 
     text: str
     more: str = ""
     mark: str = ""
     sign: str = ""
+    to: str = ""
 
     @property
     def signed(self) -> str:
@@ -37,7 +38,8 @@ class Cell(NamedTuple):
 @dataclass(frozen=True)
 class Table:
     """A table. Each row has a cell for each heading in `header`, and its first cell names the row. `note` has remarks
-    for the reader."""
+    for the reader. `form` is `words` if the last column has sentences, or `tall` if the table has so many rows that it
+    scrolls."""
 
     kind: ClassVar[str] = "table"
 
@@ -45,12 +47,15 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    form: str = ""
 
 
-def table(title: str, header: Sequence[str], rows: Iterable[Sequence[str | Cell]], note: str = "") -> Table:
+def table(
+    title: str, header: Sequence[str], rows: Iterable[Sequence[str | Cell]], note: str = "", form: str = ""
+) -> Table:
     """Return a table whose cells may be plain texts."""
     cells = (tuple(Cell(one) if isinstance(one, str) else one for one in row) for row in rows)
-    return Table(title, tuple(header), tuple(cells), note)
+    return Table(title, tuple(header), tuple(cells), note, form)
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Stack:
-    """Small plots above each other that share their x axis. ``identity`` is unique on the page."""
+    """Small plots above each other that share their x axis. ``identity`` is unique on the page. ``after`` has blocks
+    below the caption."""
 
     kind: ClassVar[str] = "stack"
 
@@ -92,6 +98,7 @@ class Stack:
     plots: Sequence[Plot]
     identity: str
     caption: str
+    after: Sequence[Block] = ()
 
 
 @dataclass(frozen=True)
@@ -124,12 +131,12 @@ class Notice:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values, such as the settings of a run."""
+    """Names and values, such as the settings of a run. A name without a value is the heading of those after it."""
 
     kind: ClassVar[str] = "facts"
 
     title: str
-    facts: Sequence[tuple[str, str]]
+    facts: Sequence[tuple[str, str | None]]
 
 
 @dataclass(frozen=True)
@@ -222,22 +229,25 @@ class Panel:
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks that only a reader of the page sees, when the reader opens them."""
+    """Blocks that only a reader of the page sees, when the reader opens them. ``more`` is small print after the
+    summary."""
 
     kind: ClassVar[str] = "fold"
 
     summary: str
     blocks: Sequence[Block]
+    more: str = ""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, and the blocks below it."""
+    """A heading, and the blocks below it. ``identity`` is the target of links, and unique on the page."""
 
     kind: ClassVar[str] = "section"
 
     title: str
     blocks: Sequence[Block]
+    identity: str = ""
 
 
 Block = Table | Text | Bullets | Figure | Stack | Drawing | Cards | Notice | Facts | Claims | Panel | Fold | Section
