@@ -241,7 +241,7 @@ class _Progress:
         self.failed: list[str] = []
         before = len(plan) - len(due)
         self._say(
-            f"{len(plan)} {self._word}{f', {before} of them done before' if before else ''}; "
+            f"{len(plan)} {self._word}{f', {before} done before' if before else ''}; "
             f"{_time(_expected_s(due, processes))}"
         )
 

@@ -363,8 +363,8 @@ def _less_moved(found: Found) -> Claim:
         "MWF moves 55 % less load at delta 5, and 23 % less at delta 25.",
         verdicts,
         [],
-        "The document does not say less than which algorithm. Each existing algorithm is tried, and the sentence holds "
-        "for a reading if one of them gives both figures. A figure agrees if it is at most one point outside the range "
-        "of our streams.",
+        "The document does not say less than which algorithm. Each existing algorithm is tried. The sentence holds "
+        "for a reading if one algorithm gives both figures. A figure agrees if it is at most one point outside the "
+        "range of our streams.",
         f"{theirs} less than NFD ({published.SOURCE}).",
     )

@@ -69,7 +69,7 @@ def test_a_finished_unit_does_not_run_again(bench: Run, tmp_path: Path, capsys: 
     bench("--out", tmp_path, "--seeds", 2)
     capsys.readouterr()
     assert bench("--out", tmp_path, "--resume", "--fail", 1) == 0  # the unit that would fail is finished
-    assert capsys.readouterr().out.splitlines()[0] == "3 numbers, 2 of them done before; about 2 s"
+    assert capsys.readouterr().out.splitlines()[0] == "3 numbers, 2 done before; about 2 s"
 
 
 def test_parts_can_be_selected_and_added(bench: Run, tmp_path: Path) -> None:
