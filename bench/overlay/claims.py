@@ -1,36 +1,28 @@
 """Judge the document's sentences about its figures, and grove's goals, by our figures.
 
-Owns: the choice of cells that judge each sentence, and the goals as numbers. Must never: make markup, or do I/O.
+Owns: the verdict over all readings and seeds, and the goals as numbers. Must never: make markup, or do I/O.
 
-The document prints no numbers with its charts, so only its sentences can be compared with our figures. In its
-"multi-sender" mode, "any process" may send. We compare it with cells in which all nodes send, and no earlier message
-has made a tree. Other cells have 100 senders, and each has sent one message before. That difference matters, because
-another sender does not change a tree that has settled.
+If all nodes send, the document says neither whether a message came before, nor after which time (TIMEOUT1) a node
+requests an announced message. So each sentence about several senders is judged under every reading for which there are
+cells. A sentence whose verdict is not the same under all of them *depends* on the reading. A sentence whose verdict is
+not the same with all seeds is within noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ingeborg.bench.overlay.cells import Cells
-from ingeborg.bench.overlay.drawn import degree
-from ingeborg.bench.overlay.experiments import ALL, AT_REST, DOCUMENT, INTERVALS_MS, KB, PAYLOADS, SENDERS
-from ingeborg.bench.overlay.sites import NANCY_BITS_PER_S, NODES_PER_HOST, RENNES_BITS_PER_S
+from ingeborg.bench.overlay.cells import Cells, Reading, View
+from ingeborg.bench.overlay.experiments import ALL, COLD, SENDERS, TIMEOUT1_MS, TIMEOUTS_MS, WARM
+from ingeborg.bench.overlay.judges import DEPENDS, EQUAL, Finding
+from ingeborg.bench.overlay.sentences import SENTENCES, Sentence
 from ingeborg.bench.overlay.summary import share
 
 Json = Mapping[str, Any]
 
-NOISE: Final = 0.05
-"""A relative difference of two mean latencies or RMRs is too small to matter if it is not above this."""
-
-HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
-
 GOAL_SENDERS: Final = SENDERS
-
-TREES: Final = ("plumtree", "cptcast")
-ENDS: Final = (INTERVALS_MS[-1], INTERVALS_MS[0])
 
 SETTLED_S_MAX: Final = 5.0
 CHURN_RELIABILITY_MIN: Final = 0.9999
@@ -38,15 +30,30 @@ CHURN_RMR_MAX: Final = 0.3
 """Goals of grove under faults: the maximum time from a crash or a cut until all due messages have arrived, and, under
 churn, the minimum share of due messages that arrive and the maximum RMR."""
 
+Verdict = tuple[str, str, str]
+"""A reading, the verdict under it, and the figures."""
+
+OPEN: Final = "The document gives neither TIMEOUT1 nor the start, and these decide. "
+
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, its verdict, the figures for it, and the reason for these figures."""
+    """A sentence, its verdict, the figures for it, and the reason for these figures. ``reading``: the cells that the
+    verdict rests on. ``by_reading``: the same for each reading, if the sentence is about several senders."""
 
     text: str
     verdict: str
     found: str
     why: str
+    reading: str
+    by_reading: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judged(Finding):
+    """A finding, and the seeds that it rests on."""
+
+    seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -59,248 +66,100 @@ class Goal:
 
 
 def judged(cells: Cells, nodes: int) -> list[Claim]:
-    """Return all sentences that can be judged by the cells with this number of nodes. If there are several seeds, the
-    figures are means over the seeds, and a sentence whose verdict depends on the seed is within noise."""
-    of_all = _judged(cells, nodes)
-    of_each = [_judged(seed, nodes) for seed in cells.by_seed(nodes)]
-    return [
-        claim if all(each[index].verdict == claim.verdict for each in of_each) else replace(claim, verdict=EQUAL)
-        for index, claim in enumerate(of_all)
-    ]
+    """Return all sentences that can be judged by the cells with this number of nodes. A figure is a mean over the
+    seeds."""
+    claims = [(_open if each.several else _plain)(each, cells, nodes) for each in SENTENCES]
+    return [claim for claim in claims if claim is not None]
 
 
-def _judged(cells: Cells, nodes: int) -> list[Claim]:
-    if any(cells.smallest(nodes, protocol, 1) is None for protocol in DOCUMENT):
-        return []
-    several = [protocol for protocol in TREES if cells.smallest(nodes, protocol, ALL) is not None]
-    claims = [_reliable(cells, nodes), _ordered(cells, nodes), _redundant(cells, nodes), _single(cells, nodes)]
-    claims += [_optimal(cells, nodes), _heavy(cells, nodes), _overhead(cells, nodes)]
-    if len(several) == 2:
-        claims += [_below_one(cells, nodes), _worst(cells, nodes), _higher(cells, nodes), _flat(cells, nodes)]
-    return claims
+def _plain(sentence: Sentence, cells: Cells, nodes: int) -> Claim | None:
+    found = _judge(sentence, cells, View(nodes))
+    if found is None:
+        return None
+    return Claim(sentence.text, found.verdict, found.found, sentence.why, f"{nodes:,} nodes, {_seeds([found])}")
 
 
-def _grid(cells: Cells, nodes: int) -> list[Json]:
-    return [row for row in cells.of("thesis", nodes) if row["protocol"] in DOCUMENT]
-
-
-def _reliable(cells: Cells, nodes: int) -> Claim:
-    rows = _grid(cells, nodes)
-    least = min(phase["least"] for row in rows for phase in row["phases"].values() if phase["messages"])
-    whole = sum(all(phase["least"] == 1.0 for phase in row["phases"].values()) for row in rows)
+def _open(sentence: Sentence, cells: Cells, nodes: int) -> Claim | None:
+    """Judge a sentence about several senders: at the usual TIMEOUT1 with all loads, and at all values of TIMEOUT1 with
+    the few loads that have them."""
+    usual: dict[str, Judged] = {}
+    timed: dict[str, dict[int, Judged]] = {}
+    for start in (COLD, WARM):
+        found = _judge(sentence, cells, View(nodes, Reading(start)))
+        if found is not None:
+            usual[start] = found
+        timers = {}
+        for timeout1_ms in TIMEOUTS_MS:
+            found = _judge(sentence, cells, View(nodes, Reading(start, timeout1_ms), few_loads=True))
+            if found is not None:
+                timers[timeout1_ms] = found
+        if timers.keys() - {TIMEOUT1_MS}:
+            timed[start] = timers
+    groups = [[one.verdict for one in usual.values()]] if usual else []
+    groups += [[one.verdict for one in timers.values()] for timers in timed.values()]
+    if not groups:
+        return None
+    agree = all(len(set(group)) == 1 for group in groups)
+    said = [f"{start}: {found.found}" for start, found in usual.items()]
     return Claim(
-        "All experiments exhibit a reliability of 100 % (4.3).",
-        HOLDS if least == 1.0 else FAILS,
-        f"{whole} of {len(rows)} cells; the worst-delivered message reached {share(least)} of the nodes",
-        "No node and no link fails in these worlds, and a node that has an announcement requests the message until it "
-        "arrives.",
+        sentence.text,
+        groups[0][0] if agree else DEPENDS,
+        "; ".join(said + _by_timer(timed)),
+        sentence.why if agree else OPEN + sentence.why,
+        _rests_on(nodes, usual, timed),
+        _by_reading(usual, timed),
     )
 
 
-def _ordered(cells: Cells, nodes: int) -> Claim:
-    of = {
-        protocol: sum(row["violations"] for row in _grid(cells, nodes) if row["protocol"] == protocol)
-        for protocol in DOCUMENT
+def _judge(sentence: Sentence, cells: Cells, view: View) -> Judged | None:
+    """Judge by the means over all seeds. If a seed alone has another verdict, the result is within noise."""
+    found = sentence.judge(cells.grid(view))
+    if found is None:
+        return None
+    each = {
+        seed: one
+        for seed in cells.seeds(view.nodes)
+        if (one := sentence.judge(cells.grid(replace(view, seed=seed)))) is not None
     }
-    return Claim(
-        "PRC-broadcast and CPTCast preserve causal order, and Plumtree promises no order (4.2.3).",
-        HOLDS if of["prc"] == of["cptcast"] == 0 else FAILS,
-        "deliveries out of order: " + ", ".join(f"{protocol} {count:,}" for protocol, count in of.items()),
-        "If Plumtree's tree changes, a message on the new branch overtakes a message that a node still has to request "
-        "on the old branch.",
+    same = all(one.verdict == found.verdict for one in each.values())
+    return Judged(found.verdict if same else EQUAL, found.found, tuple(each))
+
+
+def _by_timer(timed: Mapping[str, Mapping[int, Judged]]) -> list[str]:
+    """Return the verdicts by TIMEOUT1, together for both starts if they are the same."""
+    said: dict[str, list[str]] = {}
+    for start, timers in timed.items():
+        verdicts: dict[str, list[str]] = {}
+        for timeout1_ms, found in timers.items():
+            verdicts.setdefault(found.verdict, []).append(str(timeout1_ms))
+        text = ", ".join(f"{verdict} at {', '.join(timeouts)} ms" for verdict, timeouts in verdicts.items())
+        said.setdefault(text, []).append(start)
+    return [f"{' and '.join(starts)} by TIMEOUT1: {text}" for text, starts in said.items()]
+
+
+def _by_reading(usual: Mapping[str, Judged], timed: Mapping[str, Mapping[int, Judged]]) -> tuple[Verdict, ...]:
+    found = {Reading(start): one for start, one in usual.items()}
+    for start, timers in timed.items():
+        for timeout1_ms, one in timers.items():
+            found.setdefault(Reading(start, timeout1_ms), one)
+    return tuple(
+        (f"{each.start}, TIMEOUT1 {each.timeout1_ms} ms", one.verdict, one.found) for each, one in found.items()
     )
 
 
-def _values(cells: Cells, nodes: int, protocol: str, senders: int, name: str) -> list[float]:
-    """Return a figure for each payload, as the mean over the intervals."""
-    found = [cells.over_intervals(nodes, protocol, senders, payload, name) for payload in PAYLOADS]
-    return [value for value in found if value is not None]
+def _rests_on(nodes: int, usual: Mapping[str, Judged], timed: Mapping[str, Mapping[int, Judged]]) -> str:
+    parts = [f"{nodes:,} nodes, all of them senders"]
+    if usual:
+        parts.append(f"{' and '.join(usual)} with TIMEOUT1 {TIMEOUT1_MS} ms, {_seeds(usual.values())}")
+    if timed:
+        others = [one for timers in timed.values() for key, one in timers.items() if key != TIMEOUT1_MS]
+        parts.append(f"{' and '.join(timed)} with other values of TIMEOUT1, {_seeds(others)}")
+    return "; ".join(parts)
 
 
-def _listed(values: Iterable[float], form: str = ".3f") -> str:
-    return ", ".join(f"{value:{form}}" for value in values)
-
-
-def asked(row: Json) -> float:
-    """Return GRAFTs per node and counted message."""
-    count = row["kinds"].get("graft", (0,))[0]
-    return float(count / (row["phases"]["run"]["messages"] * row["nodes"]))
-
-
-def _asked(cells: Cells, nodes: int, senders: int, payload: int, interval: int) -> str:
-    parts = []
-    for protocol in TREES:
-        row = cells.cell(nodes, protocol, senders, payload, interval)
-        if row is not None:
-            parts.append(f"{protocol} {asked(row):.3f}")
-    return f"GRAFTs per node and message, {payload // KB:,} KB every {interval} ms: {', '.join(parts)}."
-
-
-def _redundant(cells: Cells, nodes: int) -> Claim:
-    values = _values(cells, nodes, "prc", 1, "redundancy")
-    expected = degree(nodes) - 1
-    return Claim(
-        "PRC-broadcast has a nearly constant RMR: the number of neighbours minus one, which is 4 for 5 neighbours "
-        "(4.3.2).",
-        HOLDS if all(abs(value - expected) <= NOISE * expected for value in values) else FAILS,
-        f"{_listed(values)} with {degree(nodes)} neighbours",
-        "A node sends a message over each of its d links, also back to the sender (Algorithm 1). With n nodes, that "
-        "makes n d copies for any root.",
-    )
-
-
-def _single(cells: Cells, nodes: int) -> Claim:
-    values = {protocol: _values(cells, nodes, protocol, 1, "redundancy") for protocol in TREES}
-    return Claim(
-        "With a single sender the RMR of Plumtree and CPTCast tends to 0 (4.3.2).",
-        HOLDS if max(max(each) for each in values.values()) <= NOISE else FAILS,
-        "; ".join(f"{protocol} {_listed(each)}" for protocol, each in values.items()),
-        "The first message prunes all links except those of a tree, and the root's later messages use that tree. "
-        + _asked(cells, nodes, 1, PAYLOADS[0], INTERVALS_MS[0]),
-    )
-
-
-def _below_one(cells: Cells, nodes: int) -> Claim:
-    values = {protocol: _values(cells, nodes, protocol, ALL, "redundancy") for protocol in TREES}
-    still = [value for protocol in TREES for value in _values(cells, nodes, protocol, AT_REST, "redundancy")]
-    return Claim(
-        "With several senders the RMR is notable, and less than 1 (4.3.2).",
-        HOLDS if max(max(each) for each in values.values()) < 1.0 else FAILS,
-        "; ".join(f"{protocol} {_listed(each)}" for protocol, each in values.items())
-        + _at_rest(max(still, default=0.0), "at most "),
-        "A GRAFT brings a copy over another link, which stays in the tree until a duplicate message prunes a link. "
-        + _asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0]),
-    )
-
-
-def _at_rest(value: float, sign: str = "× ") -> str:
-    """Return the text of the same figure for senders that have sent before."""
-    return f"; with {AT_REST} senders that have sent before: {sign}{value:.2f}"
-
-
-def _ratios(cells: Cells, nodes: int, one: tuple[str, int], other: tuple[str, int]) -> list[float]:
-    """Return the ratio of two series' mean latencies for each payload, over the intervals that both series have."""
-    found = []
-    for payload in PAYLOADS:
-        pairs = [
-            (mine, others)
-            for interval in INTERVALS_MS
-            if (mine := cells.mean_ms(nodes, *one, payload, interval)) is not None
-            and (others := cells.mean_ms(nodes, *other, payload, interval)) is not None
-        ]
-        if pairs:
-            found.append(sum(mine for mine, _ in pairs) / sum(others for _, others in pairs))
-    return found
-
-
-def _at_most(ratios: Sequence[float], limit: float) -> str:
-    return HOLDS if all(ratio <= limit for ratio in ratios) else FAILS
-
-
-def _above(ratio: float) -> str:
-    return HOLDS if ratio > 1 + NOISE else EQUAL if ratio >= 1 - NOISE else FAILS
-
-
-def _optimal(cells: Cells, nodes: int) -> Claim:
-    ratios = [ratio for protocol in TREES for ratio in _ratios(cells, nodes, (protocol, 1), ("prc", 1))]
-    return Claim(
-        "With a single sender, Plumtree and CPTCast have an optimal latency like that of PRC-broadcast (4.3.1).",
-        HOLDS if max(ratios) <= 1 + NOISE else FAILS,
-        f"Plumtree and CPTCast compared with PRC-broadcast, by payload: × {_listed(ratios, '.2f')}",
-        "The tree consists of the paths that were fastest for the first message. Unlike the messages of a flood, later "
-        "messages cannot take another path when it is faster, but they do not queue behind copies either.",
-    )
-
-
-def _heavy(cells: Cells, nodes: int) -> Claim:
-    ratio = _ratios(cells, nodes, ("prc", 1), ("cptcast", 1))[-1]
-    each = []
-    for interval in INTERVALS_MS:
-        flood, tree = (cells.mean_ms(nodes, protocol, 1, PAYLOADS[-1], interval) for protocol in ("prc", "cptcast"))
-        if flood is not None and tree is not None:
-            each.append(f"× {flood / tree:.2f} every {interval} ms")
-    gbps = degree(nodes) * NODES_PER_HOST * PAYLOADS[-1] * 8 / INTERVALS_MS[0] / 1e6
-    return Claim(
-        "At 1 MB, PRC-broadcast is slightly slower than the tree of a single sender (4.3.1).",
-        _above(ratio),
-        f"PRC-broadcast compared with CPTCast: {', '.join(each)}",
-        f"{degree(nodes)} copies of 1 MB to each of the {NODES_PER_HOST} nodes of a host, every {INTERVALS_MS[0]} ms, "
-        f"need {gbps:.0f} Gbps, but the interface of a host has {NANCY_BITS_PER_S / 1e9:.0f} or "
-        f"{RENNES_BITS_PER_S / 1e9:.0f} Gbps. So the queue grows with every message. It does not grow at longer "
-        "intervals.",
-    )
-
-
-def _overhead(cells: Cells, nodes: int) -> Claim:
-    ratios = _ratios(cells, nodes, ("cptcast", 1), ("plumtree", 1))
-    return Claim(
-        "With a single sender, causality costs CPTCast no significant latency compared with Plumtree (4.3.1).",
-        _at_most(ratios, 1 + NOISE),
-        f"by payload × {_listed(ratios, '.2f')}",
-        "Only messages on links outside the tree wait for an answer.",
-    )
-
-
-def _worst(cells: Cells, nodes: int) -> Claim:
-    ratios = _ratios(cells, nodes, ("cptcast", ALL), ("plumtree", ALL))
-    return Claim(
-        "With several senders CPTCast has by far the highest latency, at every payload (4.3.1).",
-        _above(min(ratios)),
-        f"compared with Plumtree with several senders, by payload: × {_listed(ratios, '.2f')}"
-        + _at_rest(max(_ratios(cells, nodes, ("cptcast", AT_REST), ("plumtree", AT_REST)), default=0.0)),
-        "Messages behind an announcement are not announced. So a node of CPTCast learns of fewer missing messages and "
-        f"requests fewer, and its tree changes less. {_asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0])}"
-        f"{_with_timers(cells, nodes)} The simulation leaves out the time of the document's processors.",
-    )
-
-
-def _with_timers(cells: Cells, nodes: int) -> str:
-    """Return a sentence on how CPTCast's latency compares with Plumtree's at other values of TIMEOUT1."""
-    means: dict[str, dict[tuple[int, int], float]] = {protocol: {} for protocol in TREES}
-    for row in cells.of("timers", nodes):
-        if row["senders"] == ALL:
-            means[row["protocol"]][row["payload_bytes"], row["timeout1_ms"]] = row["phases"]["run"]["mean_ms"]
-    plumtree, cptcast = (means[protocol] for protocol in TREES)
-    ratios = [cptcast[key] / plumtree[key] for key in sorted(plumtree.keys() & cptcast.keys())]
-    return f" With other timers: × {min(ratios):.2f} to {max(ratios):.2f}." if ratios else ""
-
-
-def _higher(cells: Cells, nodes: int) -> Claim:
-    ratios = _ratios(cells, nodes, ("plumtree", ALL), ("plumtree", 1))
-    hops = [cells.over_intervals(nodes, "plumtree", senders, PAYLOADS[0], "last_hop") for senders in (ALL, 1)]
-    return Claim(
-        "With several senders Plumtree has a higher latency than with one sender (4.3.1).",
-        _above(min(ratios)),
-        f"by payload × {_listed(ratios, '.2f')}"
-        + _at_rest(max(_ratios(cells, nodes, ("plumtree", AT_REST), ("plumtree", 1)), default=0.0)),
-        "The tree of one root is a detour for messages of another root: last hop "
-        f"{' against '.join(f'{hop:.1f}' for hop in hops if hop is not None)} for one sender. A tree that no "
-        "message has used yet changes for a while. If TIMEOUT1 is shorter than the tree's latency, the "
-        "tree never stops changing.",
-    )
-
-
-def _flat(cells: Cells, nodes: int) -> Claim:
-    def spread(protocol: str, senders: int) -> float:
-        """Return the ratio of the slowest to the fastest interval's mean latency, for payloads of 1 MB."""
-        values = [cells.mean_ms(nodes, protocol, senders, PAYLOADS[-1], interval) for interval in INTERVALS_MS]
-        known = [value for value in values if value is not None]
-        return max(known) / min(known)
-
-    several = {protocol: spread(protocol, ALL) for protocol in TREES}
-    single = {protocol: spread(protocol, 1) for protocol in TREES}
-    return Claim(
-        "The interval has little effect on latency with several senders, and more effect with one (4.3.1).",
-        HOLDS if all(several[protocol] < single[protocol] * (1 + NOISE) for protocol in several) else FAILS,
-        "1 MB, slowest interval compared with the fastest: "
-        + "; ".join(
-            f"{name} × {several[name]:.2f} with all nodes as senders, × {single[name]:.2f} with one sender"
-            for name in several
-        ),
-        "At the longest interval, a change of the tree is finished before the next message arrives. At the shortest "
-        "interval, many messages are "
-        f"under way at the same time. {' '.join(_asked(cells, nodes, ALL, PAYLOADS[-1], each) for each in ENDS)}",
-    )
+def _seeds(found: Iterable[Judged]) -> str:
+    seeds = sorted({seed for each in found for seed in each.seeds})
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
 
 
 # grove's goals

@@ -1,38 +1,64 @@
-"""The plan of all experiments, divided into cells: the document's grid, and the experiments that the document left out.
+"""The plan of all experiments, divided into parts, and the parts into cells.
 
-Owns: the plan, and all its numbers. Must never: run a cell.
+Owns: the parts, the plans by name, all their numbers, and the estimate of a cell's cost. Must never: run a cell, or
+read a result.
 
 A cell is one world from its beginning to its end, with one protocol, one number of senders, one payload size and one
 interval. Cells run separately, and each has its own files.
+
+**The document's cells.** Its figure 4.2 has five lines: Plumtree and CPTCast, each with one sender and with several,
+and PRC-broadcast. Section 4.3 names four payloads, and says that the intervals "ranged between 20 and 300
+milliseconds". So 40 cells have an interval that the document names. These are the part ``document``. Another 40 cells
+have intervals between these two, which the document does not name (``between``). Together, these 80 cells are the
+document's grid. All other cells are ours.
+
+**Cold and warm.** If all nodes send, the document does not say whether a message came before the counted ones. One
+sentence speaks for it ("after the network had […] converged to a stable state"), and one against it ("each experiment"
+begins "at the network setup", section 4.2.3). So each of these cells runs twice: *cold*, without an earlier message,
+and *warm*, after one message of any node, which has made a tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
+
+from ingeborg.bench.errors import UsageError
+from ingeborg.bench.overlay.drawn import degree
 
 KB: Final = 1_000
 
 PAYLOADS: Final = (1 * KB, 100 * KB, 500 * KB, 1_000 * KB)
-INTERVALS_MS: Final = (20, 50, 100, 300)
-"""Values of the document's experiments (section 4.3). The document says that intervals "ranged between 20 and
-300"; the intermediate values are ours."""
+NAMED_MS: Final = (20, 300)
+BETWEEN_MS: Final = (50, 100)
+INTERVALS_MS: Final = tuple(sorted((*NAMED_MS, *BETWEEN_MS)))
+"""Intervals between two broadcasts: those that the document names, and ours between them."""
 
 ALL: Final = 0
-"""A special number of senders: a random node broadcasts each message."""
+"""A special number of senders: a random node broadcasts each message. This is the document's multi-sender mode, in
+which "any process is allowed"."""
 
 SENDERS: Final = (1, 20, 100, ALL)
-"""Numbers of senders. ``ALL`` is the document's multi-sender mode, in which "any process is allowed"."""
+
+COLD, WARM = "cold", "warm"
 
 BROADCASTS: Final = 100
+LONG: Final = 400
+"""Number of messages in cells that show whether the number matters."""
+
+SEEDS: Final = (1, 2, 3)
 
 NODES: Final = 10_000
+"""The document's number of nodes."""
+
+SMALL: Final = 1_000
 NODES_MIN, NODES_MAX = 12, 20_000
 """Limits of the number of nodes. With fewer nodes there is no real overlay. With more nodes a run takes too long,
 because a world runs in one process."""
 
-DOCUMENT: Final = ("plumtree", "cptcast", "prc")
+TREES: Final = ("plumtree", "cptcast")
+DOCUMENT: Final = (*TREES, "prc")
 OURS: Final = ("grove", "flood", "gossip", "star")
 PROTOCOLS: Final = (*DOCUMENT, *OURS)
 
@@ -46,11 +72,11 @@ TIMEOUT1_MS: Final = 250
 """The time for which Plumtree and CPTCast wait for an announced message before they request it. The document gives no
 value for it."""
 
-TIMEOUTS_MS: Final = (TIMEOUT1_MS, 100, 50, 25, 10)
+TIMEOUTS_MS: Final = (TIMEOUT1_MS, 150, 100, 50, 25, 10)
 """The values of this wait that the experiments compare. The wait decides whether a tree settles."""
 
-AT_REST: Final = 100
-"""Number of senders in experiments where each sender must have sent a message before."""
+LOADS: Final = ((PAYLOADS[0], NAMED_MS[0]), (PAYLOADS[-1], NAMED_MS[-1]))
+"""Payload and interval of the cells that compare these values: small and frequent, or large and rare."""
 
 FAULTY: Final = ("grove", "plumtree", "prc", "flood")
 """Protocols that run under faults. ``cptcast`` is added only in small worlds."""
@@ -59,11 +85,22 @@ CPTCAST_FAULTY_MAX: Final = 1_000
 """Maximum number of nodes of a world in which ``cptcast`` runs under faults. To make a link safe, two floods must reach
 all nodes, so the cost of faults grows with the square of the number of nodes."""
 
+PRINTED_NODES: Final = 200
+"""Maximum number of nodes of a world in which a protocol runs as printed."""
+
+PRINTED: Final = "everything"
+"""The value of ``Cell.without`` for a protocol without any repair, which is the document as printed."""
+
+THESIS, TIMERS, UNREPAIRED = "thesis", "timers", "printed"
+"""Experiments whose names the code compares."""
+
 
 @dataclass(frozen=True)
 class Cell:
     """``share``: the share of nodes that crash at once or, under churn, the share that crash and join per second.
-    ``broadcasts``: number of counted messages."""
+    ``broadcasts``: number of counted messages. ``warm``: if all nodes send, whether a message comes before the counted
+    ones. ``without``: the repair that the protocol lacks, or ``PRINTED``. ``fault``: the fault in a cell of the
+    experiment ``UNREPAIRED`` (in other cells, the experiment says it)."""
 
     experiment: str
     protocol: str
@@ -75,73 +112,180 @@ class Cell:
     share: float = 0.0
     seed: int = 1
     timeout1_ms: int = TIMEOUT1_MS
+    warm: bool = False
+    without: str = ""
+    fault: str = ""
 
     @property
     def name(self) -> str:
         """Return the name of the cell's files."""
         parts = [self.experiment, self.protocol, f"n{self.nodes}"]
-        if not self.faulty:
+        if self.experiment == UNREPAIRED:
+            parts += [self.fault or "nofault", f"{self.payload_bytes // KB}KB", f"{self.interval_ms}ms"]
+            parts.append(f"without-{self.without}" if self.without else "repaired")
+        elif not self.faulty:
             parts += [f"s{self.senders or 'all'}", f"{self.payload_bytes // KB}KB", f"{self.interval_ms}ms"]
-        elif self.share:
+        if self.share:
             parts.append(f"{100 * self.share:g}%")
-        if self.experiment == "timers":
+        if self.warm:
+            parts.append(WARM)
+        if self.experiment == TIMERS:
             parts.append(f"after{self.timeout1_ms}ms")
         return "-".join([*parts, f"seed{self.seed}"])
 
     @property
+    def faults(self) -> str:
+        """Return the kind of the world's fault, or an empty string."""
+        return self.experiment if self.experiment in ("crash", "cut", "churn") else self.fault
+
+    @property
     def faulty(self) -> bool:
         """Return whether links and nodes come and go."""
-        return self.experiment not in ("thesis", "timers")
+        return bool(self.faults)
 
     @property
     def first(self) -> int:
-        """Return the number of messages before the counted ones: one from each sender, or none if all nodes send."""
-        return 0 if self.senders == ALL else self.senders
+        """Return the number of messages before the counted ones: one from each sender. If all nodes send, there is one
+        from any node, or none at a cold start."""
+        return int(self.warm) if self.senders == ALL else self.senders
 
     @property
     def deliveries(self) -> int:
         """Return the number of deliveries of all messages at all nodes."""
         return self.nodes * (self.first + self.broadcasts)
 
+    @property
+    def cost(self) -> float:
+        """Estimate the seconds that a core takes for the cell, on the machine that ``_SECONDS`` is from. On other
+        machines, the ratio of two costs still holds."""
+        return _cost(self)
+
     def facts(self) -> dict[str, Any]:
-        """Return the cell's fields for a row."""
-        return {"cell": self.name, **asdict(self)}
+        """Return the cell's fields for a row. If all nodes send, the start is a fact, and the fields of a protocol as
+        printed are facts of its cells only."""
+        fields = asdict(self)
+        warm, without, fault = (fields.pop(name) for name in ("warm", "without", "fault"))
+        found = {"cell": self.name, **fields}
+        if self.senders == ALL:
+            found["start"] = WARM if warm else COLD
+        if self.experiment == UNREPAIRED:
+            found |= {"without": without, "fault": fault}
+        return found
 
 
-def thesis(nodes: int, seed: int) -> list[Cell]:
-    """Return the document's 144 cells, the same grid for grove with one and twenty senders, and other protocols for
-    comparison with the smallest payload."""
+# Cost
 
-    def grid(protocol: str, senders: int) -> list[Cell]:
-        return [
-            Cell("thesis", protocol, nodes, min(senders, nodes), payload, interval, seed=seed)
-            for payload in PAYLOADS
-            for interval in INTERVALS_MS
-        ]
+_EVENTS: Final = {
+    "plumtree": (4.3, 2.3),
+    "cptcast": (5.3, 2.6),
+    "prc": (5.0, 5.0),
+    "grove": (4.6, 1.3),
+    "flood": (5.0, 5.0),
+    "gossip": (4.0, 4.0),
+    "star": (1.0, 0.5),
+}
+"""Events for each message at each node if a node has five neighbours, without a payload, and for each MB of payload."""
 
-    cells = [cell for protocol in ("cptcast", "plumtree") for senders in SENDERS for cell in grid(protocol, senders)]
-    cells += grid("prc", 1)  # one number of senders suffices, because every node forwards over all its links
-    cells += grid("grove", 1) + grid("grove", 20)
-    cells += [Cell("thesis", "grove", nodes, senders, seed=seed) for senders in SENDERS[2:] if senders <= nodes]
-    cells += [Cell("thesis", protocol, nodes, seed=seed) for protocol in ("flood", "gossip", "star")]
-    return list(dict.fromkeys(cells))
+_FLOODS: Final = 75
+"""Events at each node for each node that crashes and each that joins, in the protocols that make links safe."""
+
+_SECONDS: Final = {"cptcast": 3.8, "grove": 4.0}
+_SECONDS_OTHERS: Final = 2.7
+"""Seconds of a core for a million events. With these values, the kept results of 10,000 nodes take what they took:
+4,400 s for 1.31 billion events."""
 
 
-def crash(nodes: int, seed: int) -> list[Cell]:
-    """Return cells in which a share of the nodes crashes at once, and cells in which a cut separates two halves of the
-    nodes for a while."""
+def _cost(cell: Cell) -> float:
+    fixed, per_mb = _EVENTS[cell.protocol]
+    copies = degree(cell.nodes) / 5 * (fixed + per_mb * cell.payload_bytes / 1e6)
+    events = cell.nodes * (cell.first + cell.broadcasts) * copies
+    if cell.protocol == "plumtree" and cell.senders == ALL and not cell.warm:
+        events *= 1.2
+    if cell.faults == "crash":
+        events *= 1 - 0.8 * cell.share
+    if cell.protocol in ("prc", "cptcast"):
+        floods = {
+            "crash": cell.nodes * max(0.0, 1 - (cell.share / 0.65) ** 2) / 19,
+            "cut": cell.nodes / 11,
+            "churn": cell.nodes * cell.share * cell.broadcasts * cell.interval_ms / 1e3,
+        }
+        events += _FLOODS * cell.nodes * floods.get(cell.faults, 0.0)
+    if cell.without in ("expects", PRINTED):
+        events = EVENTS_PRINTED_MAX
+    return events / 1e6 * _SECONDS.get(cell.protocol, _SECONDS_OTHERS)
+
+
+EVENTS_PRINTED_MAX: Final = 4_000_000
+"""Maximum number of events of a protocol as printed. Repaired, it needs 60,000 to 3 million in the same world."""
+
+
+# Parts
+
+
+def _grid(protocol: str, senders: int, intervals: Sequence[int], nodes: int, seed: int) -> list[Cell]:
+    """Return a line of figure 4.2 with all payloads. If all nodes send, and the protocol has a tree, it has cold and
+    warm cells."""
+    starts = (False, True) if senders == ALL and protocol in TREES else (False,)
+    return [
+        Cell(THESIS, protocol, nodes, min(senders, nodes), payload, interval, seed=seed, warm=warm)
+        for payload in PAYLOADS
+        for interval in intervals
+        for warm in starts
+    ]
+
+
+def _lines(intervals: Sequence[int], nodes: int, seed: int) -> list[Cell]:
     cells = [
+        cell for protocol in TREES for senders in (1, ALL) for cell in _grid(protocol, senders, intervals, nodes, seed)
+    ]
+    return cells + _grid("prc", 1, intervals, nodes, seed)
+
+
+def _document(nodes: int, seed: int) -> list[Cell]:
+    return _lines(NAMED_MS, nodes, seed)
+
+
+def _between(nodes: int, seed: int) -> list[Cell]:
+    return _lines(BETWEEN_MS, nodes, seed)
+
+
+def _more(nodes: int, seed: int) -> list[Cell]:
+    lines = [(protocol, senders) for protocol in TREES for senders in (20, 100)] + [("grove", 1), ("grove", 20)]
+    cells = [cell for line in lines for cell in _grid(*line, INTERVALS_MS, nodes, seed)]
+    cells += [
+        Cell(THESIS, "prc", nodes, ALL, payload, interval, seed=seed)
+        for payload in (PAYLOADS[0], PAYLOADS[-1])
+        for interval in NAMED_MS
+    ]
+    return cells + [Cell("long", protocol, nodes, ALL, broadcasts=LONG, seed=seed) for protocol in TREES]
+
+
+def _grove(nodes: int, seed: int) -> list[Cell]:
+    cells = [Cell(THESIS, "grove", nodes, senders, seed=seed) for senders in SENDERS if senders <= nodes]
+    return cells + [Cell(THESIS, protocol, nodes, seed=seed) for protocol in ("flood", "gossip", "star")]
+
+
+def _timers(nodes: int, seed: int) -> list[Cell]:
+    return [
+        Cell(TIMERS, protocol, nodes, ALL, *load, seed=seed, timeout1_ms=timeout1_ms, warm=warm)
+        for protocol in TREES
+        for load in LOADS
+        for warm in (False, True)
+        for timeout1_ms in TIMEOUTS_MS[1:]
+    ]
+
+
+def _crash(nodes: int, seed: int) -> list[Cell]:
+    crashes = [
         Cell("crash", protocol, nodes, _senders(nodes), KB, 20, 400, share, seed)
         for protocol in _faulty(nodes)
         for share in CRASHED
     ]
-    return cells + [
-        Cell("cut", protocol, nodes, _senders(nodes), KB, 20, 400, 0.0, seed) for protocol in _faulty(nodes)
-    ]
+    cuts = [Cell("cut", protocol, nodes, _senders(nodes), KB, 20, 400, 0.0, seed) for protocol in _faulty(nodes)]
+    return crashes + cuts
 
 
-def churn(nodes: int, seed: int) -> list[Cell]:
-    """Return cells in which nodes crash and new nodes join all the time."""
+def _churn(nodes: int, seed: int) -> list[Cell]:
     return [
         Cell("churn", protocol, nodes, _senders(nodes), KB, 50, 400, share, seed)
         for protocol in _faulty(nodes)
@@ -149,26 +293,110 @@ def churn(nodes: int, seed: int) -> list[Cell]:
     ]
 
 
-def timers(nodes: int, seed: int) -> list[Cell]:
-    """Return cells of Plumtree and CPTCast with several values of TIMEOUT1. Messages are either small and frequent, or
-    large and rare. Either all nodes send, or each of the senders has sent before."""
-    return list(
-        dict.fromkeys(
-            Cell("timers", protocol, nodes, min(senders, nodes), *load, seed=seed, timeout1_ms=timeout1_ms)
-            for protocol in ("plumtree", "cptcast")
-            for senders in (AT_REST, ALL)
-            for load in ((KB, INTERVALS_MS[0]), (PAYLOADS[-1], INTERVALS_MS[-1]))
-            for timeout1_ms in TIMEOUTS_MS
+def _printed(nodes: int, seed: int) -> list[Cell]:
+    nodes = min(nodes, PRINTED_NODES)
+
+    def cells(protocol: str, places: Sequence[str], fault: str, *load: int, share: float = 0.0) -> list[Cell]:
+        payload, interval, broadcasts = load
+        world = Cell(
+            UNREPAIRED, protocol, nodes, _senders(nodes), payload, interval, broadcasts, share, seed, fault=fault
         )
-    )
+        return [replace(world, without=without) for without in ("", *places)]
+
+    still = cells("cptcast", ("expects", "removes_found", PRINTED), "", KB, 20, BROADCASTS)
+    return [
+        *(replace(cell, senders=ALL) for cell in still),
+        *cells("cptcast", ("asks_somebody",), "cut", KB, 20, 400),
+        *cells("cptcast", ("two_ways", "safe_only"), "churn", KB, 50, 200, share=0.05),
+        *cells("prc", ("two_ways",), "churn", KB, 50, 200, share=0.05),
+        *cells("prc", ("in_turn", "strangers"), "churn", 1_000 * KB, 20, 400, share=0.05),
+        *cells("prc", ("forgets",), "churn", KB, 250, 400, share=0.02),
+    ]
 
 
-EXPERIMENTS: Final[dict[str, Callable[[int, int], list[Cell]]]] = {
-    "thesis": thesis,
-    "timers": timers,
-    "crash": crash,
-    "churn": churn,
+@dataclass(frozen=True)
+class Part:
+    """A part of the plan. ``says``: one sentence for the user. ``cells``: its cells by the number of nodes and the
+    seed."""
+
+    says: str
+    cells: Callable[[int, int], list[Cell]]
+
+
+PARTS: Final[dict[str, Part]] = {
+    "document": Part(
+        "The thesis's five lines and four payloads, at the two intervals that it names (20 and 300 ms). If all nodes "
+        "send, each cell starts once cold and once warm.",
+        _document,
+    ),
+    "between": Part("The same cells at two more intervals, 50 and 100 ms.", _between),
+    "more": Part(
+        "Cells that the thesis does not have: 20 and 100 senders, PRC-broadcast with all nodes as senders, grove with "
+        "all payloads and intervals, and runs of 400 messages.",
+        _more,
+    ),
+    "grove": Part("grove, a flood, gossip and a star with 1 KB every 20 ms, and the goals of grove.", _grove),
+    "timers": Part(
+        "Plumtree and CPTCast with TIMEOUT1 at 150, 100, 50, 25 and 10 ms (the part document has 250 ms), all nodes as "
+        "senders, cold and warm.",
+        _timers,
+    ),
+    "crash": Part("10 to 80 % of the nodes crash at once, or two halves are cut off from each other for 5 s.", _crash),
+    "churn": Part("Each second, 0.1 to 1 % of the nodes crash, and as many join.", _churn),
+    "printed": Part(
+        f"PRC-broadcast and CPTCast without one of their eight repairs each, in worlds of {PRINTED_NODES} nodes.",
+        _printed,
+    ),
 }
+"""All parts, in the order of display."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The parts of a plan that run with the same number of nodes and the same seeds."""
+
+    parts: tuple[str, ...]
+    nodes: int
+    seeds: tuple[int, ...]
+
+
+PLANS: Final[dict[str, tuple[Choice, ...]]] = {
+    "default": (
+        Choice(("document",), NODES, SEEDS),
+        Choice(("grove", "timers"), NODES, SEEDS[:1]),
+        Choice(("document", "timers", "printed"), SMALL, SEEDS),
+        Choice(("crash", "churn"), SMALL, SEEDS[:1]),
+    ),
+    "whole": (
+        Choice(("document", "between", "more", "grove", "timers"), NODES, SEEDS),
+        Choice(tuple(PARTS), SMALL, SEEDS),
+    ),
+}
+"""The plans by name, with the document's number of nodes first. docs/overlay.md says how long they take."""
+
+
+def planned(name: str) -> list[Cell]:
+    """Return the cells of a plan of ``PLANS``, in the order of display. Raises UsageError if there is no such plan."""
+    if name not in PLANS:
+        raise UsageError(f"there is no plan {name}: choose from {', '.join(PLANS)}")
+    return list(dict.fromkeys(cell for each in PLANS[name] for cell in plan(each.parts, each.nodes, each.seeds)))
+
+
+def plan(parts: Iterable[str], nodes: int, seeds: Sequence[int], protocols: Sequence[str] = PROTOCOLS) -> list[Cell]:
+    """Return the cells of these parts for these protocols, in the order of display. Raises UsageError if an argument
+    is wrong, or if no cell is left."""
+    parts = list(parts)
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        raise UsageError(f"there is no part {', '.join(unknown)}: choose from {', '.join(PARTS)}")
+    if not NODES_MIN <= nodes <= NODES_MAX:
+        raise UsageError(f"--nodes must be from {NODES_MIN} to {NODES_MAX}")
+    chosen = [part for part in PARTS if part in parts]
+    cells = [cell for part in chosen for seed in seeds for cell in PARTS[part].cells(nodes, seed)]
+    kept = list(dict.fromkeys(cell for cell in cells if cell.protocol in protocols))
+    if not kept:
+        raise UsageError(f"part {', '.join(chosen)} has no cells with protocol {', '.join(protocols)}")
+    return kept
 
 
 def _senders(nodes: int) -> int:
@@ -179,17 +407,3 @@ def _senders(nodes: int) -> int:
 
 def _faulty(nodes: int) -> Sequence[str]:
     return (*FAULTY, "cptcast") if nodes <= CPTCAST_FAULTY_MAX else FAULTY
-
-
-def plan(experiment: str, nodes: int, seed: int, protocols: Sequence[str]) -> list[Cell]:
-    """Return the cells of an experiment for these protocols. Long cells come first, so that all processes end at about
-    the same time."""
-    cells = [cell for cell in EXPERIMENTS[experiment](nodes, seed) if cell.protocol in protocols]
-    return sorted(cells, key=lambda cell: (-_weight(cell), cell.name))
-
-
-def _weight(cell: Cell) -> float:
-    """Return a relative estimate of the duration: the copies of a message per node, times the number of all
-    messages."""
-    copies = {"flood": 5.0, "prc": 6.0, "gossip": 5.0, "cptcast": 3.0, "star": 1.0}.get(cell.protocol, 2.5)
-    return copies * (cell.first + cell.broadcasts)

@@ -10,19 +10,22 @@ node's neighbours in the built overlay. The passive view is drawn from all nodes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
 from ingeborg.bench.overlay.above import Above
 from ingeborg.bench.overlay.drawn import SPARE, degree, overlay
-from ingeborg.bench.overlay.experiments import Cell
+from ingeborg.bench.overlay.experiments import EVENTS_PRINTED_MAX, PRINTED, UNREPAIRED, Cell
 from ingeborg.bench.overlay.protocols.cptcast import CptCast, CptCastOptions
 from ingeborg.bench.overlay.protocols.flood import Flood
 from ingeborg.bench.overlay.protocols.gossip import Gossip
+from ingeborg.bench.overlay.protocols.linking import Linking, LinkingOptions
 from ingeborg.bench.overlay.protocols.plumtree import Plumtree, PlumtreeOptions
 from ingeborg.bench.overlay.protocols.prc import Prc
+from ingeborg.bench.overlay.protocols.repairs import AS_PRINTED, REPAIRED
 from ingeborg.bench.overlay.protocols.star import Star
-from ingeborg.bench.overlay.world import World
+from ingeborg.bench.overlay.world import EVENTS_MAX, World
 from ingeborg.broker.core.overlay.grove import Grove
 from ingeborg.broker.core.overlay.node import Desk, Node, Peer
 from ingeborg.broker.core.overlay.views import PASSIVE_MAX, Hyparview, Options
@@ -34,7 +37,6 @@ Neighbours = Sequence[Sequence[int]]
 _WITH_NEIGHBOURS: Final[dict[str, Callable[[Desk, int, Sequence[int]], Node]]] = {
     "flood": Flood,
     "gossip": Gossip,
-    "prc": Prc,
     "star": Star,
 }
 
@@ -67,7 +69,8 @@ def world_of(cell: Cell) -> World:
         known = neighbours[me] if me < cell.nodes else ()
         return _stacked(cell, desk, me, known) if cell.faulty else _protocol(cell, desk, me, known)
 
-    world = World(cell.nodes, make, cell.seed)
+    events_max = EVENTS_PRINTED_MAX if cell.experiment == UNREPAIRED else EVENTS_MAX
+    world = World(cell.nodes, make, cell.seed, events_max=events_max)
     if cell.faulty:
         _expect(world, cell, neighbours)
     else:
@@ -129,8 +132,19 @@ def _protocol(cell: Cell, desk: Desk, me: int, neighbours: Sequence[int]) -> Nod
     if cell.protocol == "plumtree":
         return Plumtree(desk, me, neighbours, PlumtreeOptions(timeout1, _TIMEOUT2 * timeout1))
     if cell.protocol == "cptcast":
-        return CptCast(desk, me, neighbours, CptCastOptions(timeout1, _TIMEOUT2 * timeout1))
+        return CptCast(
+            desk, me, neighbours, CptCastOptions(timeout1, _TIMEOUT2 * timeout1, linking=_linking(cell.without))
+        )
+    if cell.protocol == "prc":
+        return Prc(desk, me, neighbours, _linking(cell.without))
     return _WITH_NEIGHBOURS[cell.protocol](desk, me, neighbours)
+
+
+def _linking(without: str) -> LinkingOptions:
+    """Return the options of a protocol with all repairs, except one, or without any (``PRINTED``)."""
+    if without == PRINTED:
+        return LinkingOptions(repairs=AS_PRINTED)
+    return LinkingOptions(repairs=replace(REPAIRED, **{without: False}) if without else REPAIRED)
 
 
 def _expect(world: World, cell: Cell, neighbours: Neighbours) -> None:
@@ -157,3 +171,19 @@ def facts_of(world: World, up: Sequence[int]) -> dict[str, Any]:
     if groves:
         found["kept_most"] = {name: max(kept[name] for kept in groves) for name in groves[0]}
     return found
+
+
+def left_of(world: World, up: Sequence[int]) -> dict[str, int]:
+    """Return the state that all living nodes still keep at the end of a run. ``unsafe``: links that are not safe.
+    ``buffers``: buffers of exchanges. ``waiting``: messages that wait for an answer. ``timers``: timers of announced
+    messages, each of which restarts until the message arrives. ``ids``: the most ids of floods that a node remembers.
+    """
+    nodes = [node for node in (protocol_of(world.places[number].node) for number in up) if isinstance(node, Linking)]
+    trees = [node for node in nodes if isinstance(node, CptCast)]
+    return {
+        "unsafe": sum(len(node.unsafe_out) for node in nodes),
+        "buffers": sum(len(node.r_buffers) + len(node.s_buffers) for node in nodes),
+        "waiting": sum(len(waiting) for node in trees for waiting in (*node.eager.values(), *node.lazy.values())),
+        "timers": sum(len(node.timers) for node in trees),
+        "ids": max((len(node.traversals) for node in nodes), default=0),
+    }

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ingeborg.bench.overlay import claims
-from ingeborg.bench.overlay.cells import Cells
+from ingeborg.bench.overlay import claims, judges
+from ingeborg.bench.overlay.cells import Cells, start_of
 from ingeborg.bench.overlay.experiments import ALL, INTERVALS_MS, KB, PAYLOADS, SENDERS, TIMEOUTS_MS
 from ingeborg.bench.overlay.summary import share, what
 from ingeborg.bench.report.charts import Drawn
@@ -31,7 +31,7 @@ LINES: Final = (
 #: Protocols in the tables that compare all protocols, at the document's smallest payload and shortest interval.
 BESIDE: Final = ("flood", "prc", "gossip", "star", "plumtree", "cptcast", "grove")
 
-MARKS: Final = {"holds": "good", "does not": "bad", "within noise": "warn"}
+MARKS: Final = {"holds": "good", "does not": "bad", "within noise": "warn", "depends": "warn"}
 
 SIDE: Final = 640
 """Width of the drawing, in user units."""
@@ -86,13 +86,13 @@ def _claims(cells: Cells, nodes: int) -> Html:
         [
             claim.text,
             badge(claim.verdict, MARKS[claim.verdict]),
-            Html(f"{html(claim.found)}<span class=said>{html(claim.why)}</span>"),
+            Html(f"{html(claim.found)}<span class=said>{html(claim.why)} ({html(claim.reading)})</span>"),
         ]
         for claim in claims.judged(cells, nodes)
     ]
     if not rows:
         return Html("")
-    seeds = len(cells.by_seed(nodes))
+    seeds = len(cells.seeds(nodes))
     worlds = (
         "There is one world for each cell."
         if seeds == 1
@@ -103,9 +103,9 @@ def _claims(cells: Cells, nodes: int) -> Html:
         "The document's sentences",
         table(("chapter 4", "here", "our figures, and the reason"), rows, "Sentences", "compared words sentences"),
         explain(
-            f"{worlds} A difference of latency or RMR of less than {claims.NOISE:.0%} is within noise. The page leaves "
-            "out the first message of each sender, which makes a tree, because the document's network had settled "
-            "before it was measured."
+            f"{worlds} A difference of latency or RMR of less than {judges.NOISE:.0%} is within noise. If all nodes "
+            "send, a cell starts cold, or warm after one message of any node, which makes a tree. Otherwise, each "
+            "sender has sent one message before. The document gives neither the start nor TIMEOUT1."
         ),
     )
 
@@ -240,27 +240,26 @@ def _kinds(cells: Cells, nodes: int) -> Html:
 
 
 def _timers(cells: Cells, nodes: int) -> Html:
-    found: dict[tuple[str, int, int, int], dict[int, Json]] = {}
-    for row in cells.of("timers", nodes):
-        key = (row["protocol"], row["senders"], row["payload_bytes"], row["interval_ms"])
+    found: dict[tuple[str, str, int, int], dict[int, Json]] = {}
+    for row in cells.timers(nodes):
+        senders = _name(row["protocol"], row["senders"])
+        key = (senders, start_of(row), row["payload_bytes"], row["interval_ms"])
         found.setdefault(key, {}).setdefault(row["timeout1_ms"], row)
 
     def text(row: Json | None) -> Html:
         if row is None:
             return Html("–")
         phase = row["phases"]["run"]
-        beside = f"RMR {phase['redundancy']:.2f}, {claims.asked(row):.3f} GRAFTs"
+        beside = f"RMR {phase['redundancy']:.2f}, {judges.asked(row):.3f} GRAFTs"
         return Html(f"{html(_ms(phase['mean_ms']))}<span class=small>{html(beside)}</span>")
 
     rows = [
         [
-            _name(protocol, senders),
+            f"{senders}, {start}",
             Html(f"{payload // KB:,} KB<span class=small>every {interval} ms</span>"),
             *(text(of.get(timeout)) for timeout in TIMEOUTS_MS),
         ]
-        for (protocol, senders, payload, interval), of in sorted(
-            found.items(), key=lambda item: (item[0][2], item[0][1] == ALL, item[0][1], item[0][0])
-        )
+        for (senders, start, payload, interval), of in sorted(found.items(), key=lambda item: (item[0][2], item[0]))
     ]
     return panel(
         "Plumtree and CPTCast with other timers",
@@ -268,7 +267,7 @@ def _timers(cells: Cells, nodes: int) -> Html:
         explain(
             "The columns are values of TIMEOUT1, after which a node requests an announced message (TIMEOUT2 is 0.4 of "
             "this time). The cells have the mean latency, the RMR, and the GRAFTs per node and message. The document "
-            "gives no value for TIMEOUT1. If senders have sent before, and the timer is longer than the delay between "
+            "gives no value for TIMEOUT1. If a message came before, and the timer is longer than the delay between "
             "an announcement and the message on the tree, the tree settles. If the timer is shorter, the tree "
             "changes with every message."
         ),

@@ -3,8 +3,8 @@
 Owns: the order of phases and faults in a world. Must never: touch a file, or compare cells.
 
 A world begins with a built overlay. For ``SETTLE_S`` seconds, the protocol does its exchanges over new links. Then each
-sender broadcasts a first message, which makes a tree and has its own figures. After a pause, the senders broadcast the
-messages that count.
+sender broadcasts a first message, which makes a tree and has its own figures. (If all nodes send, at most one node does
+so.) After a pause, the senders broadcast the messages that count.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from statistics import fmean
 from typing import Any, Final
 
 from ingeborg.bench.overlay import metrics
-from ingeborg.bench.overlay.experiments import ALL, Cell
+from ingeborg.bench.overlay.experiments import ALL, UNREPAIRED, Cell
 from ingeborg.bench.overlay.log import Phase
-from ingeborg.bench.overlay.making import facts_of, join, neighbours_in, world_of
+from ingeborg.bench.overlay.making import facts_of, join, left_of, neighbours_in, world_of
 from ingeborg.bench.overlay.metrics import Life, Traffic
 from ingeborg.bench.overlay.tally import Tally
 from ingeborg.bench.overlay.wheel import SLOT_S
+from ingeborg.bench.overlay.world import EndlessError
 
 Row = dict[str, Any]
 
@@ -50,8 +51,13 @@ FIRST, RUN, DURING, AFTER = "first", "run", "during", "after"
 after the fault have their own phases."""
 
 
+ENDED, ENDLESS, TIMERS_GO_ON = "ended", "more events than the limit", "timers restart forever"
+"""The ends of a run of a protocol as printed. Another end is the name of the error that the protocol raised."""
+
+
 class Run:
-    """A cell's world, and its notes. ``phases``: the phases of its log. ``mark``: the slot in which the fault ended."""
+    """A cell's world, and its notes. ``phases``: the phases of its log. ``mark``: the slot in which the fault ended.
+    ``end``: how the run ended."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
@@ -60,18 +66,28 @@ class Run:
         self.tally = Tally(cell.protocol)
         self.phases: list[Phase] = []
         self.mark: int | None = None
+        self.end = ENDED
         self._senders = self._drawn_senders()
         self._sent = 0
 
     def go(self) -> None:
-        """Run the world from the beginning to the end."""
+        """Run the world from the beginning to the end. A protocol that lacks a repair may not end, or may raise an
+        error. That is its result, and the row has what happened until then."""
+        try:
+            self._go()
+        except (EndlessError, LookupError, AssertionError) as error:
+            if not self.cell.without:
+                raise
+            self.end = ENDLESS if isinstance(error, EndlessError) else type(error).__name__
+
+    def _go(self) -> None:
         cell, world = self.cell, self.world
         self._until("settle", "connect", world.now_s + SETTLE_S)
-        if cell.senders != ALL:
+        if cell.first:
             self._first()
         world.tap = self.tally.count
         faults = {"crash": self._crash, "cut": self._cut, "churn": self._churn}
-        (faults[cell.experiment] if cell.faulty else self._plain)()
+        (faults[cell.faults] if cell.faulty else self._plain)()
 
     def lives(self) -> list[Life]:
         """Return the lives of all nodes in the world so far."""
@@ -86,6 +102,7 @@ class Run:
             # Copies that are still under way at the end of a phase count in that phase.
             end = drain.after if drain is not None and drain.kind == "drain" else phase.after
             traffic[phase.name] = end.since(phase.before)
+        traffic.setdefault(RUN, Traffic())  # a run can end before its counted messages
         found = {
             name: metrics.figures(record, name, lives, traffic[name], self.cell.payload_bytes)
             for name in (FIRST, RUN, DURING, AFTER)
@@ -114,7 +131,12 @@ class Run:
             "counted": facts_of(world, up),
             "kinds": self.tally.by_name(),
             "entry_bytes": self.tally.entry_bytes(),
+            **(self._unrepaired(up) if self.cell.experiment == UNREPAIRED else {}),
         }
+
+    def _unrepaired(self, up: Sequence[int]) -> Row:
+        left = left_of(self.world, up)
+        return {"end": TIMERS_GO_ON if self.end == ENDED and left["timers"] else self.end, "left": left}
 
     # Events
 
@@ -135,9 +157,10 @@ class Run:
     def _first(self) -> None:
         begin = self.world.now_s
         self.world.record.phase = FIRST
-        for number in range(len(self._senders)):
+        count = self.cell.first
+        for number in range(count):
             self.world.at(begin + number * FIRST_S, self._send)
-        self._until(FIRST, "run", begin + len(self._senders) * FIRST_S, 1 / FIRST_S)
+        self._until(FIRST, "run", begin + count * FIRST_S, 1 / FIRST_S)
         self._drain("pause")
         self._sent = 0
 
@@ -216,8 +239,10 @@ class Run:
 
     def _until(self, name: str, kind: str, until_s: float, rate: float | None = None) -> None:
         before, start = self._traffic(), self.world.wheel.now
-        self.world.run(until_s)
-        self._note(name, kind, start, before, rate)
+        try:
+            self.world.run(until_s)
+        finally:
+            self._note(name, kind, start, before, rate)
 
     def _drain(self, name: str) -> None:
         """Run until no payload has been under way for a while."""
@@ -244,8 +269,9 @@ class Run:
     def _redundancy(self) -> float:
         """Return the RMR of all counted messages together, because under faults some copies of a phase's messages are
         sent in the next phase."""
-        record, first = self.world.record, next(phase for phase in self.phases if phase.name == RUN)
-        copies = (self._traffic().payload_bytes - first.before.payload_bytes) / self.cell.payload_bytes
+        record = self.world.record
+        before = next((phase.before for phase in self.phases if phase.name == RUN), self._traffic())
+        copies = (self._traffic().payload_bytes - before.payload_bytes) / self.cell.payload_bytes
         others = sum(
             record.number_got(index) - 1 for index, message in enumerate(record.messages) if message.phase != FIRST
         )

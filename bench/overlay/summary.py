@@ -55,10 +55,17 @@ def markdown(rows: Sequence[Json]) -> str:
 def what(row: Json) -> str:
     """Describe a cell in a few words."""
     words = [row["protocol"], f"{row['nodes']:,} nodes", f"{row['senders'] or 'all'} senders"]
-    if row["experiment"] in ("thesis", "timers"):
+    if row["experiment"] in ("thesis", "timers", "long", "printed"):
         words += [f"{row['payload_bytes'] // 1000} KB", f"{row['interval_ms']} ms"]
-    elif row["share"]:
+    if row["share"]:
         words.append(f"{100 * row['share']:g} %")
+    if row.get("start") == "warm":
+        words.append("warm")
+    if row["experiment"] == "printed":
+        words += [
+            *([row["fault"]] if row["fault"] else []),
+            f"without {row['without']}" if row["without"] else "repaired",
+        ]
     if row["experiment"] == "timers":
         words.append(f"requests after {row['timeout1_ms']} ms")
     return ", ".join(words)

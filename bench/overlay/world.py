@@ -46,6 +46,11 @@ EVENTS_MAX: Final = 2_000_000_000
 """Maximum number of events in a run. The longest cell of the plan has about 60 million, so a protocol that reaches this
 limit never ends."""
 
+
+class EndlessError(BenchError):
+    """A run has more events than its limit."""
+
+
 Make = Callable[[Desk, int], Node]
 """Makes the node with this number at this desk."""
 
@@ -145,10 +150,12 @@ class World:
     ``messages``, ``payload_bytes``, ``control_bytes``: the numbers of messages and bytes sent so far. ``under_way``:
     number of messages with a payload that have not arrived yet. ``lost``: number of messages that arrived at a closed
     end. ``registry_reads``: number of calls of ``Desk.contacts``. ``tap``: a function that is called for every sent
-    message, with its bytes other than a payload.
+    message, with its bytes other than a payload. ``events_max``: the number of events after which the run does not end.
     """
 
-    def __init__(self, nodes: int, make: Make, seed: int, record: Record | None = None) -> None:
+    def __init__(
+        self, nodes: int, make: Make, seed: int, record: Record | None = None, events_max: int = EVENTS_MAX
+    ) -> None:
         self.wheel = Wheel()
         self.record = record if record is not None else Record()
         self.sites = Sites(nodes)
@@ -161,6 +168,7 @@ class World:
         self.messages = self.payload_bytes = self.control_bytes = self.under_way = self.lost = 0
         self.registry_reads = 0
         self.events = 0
+        self.events_max = events_max
         self.tap: Callable[[Wire, int], None] | None = None
         for _ in range(nodes):
             self.add()
@@ -177,7 +185,8 @@ class World:
         self.wheel.put(round(seconds * SLOTS_PER_S), (function, arguments, 0, CALL))
 
     def run(self, until_s: float) -> None:
-        """Run all events before this time since the world's beginning. Raises BenchError if the run does not end."""
+        """Run all events before this time since the world's beginning. Raises EndlessError if the run does not
+        end."""
         wheel = self.wheel
         due = wheel.slots
         until = round(until_s * SLOTS_PER_S)
@@ -186,8 +195,8 @@ class World:
             if batch is not None:
                 self._slot(batch, wheel.now * SLOT_NS)
                 del due[wheel.now]
-                if self.events > EVENTS_MAX:
-                    raise BenchError(f"the run has more than {EVENTS_MAX:,} events: this protocol does not end")
+                if self.events > self.events_max:
+                    raise EndlessError(f"the run has more than {self.events_max:,} events: this protocol does not end")
             wheel.now += 1
             wheel.now_ns = wheel.now * SLOT_NS
 

@@ -10,7 +10,7 @@ import pytest
 
 from ingeborg.bench.overlay import page, summary
 from ingeborg.bench.overlay.drawing import drawing
-from ingeborg.bench.overlay.experiments import ALL, PROTOCOLS, Cell, plan
+from ingeborg.bench.overlay.experiments import ALL, Cell, plan
 from ingeborg.bench.overlay.run import Run
 
 
@@ -18,10 +18,11 @@ from ingeborg.bench.overlay.run import Run
 def document() -> dict[str, Any]:
     cells = [
         replace(cell, broadcasts=4)
-        for cell in plan("thesis", 20, 1, PROTOCOLS)
-        if cell.interval_ms in (20, 300) and cell.senders in (1, 20, ALL)
+        for cell in plan(["document", "more", "grove"], 20, [1])
+        if cell.interval_ms in (20, 300) and cell.senders in (1, 20, ALL) and cell.experiment == "thesis"
     ]
-    cells += [replace(cell, broadcasts=4) for cell in plan("timers", 20, 1, PROTOCOLS) if cell.timeout1_ms in (250, 10)]
+    cells += [replace(cell, broadcasts=4) for cell in plan(["timers"], 20, [1]) if cell.timeout1_ms == 10]
+    cells += [replace(cell, broadcasts=4) for cell in plan(["printed"], 20, [1]) if not cell.fault]
     for experiment, share in (("crash", 0.5), ("cut", 0.0), ("churn", 0.01)):
         cells += [Cell(experiment, protocol, 20, 3, broadcasts=60, share=share) for protocol in ("grove", "plumtree")]
     rows = []
@@ -57,7 +58,7 @@ def test_a_page_of_one_cell_has_only_what_there_is(document: dict[str, Any]) -> 
 
 def test_the_summary_has_a_row_for_each_phase_with_messages(document: dict[str, Any]) -> None:
     text = summary.markdown(document["cells"])
-    assert re.findall("^## (.*)", text, re.MULTILINE) == ["thesis", "timers", "crash", "cut", "churn"]
+    assert re.findall("^## (.*)", text, re.MULTILINE) == ["thesis", "timers", "printed", "crash", "cut", "churn"]
     rows = [line for line in text.splitlines() if re.match(r"\| ([a-z]+, 20 nodes.*)? \| [a-z ]+: \d", line)]
     phases = [phase for row in document["cells"] for phase in row["phases"].values() if phase["messages"]]
     assert len(rows) == len(phases)

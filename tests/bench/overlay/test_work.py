@@ -13,15 +13,13 @@ import orjson
 import pytest
 
 from ingeborg.bench.overlay import work
-from ingeborg.bench.overlay.experiments import ALL, EXPERIMENTS, NODES_MIN, PROTOCOLS, Cell, plan
-from ingeborg.bench.overlay.run import DURING, FIRST, RUN, Run
+from ingeborg.bench.overlay.experiments import ALL, NODES_MIN, PARTS, PRINTED, PROTOCOLS, TREES, Cell, plan
+from ingeborg.bench.overlay.protocols.cptcast import CptCast
+from ingeborg.bench.overlay.run import DURING, ENDED, ENDLESS, FIRST, RUN, TIMERS_GO_ON, Run
 from ingeborg.bench.overlay.work import LOGS, ROWS
 
 #: Protocols that promise causal order; and those that keep it as long as no link comes or goes.
 CAUSAL = ("grove", "prc", "cptcast", "flood", "star")
-
-#: Protocols whose payloads take a tree once it exists.
-TREES = ("grove", "plumtree", "cptcast", "star")
 
 SMALL = Cell("thesis", "flood", 60, 1, broadcasts=20)
 
@@ -43,7 +41,7 @@ def test_every_protocol_gets_every_message_to_all(protocol: str, senders: int) -
     assert (FIRST in row["phases"]) == (senders != ALL)
     if protocol in CAUSAL:
         assert row["violations"] == 0
-    if protocol in TREES and senders == 1:
+    if protocol in (*TREES, "grove", "star") and senders == 1:
         assert phase["redundancy"] == 0.0
     if protocol in ("flood", "prc"):
         assert phase["redundancy"] > 1.0
@@ -145,12 +143,74 @@ def test_a_run_under_faults_gives_the_same_row_again() -> None:
     assert {**one, "memory_bytes": 0} == {**other, "memory_bytes": 0}
 
 
-@pytest.mark.parametrize("experiment", sorted(EXPERIMENTS))
-def test_the_smallest_world_can_be_run(experiment: str) -> None:
-    for cell in plan(experiment, NODES_MIN, 1, ["grove"]):
-        if cell.interval_ms < 100:
+@pytest.mark.parametrize("part", PARTS)
+def test_the_smallest_world_can_be_run(part: str) -> None:
+    for cell in plan([part], NODES_MIN, [1]):
+        if cell.interval_ms < 100 and cell.protocol == (
+            "prc" if part in ("document", "between", "printed") else "grove"
+        ):
             row = row_of(replace(cell, broadcasts=min(cell.broadcasts, 20)))
             assert row["violations"] == row["unknown"] == 0
+
+
+# Cold and warm
+
+
+@pytest.mark.parametrize("protocol", TREES)
+def test_one_message_of_any_node_makes_the_tree_that_all_nodes_use(protocol: str) -> None:
+    cold = Cell("thesis", protocol, 200, ALL, broadcasts=40)
+    changing, settled = row_of(cold), row_of(replace(cold, warm=True))
+    assert FIRST not in changing["phases"]
+    assert settled["phases"][FIRST]["messages"] == 1
+    assert settled["phases"][RUN]["messages"] == 40
+    assert settled["phases"][FIRST]["redundancy"] > 0.9
+    assert settled["phases"][RUN]["redundancy"] == 0.0 < 0.05 < changing["phases"][RUN]["redundancy"]
+    assert "graft" not in settled["kinds"]
+    assert 2 * settled["phases"][RUN]["mean_ms"] < changing["phases"][RUN]["mean_ms"]
+    assert (settled["start"], changing["start"]) == ("warm", "cold")
+
+
+# As printed
+
+
+def printed(without: str, protocol: str = "cptcast", fault: str = "") -> Cell:
+    (cell,) = (
+        cell
+        for cell in plan(["printed"], 200, [1])
+        if (cell.without, cell.protocol, cell.fault) == (without, protocol, fault)
+    )
+    return cell
+
+
+def test_a_protocol_as_printed_that_does_not_end_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ingeborg.bench.overlay import making
+
+    monkeypatch.setattr(making, "EVENTS_PRINTED_MAX", 50_000)
+    row = row_of(printed(PRINTED))
+    assert row["end"] == ENDLESS
+    assert row["events"] > 50_000
+    assert row["doubles"] > 0
+    whole = row_of(replace(printed(""), broadcasts=20))
+    assert (whole["end"], whole["doubles"], whole["phases"][RUN]["least"]) == (ENDED, 0, 1.0)
+
+
+def test_a_protocol_as_printed_that_raises_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("a buffer")
+
+    monkeypatch.setattr(CptCast, "_asked", fail)
+    row = row_of(printed("removes_found"))
+    assert row["end"] == "KeyError"
+    assert row["phases"][RUN]["messages"] > 0
+    with pytest.raises(KeyError, match="a buffer"):
+        row_of(printed(""))  # a repaired protocol must not raise
+
+
+def test_a_timer_that_restarts_forever_is_an_end_of_its_own() -> None:
+    row = row_of(printed("asks_somebody", fault="cut"))
+    assert row["end"] == TIMERS_GO_ON
+    assert row["left"]["timers"] > 0
+    assert row_of(printed("", fault="cut"))["end"] == ENDED
 
 
 PROGRAM = """

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.overlay import world as module
 from ingeborg.bench.overlay.drawn import overlay
 from ingeborg.bench.overlay.sites import BETWEEN_SITES_NS, JITTER_NS, WITHIN_SITE_NS
 from ingeborg.bench.overlay.wheel import SLOT_S
@@ -261,13 +260,12 @@ def test_a_late_node_runs_where_another_does_and_joins_by_dialling() -> None:
     assert world.places[late].linked_at is not None
 
 
-def test_a_protocol_without_an_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_protocol_without_an_end_is_stopped() -> None:
     class Echo(Diary):
         def received(self, peer: Any, wire: Any, payload_bytes: int) -> None:
             self.desk.send(peer, wire, CONTROL)
 
-    monkeypatch.setattr(module, "EVENTS_MAX", 100)
-    world = World(4, Echo, 1)
+    world = World(4, Echo, 1, events_max=100)
     world.connect([[NANCY_TOO], [NANCY], [], []])
     world.places[NANCY].send(NANCY_TOO, (0,), CONTROL)
     with pytest.raises(BenchError, match="does not end"):
