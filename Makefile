@@ -102,7 +102,7 @@ pages: $(READY) ## make the pages (report.html) and summaries of the result sets
 	done
 	@$(BIN)/python -m ingeborg.bench.text.page docs/benchmarks.md docs/comparison.md
 	@for digest in bench/results/*/packing.json.xz; do $(BIN)/bench packing --again --out "$${digest%/*}" >/dev/null; done
-	@for digest in bench/results/*/autoscale.json.xz; do $(BIN)/bench autoscale all --again --out "$${digest%/*}" >/dev/null; done
+	@for digest in bench/results/*/autoscale.json.xz; do $(BIN)/bench autoscale --report-only --out "$${digest%/*}" >/dev/null; done
 	@for digest in bench/results/*/caching.json.xz; do $(BIN)/bench caching --again --out "$${digest%/*}" >/dev/null; done
 	@for cells in bench/results/*/overlay.json.xz; do $(BIN)/bench overlay thesis --again --out "$${cells%/*}" >/dev/null; done
 

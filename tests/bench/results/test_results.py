@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from ingeborg.bench import cli
-from ingeborg.bench.autoscale import command as autoscale
+from ingeborg.bench.autoscale.experiment import Autoscale
 from ingeborg.bench.digest import kept
+from ingeborg.bench.experiments.experiment import MEASURED
 from ingeborg.bench.overlay import command as overlay
 from ingeborg.bench.packing import command as packing
 from tests import wants
@@ -25,7 +26,7 @@ def sets(digest: str) -> list[Path]:
 
 
 COMPARISONS, PACKINGS, OVERLAYS = sets(kept.NAME), sets(packing.DIGEST), sets(overlay.CELLS)
-AUTOSCALES = sets(autoscale.DIGEST)
+AUTOSCALES = sets(Autoscale().document)
 SUMMARY, PAGE = "summary.md", "report.html"
 
 MEASURED_BYTES_MAX = 500_000
@@ -114,8 +115,9 @@ def test_a_packing_is_made_again_of_its_digest(folder: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("folder", AUTOSCALES, ids=lambda folder: folder.name)
 def test_an_autoscaling_is_made_again_of_its_digest(folder: Path, tmp_path: Path) -> None:
-    shutil.copy(folder / autoscale.DIGEST, tmp_path / autoscale.DIGEST)
-    assert cli.main(["autoscale", "all", "--again", "--out", str(tmp_path)]) == 0
+    for name in (Autoscale().document, MEASURED):
+        shutil.copy(folder / name, tmp_path / name)
+    assert cli.main(["autoscale", "--report-only", "--out", str(tmp_path)]) == 0
     made_again(folder, tmp_path)
 
 
