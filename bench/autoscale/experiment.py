@@ -16,7 +16,7 @@ from ingeborg import autoscaler
 from ingeborg.bench.autoscale import cases, scale
 from ingeborg.bench.errors import BenchError, ExtraMissing, UsageError
 from ingeborg.bench.experiments import units
-from ingeborg.bench.experiments.experiment import Digest, Experiment, Results, Selection, Unit
+from ingeborg.bench.experiments.experiment import MEASURED, Digest, Experiment, Results, Selection, Unit
 from ingeborg.bench.text.blocks import Report
 
 NOT_IN_ROWS: Final = ("claims.py", "experiment.py", "job.py", "report.py", "view")
@@ -119,4 +119,6 @@ class Autoscale(Experiment):
         """See ``Experiment``."""
         from ingeborg.bench.autoscale import report
 
+        if not digest.measured:
+            raise BenchError(f"the folder has no {MEASURED}, which has all figures of bench autoscale: run it again")
         return report.report(digest.pure, digest.measured)

@@ -78,7 +78,7 @@ def report(pure: Json, measured: Json) -> Report:
         Section(
             "Tables V and VI, and figures 13 to 17",
             [
-                *_machines(measured),
+                _machines(measured),
                 *_capacity(measured.get("throughput")),
                 *_monitor(measured.get("steps")),
                 *_steps("Figures 15 to 17: steps of a change", measured.get("changes")),
@@ -126,9 +126,7 @@ def _seconds(value: float) -> str:
 # The document's tables and figures
 
 
-def _machines(measured: Json) -> list[Block]:
-    if not measured:
-        return []
+def _machines(measured: Json) -> Panel:
     machine = measured["machine"]
     rows = [
         ["Kafka", "3 nodes, AWS r5.xlarge", f"1 node of Kafka {', '.join(measured['kafka'])}, on the same machine"],
@@ -136,7 +134,7 @@ def _machines(measured: Json) -> list[Block]:
         ["controller, monitor", "one Deployment each (GKE)", "one process on the same machine"],
         ["machine", "", f"{machine['cores']} cores, {machine['memory']}, Python {machine['python']}"],
     ]
-    return [Panel("Table V: infrastructure", [table("", ("", "the document", "here"), rows)])]
+    return Panel("Table V: infrastructure", [table("", ("", "the document", "here"), rows)])
 
 
 def _capacity(rows: Sequence[Json] | None) -> list[Block]:

@@ -18,8 +18,10 @@ from ingeborg.bench.autoscale import job, response, scale, throughput, work
 from ingeborg.bench.autoscale.cases import GROUPS, RESPONSE, THROUGHPUT, units
 from ingeborg.bench.autoscale.experiment import Autoscale
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.experiments.experiment import Results, Unit
+from ingeborg.bench.experiments.experiment import MEASURED, Results, Unit
 from ingeborg.bench.rivals import kafka_jars
+
+MACHINE = {"kafka": ["4.3.1"], "machine": {"cores": "2", "memory": "24 GiB", "python": "3.11"}}
 
 
 class Bench:
@@ -55,7 +57,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(kafka_jars, "java_home", lambda: Path("/java"))
     for module, name in ((throughput, "run"), (response, "changes"), (response, "steps"), (work, "run")):
         monkeypatch.setattr(module, name, found.run)
-    monkeypatch.setattr(job, "digest", lambda results: {})
+    monkeypatch.setattr(job, "digest", lambda results: MACHINE)
     return found
 
 
@@ -113,6 +115,16 @@ def test_a_run_continues_with_the_units_that_failed(
     assert cli.main([*command, "--resume"]) == 0
     assert bench.runs == ["changes-25"]
     assert "bench autoscale --out DIR --iterations 20" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+
+
+def test_there_is_no_report_without_measurements(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["autoscale", "--out", str(tmp_path), "--only", RESPONSE]
+    assert cli.main(command) == 0
+    (tmp_path / MEASURED).unlink()
+    assert cli.main(["autoscale", "--out", str(tmp_path), "--report-only"]) == 1
+    assert f"no {MEASURED}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [("--iterations", "20"), ("--delta", "25")])
