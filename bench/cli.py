@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
 
     check.add(commands, _add_spark)
     try:
-        from ingeborg.bench.autoscale import command as autoscale
+        from ingeborg.bench.autoscale.experiment import Autoscale
         from ingeborg.bench.caching import command as caching
         from ingeborg.bench.compare import command as compare
         from ingeborg.bench.drift import command as drift
@@ -160,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     else:
         compare.add(commands, digest, write_report)
         drift.add(commands)
-        autoscale.add(commands)
+        runner.add(commands, Autoscale())
         overlay.add(commands)
         runner.add(commands, Packing())
         caching.add(commands)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -26,11 +26,11 @@ def unix_ms() -> int:
 
 
 class Arrivals:
-    """The endpoint's state. ``rows`` is a file that gets a line of JSON for each part of a batch. ``reads_lines`` says
-    whether to read the records of a batch with their times, or only the parameters of the request."""
+    """The endpoint's state. ``rows`` has an object for each part of a batch. ``reads_lines`` says whether to read the
+    records of a batch with their times, or only the parameters of the request."""
 
-    def __init__(self, rows: BinaryIO, partitions: int, *, reads_lines: bool = True) -> None:
-        self._rows = rows
+    def __init__(self, partitions: int, *, reads_lines: bool = True) -> None:
+        self.rows: list[dict[str, Any]] = []
         self._reads_lines = reads_lines
         self._epochs: dict[tuple[str, int], int] = {}
         self.next = [0] * partitions
@@ -47,17 +47,14 @@ class Arrivals:
         self.records += len(new)
         self.next[partition] = max(self.next[partition], pairs[-1][0] + 1)
         if new:
-            self._write({"at": at_ms, "member": member, "partition": partition, "times": new})
+            self.rows.append({"at": at_ms, "member": member, "partition": partition, "times": new})
 
     def waiting(self, at_ms: int, partition: int, times: list[int]) -> None:
         """Write down the partition's next records, which had not arrived at the run's end, with their latency so far.
         If they still arrive while the run stops, they do not count again."""
         if times:
             self.next[partition] += len(times)
-            self._write({"at": at_ms, "member": "", "partition": partition, "times": times, "waiting": True})
-
-    def _write(self, row: dict[str, Any]) -> None:
-        self._rows.write(orjson.dumps(row) + b"\n")
+            self.rows.append({"at": at_ms, "member": "", "partition": partition, "times": times, "waiting": True})
 
     # Requests
 
@@ -87,7 +84,7 @@ class Arrivals:
             return refusal
         if not self._reads_lines:
             self.records += int(query["records"])
-            self._write({"at": unix_ms(), "topic": query["topic"], "records": int(query["records"])})
+            self.rows.append({"at": unix_ms(), "topic": query["topic"], "records": int(query["records"])})
             return web.Response()
         lines = [orjson.loads(line) for line in body.splitlines()]
         self.note(query["member"], int(query["partition"]), [(line["offset"], line["time_ms"]) for line in lines])

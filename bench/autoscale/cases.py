@@ -1,16 +1,16 @@
-"""The plan: the groups of the comparison and their streams, and the experiments with a single program.
+"""The plan. It lists the groups of the comparison and their streams, and the experiments with a single program.
 
-Owns: the parts of the plan; the names, the order and the costs of its units. Must never: run a unit.
+Owns: the parts of the plan, and their units with their names, order and costs. Must never: run a unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ingeborg.bench.autoscale import scale
-from ingeborg.bench.packing.parts import Part, chosen
+from ingeborg.bench.experiments.experiment import Part, Unit
 
 #: Kafka's own ways to assign partitions: two assignors of clients, and the server's (KIP-848).
 ASSIGNORS: Final = ("range", "cooperative-sticky", "kip-848")
@@ -22,6 +22,20 @@ PACKED: Final = ("mwf", "mend", "mend-roomy")
 FILL: Final = {"mwf": 5 / 6, "mend": 5 / 6, "mend-roomy": 0.65}
 
 THROUGHPUT, RESPONSE, GROUPS, LONG = "throughput", "response", "groups", "long"
+
+PARTS: Final = (
+    Part(THROUGHPUT, "how fast one member reads under the three conditions of table VI, figure 13"),
+    Part(RESPONSE, "how long each step of a change takes, figures 14 to 17"),
+    Part(
+        GROUPS,
+        "late data and members of packed groups, Kafka's own groups and KEDA's rule on the same streams",
+    ),
+    Part(
+        LONG,
+        "the same with the document's 100 and 500 decisions in a stream, and 500 decisions of the controller",
+        is_default=False,
+    ),
+)
 
 #: Repetitions of each condition of table VI.
 REPEATS: Final = 3
@@ -64,10 +78,10 @@ CONDITIONS: Final = (
 
 
 @dataclass(frozen=True)
-class Unit:
-    """One run of a group. ``number`` is the number of members for Kafka's own assignments, the permitted number of
+class GroupRun:
+    """A group reads a stream. ``number`` is the number of members for Kafka's own assignments, the permitted number of
     unread records per member for KEDA's rule, and 0 for the packed groups. ``iterations`` is the number of measurements
-    of its stream, and ``delta`` the greatest change between two of them, in per cent of C."""
+    of the stream, and ``delta`` the greatest change between two of them, in per cent of C."""
 
     system: str
     number: int
@@ -82,9 +96,9 @@ class Unit:
         return f"{self.system} {self.number}" if self.number else self.system
 
     @property
-    def is_fixed(self) -> bool:
-        """Return whether the number of members is constant. If it is, the result does not depend on how long a program
-        takes to start."""
+    def may_share(self) -> bool:
+        """Return whether the machine may have other runs at the same time. This is so if the number of members is
+        constant, because then the result does not depend on how long a program takes to start."""
         return self.system in ASSIGNORS
 
     @property
@@ -95,8 +109,8 @@ class Unit:
 
     @property
     def cost(self) -> float:
-        """Return roughly how many seconds the unit takes."""
-        kind = "fixed" if self.is_fixed else KEDA if self.system == KEDA else "packed"
+        """Return roughly how many seconds the run takes."""
+        kind = "fixed" if self.may_share else KEDA if self.system == KEDA else "packed"
         return _WARM_S[kind] + self.iterations * scale.ITERATION_S + _END_S
 
 
@@ -107,7 +121,7 @@ class Reading:
     condition: Condition
     repeat: int
     part: str = THROUGHPUT
-    is_fixed: bool = False
+    may_share: bool = False
     cost: float = _READING_S
 
     @property
@@ -123,7 +137,7 @@ class Changes:
     delta: float
     count: int | None = None
     part: str = RESPONSE
-    is_fixed: bool = False
+    may_share: bool = False
 
     @property
     def name(self) -> str:
@@ -132,7 +146,7 @@ class Changes:
 
     @property
     def cost(self) -> float:
-        """Return roughly how many seconds the unit takes."""
+        """Return roughly how many seconds the run takes."""
         return _FILL_S + (self.count * _CHANGE_S if self.count else CHANGES_S)
 
 
@@ -141,69 +155,40 @@ class Steps:
     """A monitor measures a load that changes in steps."""
 
     part: str = RESPONSE
-    is_fixed: bool = False
+    may_share: bool = False
     cost: float = _STEPS_S
     name: str = "steps"
 
 
-Planned = Unit | Reading | Changes | Steps
-"""A unit of the plan. Each has a ``part``, a ``name`` that no other unit has, a ``cost`` in seconds, and says by
-``is_fixed`` whether it may share the machine with other units."""
+Work = GroupRun | Reading | Changes | Steps
+"""The work of a unit. Each has a ``part``, a ``name`` that no other work has, and a ``cost`` in seconds. ``may_share``
+says whether other work may run at the same time."""
 
 
-def labels() -> list[Unit]:
-    """Return one seed's units, in the order of a table."""
-    found = [Unit(assignor, count, 0) for assignor in ASSIGNORS for count in scale.COUNTS]
-    found += [Unit(KEDA, lag, 0) for lag in scale.LAGS]
-    return found + [Unit(system, 0, 0) for system in PACKED]
+def labels() -> list[GroupRun]:
+    """Return one seed's runs, in the order of a table."""
+    found = [GroupRun(assignor, count, 0) for assignor in ASSIGNORS for count in scale.COUNTS]
+    found += [GroupRun(KEDA, lag, 0) for lag in scale.LAGS]
+    return found + [GroupRun(system, 0, 0) for system in PACKED]
 
 
-def units(
+def group_runs(
     seeds: int, iterations: int = scale.ITERATIONS, delta: float = scale.DELTA, part: str = GROUPS
-) -> Sequence[Unit]:
+) -> list[GroupRun]:
     """Return the runs of all groups, seed by seed, so that an interrupted run has complete seeds. For each seed, the
     packed groups come first."""
-    each = sorted(labels(), key=lambda unit: (unit.system not in PACKED, unit.is_fixed))
+    each = sorted(labels(), key=lambda run: (run.system not in PACKED, run.may_share))
     return [
-        Unit(unit.system, unit.number, seed, iterations, delta, part) for seed in range(1, seeds + 1) for unit in each
+        GroupRun(run.system, run.number, seed, iterations, delta, part) for seed in range(1, seeds + 1) for run in each
     ]
 
 
-def plan(
-    only: Collection[str] = (),
-    seeds: int = scale.SEEDS,
-    iterations: int = scale.ITERATIONS,
-    delta: float = scale.DELTA,
-) -> list[Planned]:
-    """Return the units of the chosen parts, in the order of the plan. An empty ``only`` chooses all parts. ``seeds``,
-    ``iterations`` and ``delta`` are those of the part ``groups``. Raises ``UsageError`` if a part is unknown."""
-    every: dict[str, list[Planned]] = {
-        THROUGHPUT: [Reading(one, repeat) for repeat in range(1, REPEATS + 1) for one in CONDITIONS],
-        RESPONSE: [*(Changes(each) for each in DELTAS), Steps()],
-        GROUPS: [*units(seeds, iterations, delta)],
-        LONG: [Changes(each, LONG_CHANGES, LONG) for each in DELTAS],
-    }
+def units(parts: Collection[str], seeds: int, iterations: int, delta: float) -> list[Unit]:
+    """Return the units of the parts. ``seeds``, ``iterations`` and ``delta`` are those of the part ``groups``."""
+    works: list[Work] = [Reading(one, repeat) for repeat in range(1, REPEATS + 1) for one in CONDITIONS]
+    works += [*(Changes(each) for each in DELTAS), Steps()]
+    works += group_runs(seeds, iterations, delta)
+    works += [Changes(each, LONG_CHANGES, LONG) for each in DELTAS]
     for count, streams in LONG_SEEDS.items():
-        every[LONG] += units(streams, count, scale.DELTA, LONG)
-    return [unit for part in chosen(PARTS, only) for unit in every[part]]
-
-
-def hours(units_of: Collection[Planned]) -> float:
-    """Return roughly how many hours these units take, one after another."""
-    return sum(unit.cost for unit in units_of) / 3_600.0
-
-
-PARTS: Final = (
-    Part(THROUGHPUT, "How fast one member reads under the three conditions of table VI, figure 13."),
-    Part(RESPONSE, "How long each step of a change takes, figures 14 to 17."),
-    Part(
-        GROUPS,
-        "How late data is, and how many members that takes: packing, Kafka's own assignments and KEDA's rule on the "
-        "same streams.",
-    ),
-    Part(
-        LONG,
-        "The same comparison with the document's 100 and 500 decisions in a stream, and 500 decisions of the "
-        "controller; this part alone takes about half a day.",
-    ),
-)
+        works += group_runs(streams, count, scale.DELTA, LONG)
+    return [Unit(work.name, work.part, work, work.cost, is_live=True) for work in works if work.part in parts]

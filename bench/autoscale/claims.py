@@ -14,7 +14,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA
-from ingeborg.bench.packing.claims import FAILS, HOLDS, Claim, together
+from ingeborg.bench.packing.claims import together
+from ingeborg.bench.text.blocks import FAILS, HOLDS, Claim, Verdict
 
 Json = Mapping[str, Any]
 
@@ -35,17 +36,16 @@ NEAR: Final = 0.1
 TIMES: Final = 48.0
 MORE: Final = 0.6
 
-NOT_JUDGED: Final = "not judged"
 
-
-def judged(document: Json) -> list[Claim]:
-    """Return the sentences that have figures, in the document's order."""
-    systems, runs = document["systems"] or [], document["runs"] or []
-    changes = document["changes"] or []
-    claims = [_times(systems), _more_needed(systems), _unreliable(runs), _keda(systems)]
-    claims += [_rate(document["throughput"] or []), _measured(document["steps"]), _decided(changes)]
+def judged(measured: Json) -> list[Claim]:
+    """Return the sentences that have figures, in the document's order. A sentence without a verdict cannot be judged by
+    its figures, and its ``found`` says why."""
+    systems, runs = measured.get("systems") or [], measured.get("runs") or []
+    changes = measured.get("changes") or []
+    claims = [_more_needed(systems), _times(systems), _unreliable(runs), _keda(systems)]
+    claims += [_rate(measured.get("throughput") or []), _measured(measured.get("steps")), _decided(changes)]
     claims += [_joined(changes), _settled(changes)]
-    return [claim for claim in claims if claim.verdicts]
+    return [claim for claim in claims if claim.verdicts or claim.found]
 
 
 def _named(rows: Iterable[Json], system: str) -> list[Json]:
@@ -57,33 +57,15 @@ def _near(one: float, other: float) -> bool:
     return abs(one - other) <= NEAR * other
 
 
-# Section VI-C: Kafka's own groups
+def _is(holds: bool) -> str:
+    return HOLDS if holds else FAILS
 
 
-def _times(systems: Sequence[Json]) -> Claim:
-    verdicts, texts = [], []
-    for mwf in _named(systems, "mwf"):
-        for assignor in ASSIGNORS:
-            rows = [row for row in _named(systems, assignor) if row["members"][0] <= mwf["members"][0]]
-            if rows:
-                one, other = (float(row["latency_s"][P90][0]) for row in (rows[-1], mwf))
-                verdicts.append((f"{assignor}, all data", HOLDS if one >= TIMES * other else FAILS))
-                texts.append(
-                    f"{assignor} with {rows[-1]['number']} members: p90 {one:.2f} s, {one / other:.0f} times that of "
-                    f"MWF with {mwf['members'][0]:.1f} members"
-                )
-    return Claim(
-        "VI-C",
-        "With as many consumers, the 90th percentile of latency with Kafka's assignment is 48 times that of MWF.",
-        verdicts,
-        texts,
-        "The sentence holds if the factor is at least as great. An overloaded member falls behind until the stream "
-        "ends, so the factor grows with the length of a stream.",
-    )
+# The abstract, and section VI-C: Kafka's own groups
 
 
 def _more_needed(systems: Sequence[Json]) -> Claim:
-    verdicts, texts = [], []
+    verdicts, found = [], []
     for mwf in _named(systems, "mwf"):
         for assignor in ASSIGNORS:
             rows = _named(systems, assignor)
@@ -91,23 +73,47 @@ def _more_needed(systems: Sequence[Json]) -> Claim:
                 continue
             better = [row for row in rows if row["latency_s"][P99][0] < mwf["latency_s"][P99][0]]
             more = [row["members"][0] / mwf["members"][0] - 1.0 for row in (better or rows[-1:])]
-            verdicts.append((f"{assignor}, p99", HOLDS if not better or min(more) >= MORE else FAILS))
             which = f"is better from {better[0]['number']} members on" if better else "is never better"
-            texts.append(
-                f"{assignor} {which}; p99 {rows[-1]['latency_s'][P99][0]:.2f} s with {rows[-1]['number']} members, "
+            text = (
+                f"it {which}; p99 {rows[-1]['latency_s'][P99][0]:.2f} s with {rows[-1]['number']} members, "
                 f"{min(more):.0%} more than MWF, whose p99 is {mwf['latency_s'][P99][0]:.2f} s"
             )
+            verdicts.append(Verdict(f"{assignor}, p99", _is(not better or min(more) >= MORE), text))
+            found.append(f"{assignor} {which}")
     return Claim(
         "Abstract",
         "Kafka's assignment has lower latencies than MWF only with at least 60 % more consumers.",
         verdicts,
-        texts,
+        [f"{'; '.join(found)}."] if found else [],
         "Only the numbers of members that were measured count.",
     )
 
 
+def _times(systems: Sequence[Json]) -> Claim:
+    verdicts, found = [], []
+    for mwf in _named(systems, "mwf"):
+        for assignor in ASSIGNORS:
+            rows = [row for row in _named(systems, assignor) if row["members"][0] <= mwf["members"][0]]
+            if rows:
+                one, other = (float(row["latency_s"][P90][0]) for row in (rows[-1], mwf))
+                text = (
+                    f"p90 {one:.2f} s with {rows[-1]['number']} members, {one / other:.0f} times that of MWF with "
+                    f"{mwf['members'][0]:.1f} members"
+                )
+                verdicts.append(Verdict(f"{assignor}, all data", _is(one >= TIMES * other), text))
+                found.append(f"{assignor} {one / other:.0f} times")
+    return Claim(
+        "VI-C",
+        "With as many consumers, the 90th percentile of latency with Kafka's assignment is 48 times that of MWF.",
+        verdicts,
+        [f"{'; '.join(found)}."] if found else [],
+        "The sentence holds if the factor is at least as great. An overloaded member falls behind until the stream "
+        "ends, so the factor grows with the length of a stream.",
+    )
+
+
 def _unreliable(runs: Sequence[Json]) -> Claim:
-    verdicts, texts = [], []
+    verdicts, found = [], []
     for assignor in ASSIGNORS:
         by_seed: dict[int, list[Json]] = {}
         for row in _named(runs, assignor):
@@ -120,39 +126,41 @@ def _unreliable(runs: Sequence[Json]) -> Claim:
         ]
         count = sum(len(rows) - 1 for rows in by_seed.values())
         if count:
-            verdicts.append((f"{assignor}, p99 of a stream", HOLDS if steps else FAILS))
             some = ", ".join(f"{one} to {other} (stream {seed})" for seed, one, other in steps[:3])
-            texts.append(
-                f"{assignor}: more members make p99 worse at {len(steps)} of {count} steps{f': {some}' * bool(some)}"
-            )
+            text = f"p99 gets worse at {len(steps)} of {count} steps{f', such as {some}' * bool(some)}"
+            verdicts.append(Verdict(f"{assignor}, p99 of a stream", _is(bool(steps)), text))
+            found.append(f"{assignor} at {len(steps)} of {count} steps")
     return Claim(
         "VI-C",
         "More consumers do not reliably improve latencies if partitions are shared by their number.",
         verdicts,
-        texts,
+        [f"More members make p99 worse: {'; '.join(found)}."] if found else [],
         "Another number of members makes other groups of partitions, and a group can be too much for its member.",
     )
 
 
 def _keda(systems: Sequence[Json]) -> Claim:
-    verdicts, texts = [], []
+    verdicts, unjudged = [], []
     for mwf in _named(systems, "mwf"):
         for row in _named(systems, KEDA):
-            reading, behind = f"lag {row['number']}, p99", row.get("not_caught_up")
+            # Results that were stored before runs had a warm-up do not say whether a run began with a backlog.
+            behind = row.get("not_caught_up")
             late = f"p99 {row['latency_s'][P99][0]:.2f} s with {row['members'][0]:.1f} members"
             if behind is None or behind:
-                verdicts.append((reading, NOT_JUDGED))
                 count = "an unknown number" if behind is None else str(behind)
-                texts.append(f"lag {row['number']}: {late}, but {count} of {row['seeds']} runs began with a backlog")
+                unjudged.append(
+                    f"Lag {row['number']} is not judged: {late}, but {count} of {row['seeds']} runs began with a "
+                    "backlog."
+                )
                 continue
             least = row["latency_s"][P99][0] - row["latency_s"][P99][1]
-            verdicts.append((reading, HOLDS if least > mwf["latency_s"][P99][0] else FAILS))
-            texts.append(f"lag {row['number']}: {late}; MWF {mwf['latency_s'][P99][0]:.2f} s")
+            text = f"{late}; MWF {mwf['latency_s'][P99][0]:.2f} s"
+            verdicts.append(Verdict(f"lag {row['number']}, p99", _is(least > mwf["latency_s"][P99][0]), text))
     return Claim(
         "VI-C",
         "KEDA's way to add consumers and to leave the assignment to Kafka is unreliable.",
         verdicts,
-        texts,
+        unjudged,
         "Here KEDA is represented by its rule. The sentence holds if the whole 95 % interval of its p99 is above the "
         "p99 of MWF. Runs that began with a backlog are not judged, because their figures contain it.",
     )
@@ -165,73 +173,81 @@ def _rate(rows: Sequence[Json]) -> Claim:
     medians = [float(row["median"]) for row in rows]
     verdicts = []
     if medians:
-        verdicts.append(("a common rate in all tests", HOLDS if max(medians) <= COMMON * min(medians) else FAILS))
-        verdicts.append(("2.3 MB/s", together(_near(median, RATE) for median in medians)))
+        verdicts.append(Verdict("a common rate in all tests", _is(max(medians) <= COMMON * min(medians))))
+        verdicts.append(Verdict("2.3 MB/s", together(_near(median, RATE) for median in medians)))
     return Claim(
         "VI-F",
         "A consumer's highest rate has a common mode of 2.3 MB/s in all three tests.",
         verdicts,
-        [f"medians: {', '.join(f'{median / 1e6:.0f} MB/s' for median in medians)}"],
+        [f"Medians: {', '.join(f'{median / 1e6:.0f} MB/s' for median in medians)}."] if medians else [],
         "The document's consumer sends to a data warehouse in a cloud. Ours sends to a service on the same machine.",
     )
 
 
 def _measured(steps: Json | None) -> Claim:
     known = list((steps or {}).get("known_after_s", ()))
+    texts = ["never" if value is None else f"{value:.1f} s" for value in known]
+    is_near = together(value is not None and _near(value, MEASURED_S) for value in known)
     return Claim(
         "VI-F",
         "Δt1: the monitor needs 30 s to measure a new rate.",
-        [("within 5 % of the new rate", together(value is not None and _near(value, MEASURED_S) for value in known))]
-        if known
-        else [],
-        ["after " + ", ".join("never" if value is None else f"{value:.1f} s" for value in known)],
-        "The measured value rises or falls evenly for 30 s, the length of its window.",
+        [Verdict("within 5 % of the new rate", is_near, f"after {', '.join(texts)}")] if known else [],
+        why="The measured value rises or falls evenly for 30 s, the length of its window.",
     )
 
 
-def _of(changes: Sequence[Json], event: str) -> list[Json]:
-    return [row for row in changes if row["event"] == event]
-
-
-def _said(rows: Sequence[Json]) -> list[str]:
+def _each(changes: Sequence[Json], event: str) -> list[tuple[Json, str]]:
+    """Return the rows of this event, with their figures as a text."""
     return [
-        f"{row['of']}: median {row['seconds'][P50]:.3g} s, p90 {row['seconds'][P90]:.3g} s, longest {row['most']:.3g} "
-        f"s, of {row['count']:,}"
-        for row in rows
+        (
+            row,
+            f"median {row['seconds'][P50]:.3g} s, p90 {row['seconds'][P90]:.3g} s, longest {row['most']:.3g} s, of "
+            f"{row['count']:,}",
+        )
+        for row in changes
+        if row["event"] == event
     ]
 
 
+def _medians(changes: Sequence[Json], event: str) -> list[str]:
+    each = [f"{row['seconds'][P50]:.3g} s at {row['of']}" for row, _ in _each(changes, event)]
+    return [f"Medians: {'; '.join(each)}."] if each else []
+
+
 def _decided(changes: Sequence[Json]) -> Claim:
-    rows = _of(changes, "decided")
     return Claim(
         "VI-F",
         "Δt2: a decision, with the requests for new consumers, consistently takes less than 1 s.",
-        [(row["of"], HOLDS if row["most"] < 1.0 else FAILS) for row in rows],
-        _said(rows),
-        "The time includes packing and the orders. The call to the scaler is a separate step on the page.",
+        [Verdict(row["of"], _is(row["most"] < 1.0), text) for row, text in _each(changes, "decided")],
+        [
+            f"The longest of {row['count']:,} decisions at {row['of']} took {row['most']:.3g} s."
+            for row, _ in _each(changes, "decided")
+        ],
+        "The time includes packing and the orders. The call to the scaler is a separate step in this report.",
     )
 
 
 def _joined(changes: Sequence[Json]) -> Claim:
-    rows = _of(changes, "joined")
     least, most = JOINED_S
     return Claim(
         "VI-F",
         "Δt3: a new consumer is ready after 10 to 50 s in 88 % of the cases, and after up to 500 s in the others.",
-        [(row["of"], HOLDS if least <= row["seconds"][P50] <= most else FAILS) for row in rows],
-        _said(rows),
-        "The document starts pods in a Kubernetes cluster. Here a member is a process on the same machine. Judged by "
-        "the median.",
+        [Verdict(row["of"], _is(least <= row["seconds"][P50] <= most), text) for row, text in _each(changes, "joined")],
+        _medians(changes, "joined"),
+        "The document starts pods in a Kubernetes cluster. Here a member is a process on the same machine. Judged "
+        "by the median.",
     )
 
 
 def _settled(changes: Sequence[Json]) -> Claim:
-    rows = _of(changes, "settled")
     return Claim(
         "VI-F",
         "Δt4: the group has its new assignment after about 5 s.",
-        [(row["of"], HOLDS if _near(row["seconds"][P50], SETTLED_S) else FAILS) for row in rows],
-        _said(rows),
-        "The document's consumer looks for orders once in a cycle of 2.5 s. Our member sees an order while it collects "
-        "a batch.",
+        [
+            Verdict(row["of"], _is(_near(row["seconds"][P50], SETTLED_S)), text)
+            for row, text in _each(changes, "settled")
+        ],
+        _medians(changes, "settled"),
+        "The document's consumer looks for orders once in a cycle of 2.5 s. Our member sees an order while it "
+        "collects a batch.",
     )

@@ -1,4 +1,4 @@
-"""The PySpark job: from the rows of all runs to the figures of the page.
+"""The PySpark job that computes the figures of the report from the rows of all runs.
 
 Owns: every figure. Must never: draw anything.
 
@@ -8,15 +8,18 @@ arrived when its run ended, its latency is at least the time until then, and tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import platform
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ingeborg.bench.autoscale import response, scale, throughput, work
 from ingeborg.bench.autoscale.cases import GROUPS, LONG, labels
+from ingeborg.bench.experiments.experiment import Results
 from ingeborg.bench.packing import scores
 from ingeborg.bench.spark.session import local_session
 
@@ -28,22 +31,17 @@ MASTER, MEMORY = "local[*]", "4g"
 PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
 #: Figure 13 counts bytes in windows of this length, in seconds.
 SAMPLE_S: Final = 0.25
-#: Step of figure 13's histogram, in bytes per second. In the other histograms, this many steps cover a factor of ten.
-SAMPLE_BYTES: Final = 10_000_000
-STEPS_TO_TEN: Final = 5
 #: The steps of a change, by their events in the journal.
 EVENTS: Final = ("decided", "scaled", "joined", "given", "settled")
 #: Events of a run's journal to count, by the name of the count in the run's row.
 WITHIN: Final = {"decisions": "decided", "starts": "joined", "hand_overs": "given"}
 #: A monitor has detected a new rate when its value differs from it by at most this share.
 KNOWN: Final = 0.05
-#: Window for latencies over time, in seconds.
-WINDOW_S: Final = 3
 
 _ARRIVALS = "at long, partition int, times array<long>, waiting boolean"
 _RUNNING = "unit string, at long, running int"
 _FACTS = (
-    "unit string, system string, number int, seed int, begun_ms long, ended_ms long, iterations int, "
+    "kafka string, unit string, system string, number int, seed int, begun_ms long, ended_ms long, iterations int, "
     "bytes_per_s double, never_read long, again long, refused long, sent_late_ms long, busy_percent double, "
     "delta double, part string, settled boolean, caught_up boolean, behind_s double"
 )
@@ -52,10 +50,10 @@ _THROUGHPUT = "at long, records long"
 _STEPS = "time_s double, bytes_per_s double"
 
 
-def digest(out: Path) -> Json:
-    """Digest everything below ``out``, in a separate Spark session."""
-    with local_session(MASTER, MEMORY, out / "spark.log") as spark:
-        return figures(spark, out)
+def digest(results: Results) -> Json:
+    """Digest all results, in a separate Spark session."""
+    with local_session(MASTER, MEMORY, results.out / "spark.log") as spark:
+        return figures(spark, results.out)
 
 
 def figures(spark: SparkSession, out: Path) -> Json:
@@ -66,9 +64,13 @@ def figures(spark: SparkSession, out: Path) -> Json:
         return spark.read.schema(schema).json(str(folder)) if any(folder.glob("*.jsonl")) else None
 
     facts = rows(work.FACTS, _FACTS)
+    servers = [] if facts is None else facts.select("kafka").distinct().collect()
+    facts = None if facts is None else facts.where("system is not null")
     steps = rows(response.STEPS, _STEPS)
     journals = rows(work.JOURNALS, _JOURNAL)
     return {
+        "kafka": sorted(row["kafka"] for row in servers),
+        "machine": _machine(),
         "throughput": _throughput(rows(throughput.ROWS, _THROUGHPUT)),
         "steps": None if steps is None else _steps(steps),
         "changes": _changes(rows(response.JOURNALS, _JOURNAL), "delta"),
@@ -79,10 +81,18 @@ def figures(spark: SparkSession, out: Path) -> Json:
     }
 
 
+def _machine() -> dict[str, str]:
+    return {
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "python": platform.python_version(),
+    }
+
+
 def _compared(spark: SparkSession, out: Path, facts: DataFrame | None, part: str) -> Json:
     """Return the runs of one part, the groups, and latencies over time. The values are ``None`` if the part has not
     run."""
-    chosen = None if facts is None else facts.where(F.coalesce("part", F.lit(GROUPS)) == part)
+    chosen = None if facts is None else facts.where(F.col("part") == part)
     if chosen is None or not chosen.take(1):
         return {"runs": None, "systems": None, "over_time": None}
     units = _units(spark, out, chosen)
@@ -142,7 +152,7 @@ def _units(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
     names = {unit.label: place for place, unit in enumerate(labels())}
     table = [row.asDict() for row in facts.join(found, "unit").join(members, "unit").collect()]
     for row in table:
-        row["delta"] = scale.DELTA if row["delta"] is None else row["delta"]
+        del row["kafka"]
         row["label"] = f"{row['system']} {row['number']}" if row["number"] else row["system"]
         row |= {name: steps.get((row["unit"], event), 0) for name, event in WITHIN.items()}
         row["seconds"] = round((row.pop("ended_ms") - row.pop("begun_ms")) / 1e3, 1)
@@ -177,20 +187,14 @@ def _systems(units: list[Json]) -> list[Json]:
         entry["late"] = _spread([row["late"] for row in rows])
         entry["latency_s"] = [_spread([row["latency_s"][at] for row in rows]) for at in range(len(PERCENTILES))]
         entry["waiting"] = sum(row["waiting"] for row in rows)
-        # A run whose group was not warm has a backlog from its warm-up. Older rows do not say.
-        entry["not_caught_up"] = _count(row["caught_up"] for row in rows)
-        entry["not_settled"] = _count(row["settled"] for row in rows)
-        entry["behind_s"] = max((row["behind_s"] for row in rows if row["behind_s"] is not None), default=None)
+        # A run whose group was not warm has a backlog from its warm-up.
+        entry["not_caught_up"] = sum(not row["caught_up"] for row in rows)
+        entry["not_settled"] = sum(not row["settled"] for row in rows)
+        entry["behind_s"] = max(row["behind_s"] for row in rows)
         entry["records"] = sum(row["records"] for row in rows)
         entry |= {name: sum(row[name] for row in rows) for name in WITHIN}
         found.append(entry)
     return found
-
-
-def _count(states: Iterable[bool | None]) -> int | None:
-    """Return how many runs were not in this state, or ``None`` if a run does not say."""
-    each = list(states)
-    return None if None in each else each.count(False)
 
 
 def _spread(values: list[float]) -> list[float]:
@@ -201,7 +205,7 @@ def _spread(values: list[float]) -> list[float]:
 
 def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
     """Return p99 by windows of time for every run."""
-    windows = _latencies(spark, out, facts).withColumn("window", (F.col("time_s") / WINDOW_S).cast("int"))
+    windows = _latencies(spark, out, facts).withColumn("window", (F.col("time_s") / scale.WINDOW_S).cast("int"))
     table = windows.groupBy("unit", "window").agg(F.expr("percentile(latency_s, 0.99)").alias("p99_s"))
     found: dict[str, list[float]] = {}
     for row in table.orderBy("unit", "window").collect():
@@ -245,7 +249,7 @@ def _throughput(rows: DataFrame | None) -> list[Json] | None:
             "median": round(values[len(values) // 2]),
             "least": round(values[0]),
             "most": round(values[-1]),
-            "histogram": _counts([int(value // SAMPLE_BYTES) for value in values]),
+            "histogram": _counts([int(value // scale.SAMPLE_BYTES) for value in values]),
         }
         for test, values in sorted(found.items())
     ]
@@ -266,7 +270,7 @@ def _changes(rows: DataFrame | None, by: str) -> list[Json] | None:
     key = F.regexp_replace("unit", r"-s\d+$", "") if by == "unit" else F.format_string("delta %.0f", F.col("delta"))
     known = rows.where(F.col("seconds").isNotNull() & F.col("event").isin(*EVENTS)).withColumn("of", key)
     parts = ", ".join(map(str, PERCENTILES))
-    place = F.floor(F.log10(F.greatest("seconds", F.lit(1e-4))) * STEPS_TO_TEN).cast("int")
+    place = F.floor(F.log10(F.greatest("seconds", F.lit(1e-4))) * scale.STEPS_TO_TEN).cast("int")
     histograms: dict[tuple[str, str], list[list[int]]] = {}
     for row in known.groupBy("of", "event", place.alias("place")).count().orderBy("place").collect():
         histograms.setdefault((row["of"], row["event"]), []).append([row["place"], row["count"]])
@@ -291,12 +295,12 @@ def _steps(rows: DataFrame) -> Json:
     series = [(row["time_s"], row["bytes_per_s"]) for row in rows.orderBy("time_s").collect()]
     overhead = 1 + scale.OVERHEAD_BYTES / scale.RECORD_BYTES
     known = []
-    for number, rate in enumerate(response.STEP_RATES[1:], 1):
-        begun_s, wanted = number * response.STEP_S, rate * overhead
+    for number, rate in enumerate(scale.STEP_RATES[1:], 1):
+        begun_s, wanted = number * scale.STEP_S, rate * overhead
         within = [
             time_s - begun_s
             for time_s, value in series
-            if begun_s <= time_s < begun_s + response.STEP_S and abs(value - wanted) <= KNOWN * wanted
+            if begun_s <= time_s < begun_s + scale.STEP_S and abs(value - wanted) <= KNOWN * wanted
         ]
         known.append(round(within[0], 2) if within else None)
     return {

@@ -17,21 +17,20 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final
 
-import orjson
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from ingeborg.autoscaler.model import Flow, Queue, Speeds, decode, encode
 from ingeborg.bench.autoscale import scale
 from ingeborg.bench.autoscale.arrivals import Arrivals, listening, unix_ms
-from ingeborg.bench.autoscale.cases import CHANGES_S, Changes
+from ingeborg.bench.autoscale.cases import CHANGES_S, Changes, Steps
 from ingeborg.bench.autoscale.load import Load
 from ingeborg.bench.autoscale.members import Program
 from ingeborg.bench.autoscale.topics import delete_topic, make_topic
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.experiments.experiment import Results
 from ingeborg.bench.packing import streams
 
 JOURNALS, LONG_JOURNALS, STEPS = "changes", "changes-long", "steps"
@@ -48,10 +47,6 @@ _BACKLOG_BYTES_PER_S: Final = scale.CONSUMED * 0.6
 _QUIET_S: Final = 1.5
 #: Time limit for a change to settle, in seconds.
 _CHANGE_S_MAX: Final = 60.0
-
-#: Steps of the load: bytes per second, each held for longer than the monitor's window.
-STEP_RATES: Final = (50_000.0, 100_000.0, 50_000.0, 100_000.0, 50_000.0)
-STEP_S: Final = 40.0
 
 _FILE: Final = """\
 [group]
@@ -84,50 +79,47 @@ port = -1
 
 @asynccontextmanager
 async def _program(
-    name: str, partitions: int, servers: str, out: Path, part: str, wait_s: float
+    name: str, partitions: int, servers: str, results: Results, part: str, wait_s: float
 ) -> AsyncIterator[tuple[Program, str, str]]:
     """Run a program of the autoscaler. Yields the program, its group and its topic."""
-    folder = out / "work" / name
+    folder = results.out / "work" / name
     folder.mkdir(parents=True, exist_ok=True)
     topic, group = f"{name}-{time.time_ns()}", f"group-{name}-{time.time_ns()}"
     admin = AdminClient({"bootstrap.servers": servers})
     make_topic(admin, topic, partitions)
-    with (folder / "handed-on.jsonl").open("wb") as rows:
-        async with listening(Arrivals(rows, partitions, reads_lines=False)) as port:
-            text = _FILE.format(
-                group=group,
-                topic=topic,
-                servers=servers,
-                port=port,
-                capacity=scale.CONSUMED,
-                batch_bytes=_BATCH_BYTES,
-                wait_s=wait_s,
-                throttle=scale.CONSUMED,
-            )
-            program = Program(folder, text, part)
-            try:
-                yield program, group, topic
-            finally:
-                await program.stop()
-                delete_topic(admin, topic)
+    async with listening(Arrivals(partitions, reads_lines=False)) as port:
+        text = _FILE.format(
+            group=group,
+            topic=topic,
+            servers=servers,
+            port=port,
+            capacity=scale.CONSUMED,
+            batch_bytes=_BATCH_BYTES,
+            wait_s=wait_s,
+            throttle=scale.CONSUMED,
+        )
+        program = Program(folder, text, part)
+        try:
+            yield program, group, topic
+        finally:
+            await program.stop()
+            delete_topic(admin, topic)
 
 
-async def changes(unit: Changes, servers: str, out: Path) -> dict[str, Any]:
-    """Send a stream of measurements, and return the facts. Before each measurement, wait until the change that the
-    previous one caused is complete."""
-    folder = out / (LONG_JOURNALS if unit.count else JOURNALS)
-    folder.mkdir(exist_ok=True)
+async def changes(work: Changes, servers: str, results: Results) -> dict[str, Any]:
+    """Send a stream of measurements, keep the controller's journal, and return the facts. Before each measurement, wait
+    until the change that the previous one caused is complete."""
     # With this long wait, members send a batch only when it is full.
-    async with _program(unit.name, scale.PARTITIONS, servers, out, "controller", 10.0) as (program, group, topic):
+    async with _program(work.name, scale.PARTITIONS, servers, results, "controller", 10.0) as (program, group, topic):
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1"})
-        await asyncio.to_thread(_fill, producer, topic, unit.cost)
+        await asyncio.to_thread(_fill, producer, topic, work.cost)
         await program.start()
         await _until(program, "synchronized", 0, _CHANGE_S_MAX)
         begun_s = time.monotonic()
         measurements = 0
-        rows = streams.drawn(scale.PARTITIONS, unit.count or 100_000, unit.delta, 1)
+        rows = streams.drawn(scale.PARTITIONS, work.count or 100_000, work.delta, 1)
         for row in rows:
-            if not unit.count and time.monotonic() - begun_s >= CHANGES_S:
+            if not work.count and time.monotonic() - begun_s >= CHANGES_S:
                 break
             sizes = [size / streams.CAPACITY * scale.MOST for size in row]
             before = len(program.notes())
@@ -136,9 +128,9 @@ async def changes(unit: Changes, servers: str, out: Path) -> dict[str, Any]:
             producer.flush(_CHANGE_S_MAX)
             await _settled(program, before)
         notes = program.notes()
-    lines = b"".join(orjson.dumps({"delta": unit.delta, **note}) + b"\n" for note in notes)
-    (folder / f"delta-{unit.delta:g}.jsonl").write_bytes(lines)
-    return {"delta": unit.delta, "measurements": measurements, "seconds": time.monotonic() - begun_s}
+    kind = LONG_JOURNALS if work.count else JOURNALS
+    results.keep(kind, f"delta-{work.delta:g}", ({"delta": work.delta, **note} for note in notes))
+    return {"delta": work.delta, "measurements": measurements, "seconds": time.monotonic() - begun_s}
 
 
 def _speeds(topic: str, sizes: list[float], serial: int) -> Speeds:
@@ -182,11 +174,10 @@ async def _settled(program: Program, before: int) -> None:
         await asyncio.sleep(0.05)
 
 
-async def steps(servers: str, out: Path) -> dict[str, Any]:
-    """Record the monitor's values while the load of one partition changes in steps. Return the facts."""
-    (out / STEPS).mkdir(exist_ok=True)
-    async with _program("steps", 1, servers, out, "monitor", 1.0) as (program, group, topic):
-        load = Load([[rate] for rate in STEP_RATES], STEP_S, scale.RECORD_BYTES, 1)
+async def steps(work: Steps, servers: str, results: Results) -> dict[str, Any]:
+    """Keep the monitor's values while the load of one partition changes in steps. Return the facts."""
+    async with _program(work.name, 1, servers, results, "monitor", 1.0) as (program, group, topic):
+        load = Load([[rate] for rate in scale.STEP_RATES], scale.STEP_S, scale.RECORD_BYTES, 1)
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "1"})
         consumer = Consumer(
             {
@@ -207,11 +198,9 @@ async def steps(servers: str, out: Path) -> dict[str, Any]:
         finally:
             writing.cancel()
             consumer.close()
-    rows = b"".join(
-        orjson.dumps({"time_s": (at_ms - begun_ms) / 1e3, "bytes_per_s": rate}) + b"\n" for at_ms, rate in found
-    )
-    (out / STEPS / "steps.jsonl").write_bytes(rows)
-    return {"steps": list(STEP_RATES), "step_s": STEP_S}
+    rows = ({"time_s": (at_ms - begun_ms) / 1e3, "bytes_per_s": rate} for at_ms, rate in found)
+    results.keep(STEPS, work.name, rows)
+    return {"steps": list(scale.STEP_RATES), "step_s": scale.STEP_S}
 
 
 async def _write(load: Load, producer: Producer, topic: str) -> None:

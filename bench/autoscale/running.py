@@ -1,26 +1,61 @@
-"""Run a unit of the plan on a real Kafka.
+"""Runs units on a real Kafka, which starts once for all of them.
 
-Owns: the choice of the experiment for each kind of unit. Must never: know what an experiment does.
+Owns: the server, the lanes in which units run, and the facts of each unit. Must never: know what an experiment does.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import uvloop
+from confluent_kafka import KafkaException
+
+from ingeborg.bench import rivals
 from ingeborg.bench.autoscale import response, throughput, work
-from ingeborg.bench.autoscale.cases import Changes, Planned, Reading, Steps
+from ingeborg.bench.autoscale.cases import Changes, GroupRun, Reading, Steps
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.experiments.experiment import Results, Unit
+
+Done = Callable[[Unit, str], None]
 
 
-async def run(unit: Planned, out: Path, servers: str) -> dict[str, Any]:
-    """Run the unit, store its rows below ``out``, and return its facts. ``servers`` are the addresses of Kafka's
-    servers. Raises ``BenchError`` if a program fails."""
-    match unit:
+def run(due: Sequence[Unit], results: Results, done: Done, at_once: int) -> None:
+    """Run the units in their order, and call ``done`` after each. Of those that may share the machine, ``at_once`` run
+    at the same time. Raises ``BenchError`` if Kafka does not start."""
+    with rivals.running("kafka", state=results.out / "kafka") as server:
+        uvloop.run(_all(due, results, done, at_once, server))
+
+
+async def _all(due: Sequence[Unit], results: Results, done: Done, at_once: int, server: rivals.Server) -> None:
+    for may_share, some in itertools.groupby(due, lambda unit: unit.work.may_share):
+        waiting = iter(list(some))
+        async with asyncio.TaskGroup() as lanes:
+            for _ in range(at_once if may_share else 1):
+                lanes.create_task(_lane(waiting, results, done, server))
+
+
+async def _lane(waiting: Iterator[Unit], results: Results, done: Done, server: rivals.Server) -> None:
+    servers = server.url.partition("://")[2]
+    for unit in waiting:
+        try:
+            facts = await _one(unit.work, servers, results)
+        except (BenchError, KafkaException) as error:
+            done(unit, str(error))
+        else:
+            results.keep(work.FACTS, unit.name, [{"kafka": server.version, "part": unit.part, **facts}])
+            done(unit, "")
+
+
+async def _one(task: GroupRun | Reading | Changes | Steps, servers: str, results: Results) -> dict[str, Any]:
+    match task:
         case Reading():
-            return await throughput.run(unit.condition, unit.repeat, servers, out)
+            return await throughput.run(task, servers, results)
         case Changes():
-            return await response.changes(unit, servers, out)
+            return await response.changes(task, servers, results)
         case Steps():
-            return await response.steps(servers, out)
-        case _:
-            return await work.run(unit, servers, out)
+            return await response.steps(task, servers, results)
+        case GroupRun():
+            return await work.run(task, servers, results)

@@ -47,3 +47,14 @@ LAGS: Final = (50, 150)
 SEEDS: Final = 5
 #: Number of measurements of a stream, which cover 180 s.
 ITERATIONS: Final = 60
+
+#: The load of figure 14 in bytes per second, and how long each value lasts in seconds, which is longer than the
+#: monitor's window.
+STEP_RATES: Final = (50_000.0, 100_000.0, 50_000.0, 100_000.0, 50_000.0)
+STEP_S: Final = 40.0
+
+#: Step of figure 13's histogram, in bytes per second. In the other histograms, this many steps cover a factor of ten.
+SAMPLE_BYTES: Final = 10_000_000
+STEPS_TO_TEN: Final = 5
+#: Window for latencies over time, in seconds.
+WINDOW_S: Final = 3

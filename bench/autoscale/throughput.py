@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -19,10 +18,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from ingeborg.bench.autoscale.arrivals import Arrivals, listening
-from ingeborg.bench.autoscale.cases import Condition
+from ingeborg.bench.autoscale.cases import Condition, Reading
 from ingeborg.bench.autoscale.members import Program
 from ingeborg.bench.autoscale.topics import delete_topic, make_topic
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.experiments.experiment import Results
 
 #: Bytes of each record's value.
 RECORD_BYTES: Final = 1_000
@@ -62,12 +62,11 @@ def shares(condition: Condition) -> list[int]:
     return [count + (table < more) for table in range(condition.tables)]
 
 
-async def run(condition: Condition, repeat: int, servers: str, out: Path) -> dict[str, Any]:
-    """Fill the topics, and let one member read everything. Return the facts; the rows go to the folder ``ROWS``."""
-    name = f"test-{condition.number}-{repeat}"
-    folder = out / "work" / name
+async def run(work: Reading, servers: str, results: Results) -> dict[str, Any]:
+    """Fill the topics, let one member read everything, and keep the rows. Return the facts."""
+    condition, name = work.condition, f"test-{work.condition.number}-{work.repeat}"
+    folder = results.out / "work" / name
     folder.mkdir(parents=True, exist_ok=True)
-    (out / ROWS).mkdir(exist_ok=True)
     stamp = time.time_ns()
     topics = [f"{name}-{table}-{stamp}" for table in range(condition.tables)]
     admin = AdminClient({"bootstrap.servers": servers})
@@ -75,27 +74,27 @@ async def run(condition: Condition, repeat: int, servers: str, out: Path) -> dic
         make_topic(admin, topic, partitions)
     try:
         records = await asyncio.to_thread(_fill, condition, topics, servers)
-        with (out / ROWS / f"{name}.jsonl").open("wb") as rows:
-            arrivals = Arrivals(rows, 0, reads_lines=False)
-            async with listening(arrivals) as port:
-                text = _FILE.format(
-                    group=f"{name}-{stamp}", topics=orjson.dumps(topics).decode(), servers=servers, port=port
-                )
-                program = Program(folder, text, "all")
-                await program.start()
-                begun_s = time.monotonic()
-                try:
-                    while arrivals.records < records:
-                        if time.monotonic() - begun_s > _SECONDS_MAX:
-                            raise BenchError(f"{name}: {arrivals.records:,} of {records:,} records arrived in time")
-                        program.check()
-                        await asyncio.sleep(0.05)
-                finally:
-                    await program.stop()
+        arrivals = Arrivals(0, reads_lines=False)
+        async with listening(arrivals) as port:
+            text = _FILE.format(
+                group=f"{name}-{stamp}", topics=orjson.dumps(topics).decode(), servers=servers, port=port
+            )
+            program = Program(folder, text, "all")
+            await program.start()
+            begun_s = time.monotonic()
+            try:
+                while arrivals.records < records:
+                    if time.monotonic() - begun_s > _SECONDS_MAX:
+                        raise BenchError(f"{name}: {arrivals.records:,} of {records:,} records arrived in time")
+                    program.check()
+                    await asyncio.sleep(0.05)
+            finally:
+                await program.stop()
     finally:
         for topic in topics:
             delete_topic(admin, topic)
-    return {"test": condition.number, "repeat": repeat, "records": records, "seconds": time.monotonic() - begun_s}
+    results.keep(ROWS, name, arrivals.rows)
+    return {"test": condition.number, "repeat": work.repeat, "records": records, "seconds": time.monotonic() - begun_s}
 
 
 def _fill(condition: Condition, topics: list[str], servers: str) -> int:

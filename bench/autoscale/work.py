@@ -1,6 +1,6 @@
 """One run of the comparison: a group, a stream, and the arrivals.
 
-Owns: the order of a run, and its files. Must never: compute a percentile.
+Owns: the order of a run, and its rows. Must never: compute a percentile.
 
 A run begins when its group is warm (`warming`), so the start of the group does not count. If a group does not get warm
 in time, its run begins nevertheless, and its facts say so. Members that start later count from their start on. If
@@ -11,27 +11,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
-import orjson
 import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from ingeborg.bench.autoscale import scale, warming
 from ingeborg.bench.autoscale.arrivals import Arrivals, listening, unix_ms
-from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA, Unit
+from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA, GroupRun
 from ingeborg.bench.autoscale.load import Load
 from ingeborg.bench.autoscale.members import Fixed, Group, Lagging, Packed, Processes
 from ingeborg.bench.autoscale.topics import delete_topic, hurry, make_topic
 from ingeborg.bench.autoscale.warming import Warmed
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.experiments.experiment import Results
 from ingeborg.bench.packing import streams
 
-ARRIVALS, RUNNING, JOURNALS, FACTS = "arrivals", "running", "journals", "runs"
-"""Folders of rows; one file for each unit."""
+ARRIVALS, RUNNING, JOURNALS, FACTS = "arrivals", "running", "journals", "facts"
+"""Folders of rows."""
 
 #: Time to wait for data in transit after the stream's end, in seconds.
 _AFTER_S: Final = 5.0
@@ -47,54 +46,38 @@ def stream_of(seed: int, iterations: int, delta: float = scale.DELTA) -> list[li
     return [[size / streams.CAPACITY * scale.MOST for size in row] for row in rows]
 
 
-def path_of(out: Path, kind: str, unit: Unit) -> Path:
-    """Return the path of a unit's rows."""
-    return out / kind / f"{unit.name}.jsonl"
-
-
-def kept(unit: Unit, out: Path) -> bool:
-    """Return whether the unit has run. The file with its facts shows this, because a run writes it last."""
-    return path_of(out, FACTS, unit).is_file()
-
-
-async def run(unit: Unit, servers: str, out: Path) -> dict[str, Any]:
-    """Run the unit and return its facts. Raises ``BenchError`` if a program of the group has ended, or if the group
-    does not read all partitions."""
-    folder = out / "work" / unit.name
+async def run(work: GroupRun, servers: str, results: Results) -> dict[str, Any]:
+    """Let the group read its stream, keep the rows, and return the facts. Raises ``BenchError`` if a program of the
+    group has ended, or if the group does not read all partitions."""
+    folder = results.out / "work" / work.name
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in (ARRIVALS, RUNNING, JOURNALS, FACTS):
-        (out / kind).mkdir(exist_ok=True)
-    topic = f"load-{unit.name}-{time.time_ns()}"
+    topic = f"load-{work.name}-{time.time_ns()}"
     admin = AdminClient({"bootstrap.servers": servers})
     make_topic(admin, topic, scale.PARTITIONS)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "1"})
-    with path_of(out, ARRIVALS, unit).open("wb") as rows, path_of(out, RUNNING, unit).open("wb") as running:
-        arrivals = Arrivals(rows, scale.PARTITIONS)
-        async with listening(arrivals) as port:
-            group = _group(unit, folder, servers, admin, topic, port, arrivals)
-            try:
-                facts = await Run(unit, group, arrivals, running, producer, topic).run()
-            finally:
-                await group.stop()
-                delete_topic(admin, topic)
-    path_of(out, JOURNALS, unit).write_bytes(
-        b"".join(orjson.dumps({"unit": unit.name, **note}) + b"\n" for note in _notes(group))
-    )
-    path_of(out, FACTS, unit).write_bytes(orjson.dumps(facts) + b"\n")
+    arrivals = Arrivals(scale.PARTITIONS)
+    async with listening(arrivals) as port:
+        group = _group(work, folder, servers, admin, topic, port, arrivals)
+        measured = Run(work, group, arrivals, producer, topic)
+        try:
+            facts = await measured.run()
+        finally:
+            await group.stop()
+            delete_topic(admin, topic)
+    results.keep(ARRIVALS, work.name, arrivals.rows)
+    results.keep(RUNNING, work.name, measured.running)
+    if isinstance(group, Packed):
+        results.keep(JOURNALS, work.name, ({"unit": work.name, **note} for note in group.notes()))
     return facts
 
 
-def _notes(group: Group) -> Iterable[dict[str, Any]]:
-    return group.notes() if isinstance(group, Packed) else []
-
-
 def _group(
-    unit: Unit, folder: Path, servers: str, admin: AdminClient, topic: str, port: int, arrivals: Arrivals
+    work: GroupRun, folder: Path, servers: str, admin: AdminClient, topic: str, port: int, arrivals: Arrivals
 ) -> Group:
     name = topic.replace("load-", "group-", 1)
-    if unit.system not in (*ASSIGNORS, KEDA):
-        return Packed(unit.system, folder, servers, name, topic, port)
-    assignor = ASSIGNORS[-1] if unit.system == KEDA else unit.system
+    if work.system not in (*ASSIGNORS, KEDA):
+        return Packed(work.system, folder, servers, name, topic, port)
+    assignor = ASSIGNORS[-1] if work.system == KEDA else work.system
     if assignor == ASSIGNORS[-1]:
         hurry(admin, name, 5.0 / scale.TIME)
     given = {
@@ -110,9 +93,9 @@ def _group(
         "time_scale": scale.TIME,
     }
     processes = Processes(given, folder / "members.log")
-    if unit.system == KEDA:
-        return Lagging(processes, unit.number, servers, name, topic, arrivals)
-    return Fixed(processes, unit.number, arrivals)
+    if work.system == KEDA:
+        return Lagging(processes, work.number, servers, name, topic, arrivals)
+    return Fixed(processes, work.number, arrivals)
 
 
 def _busy(before: Any, after: Any) -> float:
@@ -125,19 +108,17 @@ def _busy(before: Any, after: Any) -> float:
 
 
 class Run:
-    """One run: a group reads a topic, into which ``producer`` writes the unit's stream. ``running`` is a file for the
-    number of members over time."""
+    """One run: a group reads a topic, into which ``producer`` writes the stream. ``running`` has a row with the number
+    of members for each time at which the run looks at its group."""
 
-    def __init__(
-        self, unit: Unit, group: Group, arrivals: Arrivals, running: BinaryIO, producer: Producer, topic: str
-    ) -> None:
-        self._unit = unit
+    def __init__(self, work: GroupRun, group: Group, arrivals: Arrivals, producer: Producer, topic: str) -> None:
+        self._work = work
         self._group = group
         self._arrivals = arrivals
-        self._running = running
+        self.running: list[dict[str, Any]] = []
         self._producer = producer
         self._topic = topic
-        self._stream = stream_of(unit.seed, unit.iterations, unit.delta)
+        self._stream = stream_of(work.seed, work.iterations, work.delta)
         self._value = b"x" * scale.RECORD_BYTES
         #: For each partition, the due times of its records, in the order of their offsets.
         self._sent: list[list[int]] = [[] for _ in range(scale.PARTITIONS)]
@@ -150,7 +131,7 @@ class Run:
         warmed = await self.warm_up()
         before = psutil.cpu_times()
         begun_ms = unix_ms()
-        load = Load(self._stream, scale.ITERATION_S, scale.RECORD_BYTES, self._unit.seed)
+        load = Load(self._stream, scale.ITERATION_S, scale.RECORD_BYTES, self._work.seed)
         self._late_ms_max = 0
         await self._produce(load, load.length_s)
         ended_ms = unix_ms()
@@ -163,12 +144,11 @@ class Run:
         if self._producer.flush(_TIMEOUT_S):
             raise BenchError("Kafka has not taken all records in time")
         return {
-            "unit": self._unit.name,
-            "part": self._unit.part,
-            "system": self._unit.system,
-            "number": self._unit.number,
-            "seed": self._unit.seed,
-            "delta": self._unit.delta,
+            "unit": self._work.name,
+            "system": self._work.system,
+            "number": self._work.number,
+            "seed": self._work.seed,
+            "delta": self._work.delta,
             "begun_ms": begun_ms,
             "ended_ms": ended_ms,
             "warming_s": round(warmed.warming_s, 1),
@@ -192,9 +172,9 @@ class Run:
         Return the group's state. Raises ``BenchError`` if the group does not join, or does not read some partition."""
         await self._wait(self._group.has_joined, warming.JOIN_S_MAX)
         if not self._group.has_joined():
-            raise BenchError(f"{self._unit.name} has not joined in {warming.JOIN_S_MAX:g} s")
+            raise BenchError(f"{self._work.name} has not joined in {warming.JOIN_S_MAX:g} s")
         begun_s = time.monotonic()
-        load = Load(warming.ramp(self._stream[0]), 1.0, scale.RECORD_BYTES, self._unit.seed)
+        load = Load(warming.ramp(self._stream[0]), 1.0, scale.RECORD_BYTES, self._work.seed)
 
         def state() -> tuple[float, bool, float]:
             since_s = time.monotonic() - begun_s
@@ -205,7 +185,7 @@ class Run:
         since_s, settled, behind_s = state()
         silent = sum(bool(times) and not count for times, count in zip(self._sent, self._arrivals.next, strict=True))
         if silent:
-            raise BenchError(f"{self._unit.name}: no member has read from {silent} partitions in {since_s:.0f} s")
+            raise BenchError(f"{self._work.name}: no member has read from {silent} partitions in {since_s:.0f} s")
         return Warmed(since_s, settled, warming.has_caught_up(behind_s), behind_s, self._unread())
 
     async def _produce(self, load: Load, length_s: float, is_over: Any = None) -> None:
@@ -241,8 +221,7 @@ class Run:
             return False
         self._looked_s = now_s
         await self._group.tick()
-        row = {"unit": self._unit.name, "at": unix_ms(), "running": self._group.running()}
-        self._running.write(orjson.dumps(row) + b"\n")
+        self.running.append({"unit": self._work.name, "at": unix_ms(), "running": self._group.running()})
         return True
 
     def _unread(self) -> int:

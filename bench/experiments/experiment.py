@@ -120,6 +120,7 @@ class Experiment(ABC):
         parts: its parts, in the order of the report.
         seeds: the default number of seeds. 0 means that the user cannot choose it.
         fresh: whether each unit needs a process of its own, whose end frees the memory.
+        only_live: whether all units measure real processes, so that there is no option for other processes.
     """
 
     name: ClassVar[str]
@@ -129,6 +130,7 @@ class Experiment(ABC):
     parts: ClassVar[Sequence[Part]]
     seeds: ClassVar[int] = 0
     fresh: ClassVar[bool] = False
+    only_live: ClassVar[bool] = False
 
     @property
     def document(self) -> str:

@@ -56,7 +56,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], experimen
         command.add_argument(
             "--seeds", type=int, default=experiment.seeds, metavar="N", help="number of seeds (default: %(default)s)"
         )
-    units.add_processes(command, experiment.word)
+    if experiment.only_live:
+        command.set_defaults(processes=1)
+    else:
+        units.add_processes(command, experiment.word)
     command.add_argument(
         "--plan", action="store_true", help="only print the units, and how long they are expected to take"
     )

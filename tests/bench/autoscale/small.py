@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from ingeborg.bench.autoscale import response, scale
+from ingeborg.bench.autoscale import scale
 
 Json = dict[str, Any]
 
@@ -21,6 +21,7 @@ def write(out: Path, kind: str, name: str, rows: list[Json]) -> None:
 def facts(system: str, number: int, seed: int, begun_ms: int, ended_ms: int) -> Json:
     label = f"{system}-{number}" if number else system
     return {
+        "kafka": "4.3.1",
         "part": "groups",
         "settled": True,
         "caught_up": system != "keda",
@@ -48,7 +49,7 @@ def results(out: Path) -> None:
         for system, number, late_ms in (("mend", 0, 100), ("kip-848", 18, 2_000)):
             one = facts(system, number, seed, 10_000, 20_000)
             name = one["unit"]
-            write(out, "runs", name, [one])
+            write(out, "facts", name, [one])
             # One record before the run's beginning; ten within it, each equally late; one that never came.
             times = [9_000, *range(10_000, 20_000, 1_000)]
             rows: list[Json] = [
@@ -67,15 +68,18 @@ def results(out: Path) -> None:
         notes = [{"unit": f"mend-s{seed}", "words": "", **note} for note in notes]
         write(out, "journals", f"mend-s{seed}", notes)
     long(out)
+    for part in ("throughput", "long"):  # they have facts, but are no runs of a group
+        write(out, "facts", f"{part}-1", [{"kafka": "4.3.1", "part": part, "seconds": 3.0}])
     for delta in (5.0, 25.0):
         changes = [{"event": "settled", "words": "", "seconds": seconds, "delta": delta} for seconds in (0.2, 0.4, 3.0)]
-        changes += [{"event": "decided", "words": "", "seconds": 0.001, "delta": delta}]
+        for event, seconds in (("decided", 0.001), ("joined", 1.2)):
+            changes.append({"event": event, "words": "", "seconds": seconds, "delta": delta})
         write(out, "changes", f"delta-{delta:g}", changes)
     # The second one has half a second without a batch, and a last batch that waits until its time is over.
     for test, places in ((1, range(9)), (2, (0, 1, 6, 7, 15)), (3, range(9))):
         batches = [{"at": 1_000 + 125 * step, "topic": "t", "records": 5_000} for step in places]
         write(out, "throughput", f"test-{test}-1", batches)
-    rate = response.STEP_RATES[0] * (1 + scale.OVERHEAD_BYTES / scale.RECORD_BYTES)
+    rate = scale.STEP_RATES[0] * (1 + scale.OVERHEAD_BYTES / scale.RECORD_BYTES)
     steps = [{"time_s": float(at), "bytes_per_s": rate} for at in range(40)]
     steps += [{"time_s": 40.0 + at, "bytes_per_s": rate * min(1.0 + at / 30, 2.0)} for at in range(40)]
     write(out, "steps", "steps", steps)
@@ -85,7 +89,7 @@ def long(out: Path) -> None:
     """Write rows of a run of KEDA's rule with a long stream, which began with a backlog, and of a long run of
     changes."""
     one = facts("keda", 50, 1, 10_000, 20_000) | {"unit": "keda-50-n100-s1", "part": "long", "iterations": 100}
-    write(out, "runs", one["unit"], [one])
+    write(out, "facts", one["unit"], [one])
     times = [10_500, 12_000, 19_000]
     write(out, "arrivals", one["unit"], [{"at": each + 3_000, "partition": 0, "times": [each]} for each in times])
     write(out, "running", one["unit"], [{"unit": one["unit"], "at": 15_000, "running": 7}])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import AsyncIterator
 
 import aiohttp
-import orjson
 import pytest
 import pytest_asyncio
 
@@ -16,14 +14,10 @@ from ingeborg.bench.autoscale.arrivals import Arrivals, listening
 
 
 class Endpoint:
-    def __init__(self, arrivals: Arrivals, rows: io.BytesIO, url: str) -> None:
+    def __init__(self, arrivals: Arrivals, url: str) -> None:
         self.arrivals = arrivals
         self.sink = HttpSink(url)
         self.url = url
-        self._rows = rows
-
-    def rows(self) -> list[dict[str, object]]:
-        return [orjson.loads(line) for line in self._rows.getvalue().splitlines()]
 
     async def post(self, path: str, document: object) -> int:
         async with aiohttp.ClientSession() as session, session.post(f"{self.url}{path}", json=document) as response:
@@ -32,10 +26,9 @@ class Endpoint:
 
 @pytest_asyncio.fixture
 async def endpoint() -> AsyncIterator[Endpoint]:
-    rows = io.BytesIO()
-    arrivals = Arrivals(rows, 2)
+    arrivals = Arrivals(2)
     async with listening(arrivals) as port:
-        found = Endpoint(arrivals, rows, f"http://127.0.0.1:{port}")
+        found = Endpoint(arrivals, f"http://127.0.0.1:{port}")
         yield found
         await found.sink.close()
 
@@ -54,14 +47,14 @@ async def test_it_is_a_sink_for_this_projects_members(endpoint: Endpoint) -> Non
     assert await endpoint.sink.open(place(2)) == 2
     with pytest.raises(RefusedError):
         await endpoint.sink.append(place(1), records(2))
-    assert [row["times"] for row in endpoint.rows()] == [[1_000, 1_001]]
+    assert [row["times"] for row in endpoint.arrivals.rows] == [[1_000, 1_001]]
     assert (endpoint.arrivals.records, endpoint.arrivals.refused) == (2, 1)
 
 
 async def test_a_record_counts_when_it_comes_for_the_first_time(endpoint: Endpoint) -> None:
     assert await endpoint.post("/batch", {"member": "a", "rows": [[0, [[0, 5], [1, 6]]], [1, [[0, 7]]]]}) == 200
     assert await endpoint.post("/batch", {"member": "b", "rows": [[0, [[1, 6], [2, 9]]]]}) == 200
-    assert [(row["member"], row["partition"], row["times"]) for row in endpoint.rows()] == [
+    assert [(row["member"], row["partition"], row["times"]) for row in endpoint.arrivals.rows] == [
         ("a", 0, [5, 6]),
         ("a", 1, [7]),
         ("b", 0, [9]),
@@ -73,7 +66,7 @@ async def test_what_never_came_is_noted_as_waiting_and_not_again_when_it_does(en
     endpoint.arrivals.waiting(2_000, 0, [1_500])
     endpoint.arrivals.waiting(2_000, 1, [])
     assert await endpoint.post("/batch", {"member": "a", "rows": [[0, [[0, 1_500]]]]}) == 200
-    [row] = endpoint.rows()
+    [row] = endpoint.arrivals.rows
     assert (row["waiting"], row["at"], row["times"]) == (True, 2_000, [1_500])
 
 

@@ -1,16 +1,14 @@
-"""The digest of rows that can be counted by hand, and its page."""
+"""The digest of rows that can be counted by hand, and its report."""
 
 from __future__ import annotations
 
-import lzma
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pytest
 
-from ingeborg.bench import cli
-from ingeborg.bench.autoscale import command, page
+from ingeborg.bench.autoscale import report
+from ingeborg.bench.report import html, markdown
+from ingeborg.bench.text.blocks import claims_of
 
 from . import small
 
@@ -18,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Json = dict[str, Any]
+
+PLAN: Json = {"time_scale": 10.0, "iterations": 60, "delta": 5.0}
 
 pytestmark = pytest.mark.spark
 
@@ -118,20 +118,27 @@ def test_a_monitor_knows_a_rate_when_it_is_within_a_twentieth(digested: Json) ->
     assert digested["steps"]["known_after_s"][1:] == [None, None, None]
 
 
-def test_the_page_and_the_summary_have_the_figures(digested: Json, tmp_path: Path) -> None:
-    document = {"kafka": ["4.3.1"], "machine": {"cores": "2"}, "time_scale": 10.0, **digested}
-    (tmp_path / command.DIGEST).write_bytes(lzma.compress(orjson.dumps(document)))
-    assert cli.main(["autoscale", "all", "--again", "--out", str(tmp_path)]) == 0
-    shown = (tmp_path / command.PAGE).read_text(encoding="utf-8")
-    for title in ("p99 of latency over members", "Compared with mend", "Figures 13 to 17", "Figure 15", "Table V"):
-        assert title in shown
-    summary = (tmp_path / command.SUMMARY).read_text(encoding="utf-8")
-    assert "| mend " in summary
-    assert "0.15 ± 0.64" in summary
+def test_a_digest_names_its_kafka_and_its_machine(digested: Json) -> None:
+    assert digested["kafka"] == ["4.3.1"]
+    assert set(digested["machine"]) == {"cores", "memory", "python"}
 
 
-def test_a_page_of_a_part_of_the_experiments_says_what_was_not_run() -> None:
-    nothing = dict.fromkeys(("throughput", "steps", "changes", "runs", "systems", "handovers", "over_time"))
-    document: Json = {"kafka": [], "machine": {}, "time_scale": 10.0, **nothing}
-    assert "Not run" in page.page(document)
-    assert page.summary(document) == "# Scaling consumer groups\n"
+def test_the_report_has_every_figure(digested: Json) -> None:
+    made = report.report(PLAN, digested)
+    page, summary = html.page(made), markdown.markdown(made)
+    for title in ("Table V", "Table VI", *(f"Figure {number}" for number in range(13, 18))):
+        assert title in page
+    for title in ("streams with 100 decisions", "500 decisions of the controller", "p99 over time of all 4 runs"):
+        assert title in page
+    assert "| mend | 2 | 5.0 | 0.15 ± 0.64 |" in summary
+    assert "| KEDA's rule, lag 50 |  |  | 1 of 1 runs, up to 3.5 s |" in summary
+
+
+def test_a_part_alone_gives_a_report(digested: Json) -> None:
+    alone = {**dict.fromkeys(digested), "long": [], **{name: digested[name] for name in ("kafka", "machine", "steps")}}
+    made = report.report(PLAN, alone)
+    assert [claim.where for claim in claims_of(made)] == ["VI-F"]
+    page = html.page(made)
+    assert "Figure 14" in page
+    assert "Figure 13:" not in page
+    assert "Groups" not in page

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.bench.autoscale import scale, warming, work
 from ingeborg.bench.autoscale.arrivals import Arrivals, unix_ms
-from ingeborg.bench.autoscale.cases import Unit
+from ingeborg.bench.autoscale.cases import GroupRun
 from ingeborg.bench.autoscale.work import Run
 from ingeborg.bench.errors import BenchError
 
@@ -119,9 +117,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 async def warm(
     settles_s: float, stuck_after: dict[int, int] | None = None, joins_after: int = 0
 ) -> tuple[warming.Warmed, Fake]:
-    arrivals = Arrivals(io.BytesIO(), 3)
+    arrivals = Arrivals(3)
     fake = Fake(arrivals, settles_s, stuck_after or {}, joins_after)
-    run = Run(Unit("keda", 50, 1, 2), fake, arrivals, io.BytesIO(), fake, "t")  # type: ignore[arg-type]
+    run = Run(GroupRun("keda", 50, 1, 2), fake, arrivals, fake, "t")  # type: ignore[arg-type]
     return await run.warm_up(), fake
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import orjson
 import pytest
 
 from ingeborg.bench.autoscale import members, scale, warming, work
-from ingeborg.bench.autoscale.cases import Unit
+from ingeborg.bench.autoscale.cases import GroupRun
 from ingeborg.bench.autoscale.load import Load
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.experiments.experiment import Results
 from tests.loadgen.backends.conftest import session_kafka
 
 pytestmark = pytest.mark.slow
@@ -36,8 +36,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(members, name, value)
 
 
-def small_unit(system: str, number: int) -> Unit:
-    return Unit(system, number, 1, ITERATIONS)
+def small_unit(system: str, number: int) -> GroupRun:
+    return GroupRun(system, number, 1, ITERATIONS)
 
 
 @pytest.mark.parametrize(
@@ -45,22 +45,21 @@ def small_unit(system: str, number: int) -> Unit:
     [small_unit(*each) for each in (("cooperative-sticky", 2), ("kip-848", 4), ("keda", 50), ("mend", 0))],
     ids=lambda unit: unit.name,
 )
-async def test_a_group_warms_up_and_reads_each_record(unit: Unit, servers: str, tmp_path: Path) -> None:
-    facts = await work.run(unit, servers, tmp_path)
-    times = read(unit, tmp_path)
+async def test_a_group_warms_up_and_reads_each_record(unit: GroupRun, servers: str, tmp_path: Path) -> None:
+    facts = await work.run(unit, servers, Results(tmp_path))
+    times = read(tmp_path)
     before = [time_ms for time_ms in times if time_ms < facts["begun_ms"] - 20]
     measured = [time_ms for time_ms in times if facts["begun_ms"] <= time_ms <= facts["ended_ms"]]
     assert before
     assert abs(len(measured) - sent(unit)) <= scale.PARTITIONS
     assert facts["warming_s"] >= warming.LEAST_S
     assert facts["caught_up"] is (facts["behind_s"] <= warming.CAUGHT_UP_S)
-    if unit.is_fixed:
+    if unit.may_share:
         assert (facts["again"], facts["settled"], facts["caught_up"]) == (0, True, True)
-        assert running(unit, tmp_path) == {unit.number}
-    assert max(running(unit, tmp_path)) <= scale.PARTITIONS
-    assert work.kept(unit, tmp_path)
+        assert running(tmp_path) == {unit.number}
+    assert max(running(tmp_path)) <= scale.PARTITIONS
     if unit.system == "mend":
-        events = {orjson.loads(line)["event"] for line in work.path_of(tmp_path, work.JOURNALS, unit).open("rb")}
+        events = {row["event"] for row in Results(tmp_path).rows(work.JOURNALS)}
         assert {"decided", "joined", "given", "settled"} <= events
         assert list(members.pids(tmp_path / "work" / unit.name / "members")) == []
 
@@ -70,19 +69,18 @@ async def test_a_member_that_ends_by_itself_ends_the_run(
 ) -> None:
     monkeypatch.setattr(members, "_CONSUMER", "ingeborg.bench.autoscale.absent")
     with pytest.raises(BenchError, match=r"a member has ended with code 1: .*absent"):
-        await work.run(small_unit("range", 2), servers, tmp_path)
+        await work.run(small_unit("range", 2), servers, Results(tmp_path))
 
 
-def read(unit: Unit, out: Path) -> list[int]:
-    rows = [orjson.loads(line) for line in work.path_of(out, work.ARRIVALS, unit).open("rb")]
-    return [time_ms for row in rows for time_ms in row["times"]]
+def read(out: Path) -> list[int]:
+    return [time_ms for row in Results(out).rows(work.ARRIVALS) for time_ms in row["times"]]
 
 
-def running(unit: Unit, out: Path) -> set[int]:
-    return {orjson.loads(line)["running"] for line in work.path_of(out, work.RUNNING, unit).open("rb")}
+def running(out: Path) -> set[int]:
+    return {row["running"] for row in Results(out).rows(work.RUNNING)}
 
 
-def sent(unit: Unit) -> int:
+def sent(unit: GroupRun) -> int:
     """Return the number of records, from the stream's own rates and the same generator."""
     load = Load(work.stream_of(unit.seed, unit.iterations), scale.ITERATION_S, scale.RECORD_BYTES, unit.seed)
     return len(load.due(load.length_s))

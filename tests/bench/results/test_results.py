@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ingeborg.bench import cli
-from ingeborg.bench.autoscale import command as autoscale
+from ingeborg.bench.autoscale.experiment import Autoscale
 from ingeborg.bench.digest import kept
 from ingeborg.bench.experiments.experiment import MEASURED, Experiment
 from ingeborg.bench.overlay import command as overlay
@@ -26,11 +26,10 @@ def sets(digest: str) -> list[Path]:
 
 
 #: The evaluations, and the folders with their stored results.
-EVALUATIONS: list[Experiment] = [Packing()]
+EVALUATIONS: list[Experiment] = [Autoscale(), Packing()]
 EVALUATED = [(evaluation, folder) for evaluation in EVALUATIONS for folder in sets(evaluation.document)]
 
 COMPARISONS, OVERLAYS = sets(kept.NAME), sets(overlay.CELLS)
-AUTOSCALES = sets(autoscale.DIGEST)
 SUMMARY, PAGE = "summary.md", "report.html"
 
 MEASURED_BYTES_MAX = 500_000
@@ -80,9 +79,7 @@ def test_each_result_set_is_light_and_has_no_digest_but_the_file_and_no_page() -
     for path, size in tracked().items():
         if path.is_relative_to(RESULTS):
             found.setdefault(path.relative_to(RESULTS).parts[0], {})[path] = size
-    assert set(found) >= {
-        folder.name for folder in (*COMPARISONS, *(folder for _, folder in EVALUATED), *OVERLAYS, *AUTOSCALES)
-    }
+    assert set(found) >= {folder.name for folder in (*COMPARISONS, *(folder for _, folder in EVALUATED), *OVERLAYS)}
     for name, files in found.items():
         assert sum(files.values()) <= SET_BYTES_MAX, f"{name}: {heaviest(files)}"
         assert [str(path) for path in files if path.suffix == ".csv" or path.name in ("digest.json", PAGE)] == []
@@ -92,7 +89,6 @@ def test_there_are_sets_of_each_kind() -> None:
     assert COMPARISONS
     assert {evaluation.name for evaluation, _ in EVALUATED} == {evaluation.name for evaluation in EVALUATIONS}
     assert OVERLAYS
-    assert AUTOSCALES
     for folder in COMPARISONS:
         assert {"matrix.toml", SUMMARY, "comparison.json"} <= {path.name for path in folder.iterdir()}
 
@@ -117,13 +113,6 @@ def test_an_evaluation_is_made_again_of_its_digest(evaluation: Experiment, folde
         if (folder / name).is_file():
             shutil.copy(folder / name, tmp_path / name)
     assert cli.main([evaluation.name, "--report-only", "--out", str(tmp_path)]) == 0
-    made_again(folder, tmp_path)
-
-
-@pytest.mark.parametrize("folder", AUTOSCALES, ids=lambda folder: folder.name)
-def test_an_autoscaling_is_made_again_of_its_digest(folder: Path, tmp_path: Path) -> None:
-    shutil.copy(folder / autoscale.DIGEST, tmp_path / autoscale.DIGEST)
-    assert cli.main(["autoscale", "all", "--again", "--out", str(tmp_path)]) == 0
     made_again(folder, tmp_path)
 
 
