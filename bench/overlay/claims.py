@@ -148,7 +148,7 @@ def _by_reading(usual: Mapping[str, Judged], timed: Mapping[str, Mapping[int, Ju
 
 
 def _rests_on(nodes: int, usual: Mapping[str, Judged], timed: Mapping[str, Mapping[int, Judged]]) -> str:
-    parts = [f"{nodes:,} nodes, all of them senders"]
+    parts = [f"{nodes:,} nodes, each a sender"]
     if usual:
         parts.append(f"{' and '.join(usual)} with TIMEOUT1 {TIMEOUT1_MS} ms, {_seeds(usual.values())}")
     if timed:

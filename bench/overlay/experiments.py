@@ -316,10 +316,10 @@ def _printed(nodes: int, seed: int) -> list[Cell]:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the plan. ``says``: one sentence for the user. ``cells``: its cells by the number of nodes and the
+    """A part of the plan. ``about``: one sentence for the user. ``cells``: its cells by the number of nodes and the
     seed."""
 
-    says: str
+    about: str
     cells: Callable[[int, int], list[Cell]]
 
 

@@ -151,7 +151,7 @@ def alike(grid: Grid) -> Finding | None:
         return None
     return Finding(
         _if(all(abs(ratio - 1) <= NOISE for ratio in ratios)),
-        f"latency and RMR with all nodes as senders are × {_range(ratios, '.2f')} of those with one sender",
+        f"all nodes as senders compared with one sender: latency and RMR × {_range(ratios, '.2f')}",
     )
 
 

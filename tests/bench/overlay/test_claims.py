@@ -173,7 +173,7 @@ def test_a_claim_names_the_cells_that_it_rests_on() -> None:
     assert found["CPTCast is expected "] == "1,000 nodes, seed 2"
     assert (
         found["With several senders"]
-        == ("1,000 nodes, all of them senders; cold and warm with TIMEOUT1 250 ms, seeds 1, 2, 3")
+        == ("1,000 nodes, each a sender; cold and warm with TIMEOUT1 250 ms, seeds 1, 2, 3")
         + "; cold and warm with other values of TIMEOUT1, seed 1"
     )
 
