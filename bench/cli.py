@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add(commands, _add_spark)
     try:
         from ingeborg.bench.autoscale.experiment import Autoscale
-        from ingeborg.bench.caching import command as caching
+        from ingeborg.bench.caching.experiment import Caching
         from ingeborg.bench.compare import command as compare
         from ingeborg.bench.drift import command as drift
         from ingeborg.bench.experiments import runner
@@ -163,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
         runner.add(commands, Autoscale())
         overlay.add(commands)
         runner.add(commands, Packing())
-        caching.add(commands)
+        runner.add(commands, Caching())
         rivals.add(commands)
     return parser
 

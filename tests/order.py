@@ -72,7 +72,7 @@ LONG_S: dict[str, float] = {
     "tests/autoscaler/test_controller.py": 15,
     "tests/bench/autoscale/test_job.py": 15,
     "tests/bench/overlay/test_command.py": 15,
-    "tests/bench/caching/test_command.py": 15,
+    "tests/bench/caching/test_experiment.py": 15,
     "tests/bench/caching/test_job.py": 15,
     "tests/store/test_subscriptions.py": 15,
     "tests/riak/test_records.py": 15,
@@ -139,7 +139,7 @@ TOGETHER: dict[str, tuple[str, ...]] = {
     "Spark": (
         "tests/bench/autoscale/test_job.py",
         "tests/bench/caching/live/test_job.py",
-        "tests/bench/caching/test_command.py",
+        "tests/bench/caching/test_experiment.py",
         "tests/bench/caching/test_job.py",
         "tests/bench/overlay/test_command.py",
         "tests/bench/overlay/test_log.py",

@@ -1,6 +1,7 @@
-"""The plan of the replayed streams: the streams, the room for each, and the policies.
+"""The plan of the replayed streams: the streams, and the room for each.
 
-Owns: the parts of the plan, cut into units that run separately and have their own files. Must never: run anything.
+Owns: all parts of the evaluation, and the units that replay streams (``live.cases`` has those with real processes).
+Must never: run anything.
 
 The document does not say what a broker with bounded memory does with a record that a subscriber missed. Each bounded
 unit replays both readings. In the first, which is the slides' rule, a record enters memory when it is published, or
@@ -9,12 +10,13 @@ never (``Ways.reads_in`` is False). In the second, a missed record requests admi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from ingeborg.bench.caching.reads import AWAY_S, WISHES
 from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
+from ingeborg.bench.experiments.experiment import Part, Unit
 
 HOUR_S: Final = 3_600.0
 
@@ -26,19 +28,16 @@ CAPACITIES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 EXPONENTS: Final = (0.8, 1.0, 1.2)
 
-#: Number of seeds of the streams in the comparison, number of additional seeds by room (with little room, results
-#: differ more between seeds), and number of seeds of the other streams.
-SEEDS: Final = 3
-MORE_SEEDS: Final = {0.01: 2}
-FEW_SEEDS: Final = 1
-
-#: Number of seeds of plain requests. It is small, because these streams differ little.
-REQUEST_SEEDS: Final = 3
-
-#: Number of seeds of the document's experiments, which take little time, and of its experiments with bounded room.
-DOCUMENT_SEEDS: Final = 10
+#: Default number of seeds, which is that of the document's experiments with unlimited memory. The others have fewer by
+#: default: experiments with bounded memory, sweeps with bounded memory, plain requests, the streams of the comparison
+#: by room (with little room, results differ more between seeds), and all other streams. With another ``--seeds``, all
+#: numbers change by the same factor, and are at least 1.
+SEEDS: Final = 10
 ROOM_SEEDS: Final = 5
 SWEEP_SEEDS: Final = 3
+REQUEST_SEEDS: Final = 3
+COMPARED_SEEDS: Final = {0.01: 5, 0.1: 3}
+FEW_SEEDS: Final = 1
 
 #: Names of streams of records and reads. A stream with ``plays`` in its name comes from the now-playing log.
 PLAYS, POPULAR, UNEVEN, SIZES = "plays", "plays, popular", "plays, uneven", "zipf 1, sizes"
@@ -74,6 +73,28 @@ SWEEP_SHARE: Final = 0.1
 #: How often a subscriber returns in a run: values in addition to the default.
 OTHER_RETURNS: Final = (5.0, 80.0)
 
+#: Names of the parts that need an option or a server of their own.
+LIBCACHESIM, LIVE_KAFKA, LIVE_RIAK = "libcachesim", "live-kafka", "live-riak"
+
+PARTS: Final = (
+    Part("experiment1", "hit rates over the number of records, with unlimited and with bounded memory"),
+    Part("experiment2", "duplication factors over the number of records, from the same runs"),
+    Part("experiment3", "latencies on real processes, of subscribers whose polls wait for a record"),
+    Part("experiment4", "throughputs on real processes, over many rounds and several runs"),
+    Part("experiment5", "hit rates of threshold over λ and μ"),
+    Part("experiment6", "hit rates of mean over the batch"),
+    Part("experiment7", "hit rates of buffer over γ and α"),
+    Part("capacity", "hit rates over seven capacities, with other popularity and with other returns"),
+    Part("requests", "hits of plain requests, as in the usual comparison of caches"),
+    Part("reads", "hit rates of nine policies on streams of records and reads"),
+    Part("subscribers", "the same with other subscribers and with other sizes of records"),
+    Part("live-polling", "latencies of subscribers that poll twice a second"),
+    Part("live-parameters", "latencies over the parameters of experiments 5 to 7"),
+    Part(LIBCACHESIM, "the part requests, also counted by libcachesim (needs --libcachesim)", is_default=False),
+    Part(LIVE_KAFKA, "latencies and throughputs with a real Kafka in front (needs --via)", is_default=False),
+    Part(LIVE_RIAK, "latencies with the records in a real Riak (needs --store)", is_default=False),
+)
+
 
 @dataclass(frozen=True)
 class Requests:
@@ -85,17 +106,20 @@ class Requests:
 
     @property
     def name(self) -> str:
-        """Return the name of the unit's file."""
+        """Return the name of the unit's files."""
         return f"requests {f'zipf {self.exponent:g}' if self.exponent else PLAYS} s{self.seed}".replace(" ", "-")
 
-    @property
-    def wants_log(self) -> bool:
-        return not self.exponent
+
+@dataclass(frozen=True)
+class Simulated:
+    """The same requests, whose hits libcachesim counts."""
+
+    requests: Requests
 
     @property
-    def cost(self) -> float:
-        """Return roughly the seconds that the unit takes on one core."""
-        return 2.5 if self.exponent else 5.0
+    def name(self) -> str:
+        """Return the name of the unit's files."""
+        return f"{LIBCACHESIM}-{self.requests.name}"
 
 
 @dataclass(frozen=True)
@@ -112,19 +136,9 @@ class Reads:
 
     @property
     def name(self) -> str:
-        """Return the name of the unit's file."""
+        """Return the name of the unit's files."""
         what = f"{self.stream.replace(',', '')} a{self.away_s / HOUR_S:g} w{self.wishes:g} c{self.share:g}"
         return f"reads {what} s{self.seed}".replace(" ", "-")
-
-    @property
-    def wants_log(self) -> bool:
-        return self.stream.startswith(PLAYS)
-
-    @property
-    def cost(self) -> float:
-        """Return roughly the seconds that the unit takes on one core."""
-        events = (12.0 if self.wants_log else 6.5) * self.wishes / WISHES
-        return events * (1.6 if self.whole else 1.0)
 
 
 @dataclass(frozen=True)
@@ -140,18 +154,8 @@ class Document:
 
     @property
     def name(self) -> str:
-        """Return the name of the unit's file."""
-        room = "unbounded" if self.share is None else f"c{self.share:g}"
-        return f"document n{self.records} e{self.exponent:g} r{self.returns:g} {room} s{self.seed}".replace(" ", "-")
-
-    @property
-    def wants_log(self) -> bool:
-        return False
-
-    @property
-    def cost(self) -> float:
-        """Return roughly the seconds that the unit takes on one core."""
-        return self.records / MOST * (0.1 if self.share is None else 3.0)
+        """Return the name of the unit's files."""
+        return f"document-n{self.records}-e{self.exponent:g}-r{self.returns:g}-{_room(self.share)}-s{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -165,64 +169,84 @@ class Sweep:
 
     @property
     def name(self) -> str:
-        """Return the name of the unit's file."""
-        room = "unbounded" if self.share is None else f"c{self.share:g}"
-        return f"sweep-{self.policy}-n{self.records}-{room}-s{self.seed}"
-
-    @property
-    def wants_log(self) -> bool:
-        return False
-
-    @property
-    def cost(self) -> float:
-        """Return roughly the seconds that the unit takes on one core."""
-        count = {"threshold": len(RISES), "mean": len(BATCHES), "buffer": len(WEIGHTS) ** 2}[self.policy]
-        return self.records / MOST * count * (0.01 if self.share is None else 0.45)
+        """Return the name of the unit's files."""
+        return f"sweep-{self.policy}-n{self.records}-{_room(self.share)}-s{self.seed}"
 
 
-Unit = Requests | Reads | Document | Sweep
-
-Seeds = Sequence[int] | None
-"""The seeds that a user selected, or ``None`` for each part's own seeds."""
-
-AnyUnit = TypeVar("AnyUnit")
+Work = Requests | Simulated | Reads | Document | Sweep
 
 
-@dataclass(frozen=True)
-class Part(Generic[AnyUnit]):
-    """A part of the plan that a user can select by its name. ``text`` says in one sentence what it is, and ``units``
-    returns its units."""
-
-    name: str
-    text: str
-    units: Callable[[Seeds], list[AnyUnit]]
+def _room(share: float | None) -> str:
+    return "unbounded" if share is None else f"c{share:g}"
 
 
-def first(seeds: Seeds, count: int) -> Sequence[int]:
-    """Return the selected seeds, or the first ``count`` seeds."""
-    return range(1, count + 1) if seeds is None else seeds
+def wants_log(work: Work) -> bool:
+    """Return whether the work needs a now-playing log."""
+    match work:
+        case Simulated(requests):
+            return wants_log(requests)
+        case Requests(exponent):
+            return not exponent
+        case Reads(stream):
+            return stream.startswith(PLAYS)
+    return False
 
 
-def requests(seeds: Seeds = None) -> list[Unit]:
+def cost_s(work: Work) -> float:
+    """Return roughly the seconds that the work takes a core of the machine in docs/benchmarks.md."""
+    match work:
+        case Requests():
+            return 5.0 if wants_log(work) else 2.5
+        case Simulated(requests):
+            return 2.0 * cost_s(requests)
+        case Reads():
+            events = (12.0 if wants_log(work) else 6.5) * work.wishes / WISHES
+            return events * (1.6 if work.whole else 1.0)
+        case Document():
+            return work.records / MOST * (0.1 if work.share is None else 3.0)
+        case Sweep():
+            count = {"threshold": len(RISES), "mean": len(BATCHES), "buffer": len(WEIGHTS) ** 2}[work.policy]
+            return work.records / MOST * count * (0.01 if work.share is None else 0.45)
+
+
+Seeds = Callable[[int], range]
+"""A function that returns the seeds for a part's own number of seeds."""
+
+
+def of(seeds: int) -> Seeds:
+    """Return the seeds for ``--seeds``."""
+    return lambda own: range(1, max(1, seeds * own // SEEDS) + 1)
+
+
+def _requests(of: Seeds) -> list[Work]:
     """Return plain requests. Each seed draws new requests, and the log has one order."""
-    drawn = [Requests(exponent, seed) for exponent in EXPONENTS for seed in first(seeds, REQUEST_SEEDS)]
-    return [*drawn, Requests(0.0, 1)]
+    return [*(Requests(exponent, seed) for exponent in EXPONENTS for seed in of(REQUEST_SEEDS)), Requests(0.0, 1)]
 
 
-def reads(seeds: Seeds = None) -> list[Unit]:
+def _simulated(of: Seeds) -> list[Work]:
+    """Return plain requests for both programs, because the figures of one are compared with those of the other."""
+    both: list[Work] = []
+    for work in _requests(of):
+        assert isinstance(work, Requests)
+        both += [work, Simulated(work)]
+    return both
+
+
+def _reads(of: Seeds) -> list[Work]:
     """Return the comparison on streams of records and reads."""
-    found: list[Unit] = []
-    for share in SHARES:
-        those = first(seeds, SEEDS + MORE_SEEDS.get(share, 0))
-        found += [Reads(name, share, seed, whole=seed == those[0]) for name in STREAMS for seed in those]
-    return found
+    return [
+        Reads(name, share, seed, whole=seed == 1)
+        for share in SHARES
+        for name in STREAMS
+        for seed in of(COMPARED_SEEDS[share])
+    ]
 
 
-def subscribers(seeds: Seeds = None) -> list[Unit]:
+def _subscribers(of: Seeds) -> list[Work]:
     """Return the streams in which subscribers or records differ from those of the comparison."""
-    found: list[Unit] = []
+    found: list[Work] = []
     for share in SHARES:
-        for seed in first(seeds, FEW_SEEDS):
+        for seed in of(FEW_SEEDS):
             found += [Reads(name, share, seed) for name in (POPULAR, UNEVEN, SIZES)]
             found.append(Reads(GONE, share, seed, away_s=GONE_AWAY_S))
             found += [Reads(name, share, seed, away_s=hours * HOUR_S) for name in SWEPT for hours in AWAY_H]
@@ -230,52 +254,57 @@ def subscribers(seeds: Seeds = None) -> list[Unit]:
     return found
 
 
-def over_records(seeds: Seeds = None) -> list[Unit]:
+def _over_records(of: Seeds) -> list[Work]:
     """Return experiments 1 and 2, which count hits and copies in the same runs."""
-    found: list[Unit] = [Document(records, seed) for records in RECORDS for seed in first(seeds, DOCUMENT_SEEDS)]
-    return found + [
-        Document(records, seed, share) for share in SHARES for records in RECORDS for seed in first(seeds, ROOM_SEEDS)
-    ]
+    rooms = ((None, SEEDS), *((share, ROOM_SEEDS) for share in SHARES))
+    return [Document(records, seed, share) for share, own in rooms for records in RECORDS for seed in of(own)]
 
 
-def capacities(seeds: Seeds = None) -> list[Unit]:
+def _capacities(of: Seeds) -> list[Work]:
     """Return the sweep over capacities in the document's world, with other numbers of returns, and on a stream."""
-    found: list[Unit] = [Document(MOST, seed) for seed in first(seeds, DOCUMENT_SEEDS)]
-    found += [Document(MOST, seed, exponent=0.0) for seed in first(seeds, DOCUMENT_SEEDS)]
-    found += [Document(MOST, seed, share) for share in CAPACITIES for seed in first(seeds, ROOM_SEEDS)]
+    found: list[Work] = [Document(MOST, seed, exponent=exponent) for exponent in (EXPONENT, 0.0) for seed in of(SEEDS)]
+    found += [Document(MOST, seed, share) for share in CAPACITIES for seed in of(ROOM_SEEDS)]
     found += [
         Document(MOST, seed, share, returns=returns)
         for share in SHARES
         for returns in OTHER_RETURNS
-        for seed in first(seeds, SWEEP_SEEDS)
+        for seed in of(SWEEP_SEEDS)
     ]
     return found + [
         # With the two rooms of the comparison, these are the first units of the comparison.
-        Reads(SWEPT_ROOM, share, seed, whole=share in SHARES and seed == first(seeds, FEW_SEEDS)[0])
+        Reads(SWEPT_ROOM, share, seed, whole=share in SHARES and seed == 1)
         for share in CAPACITIES
-        for seed in first(seeds, FEW_SEEDS)
+        for seed in of(FEW_SEEDS)
     ]
 
 
-def sweep(policy: str) -> Callable[[Seeds], list[Unit]]:
-    """Return the function that returns the units of one of experiments 5 to 7."""
-
-    def units(seeds: Seeds = None) -> list[Unit]:
-        found: list[Unit] = [Sweep(policy, seed) for seed in first(seeds, DOCUMENT_SEEDS)]
-        return found + [Sweep(policy, seed, SWEEP_SHARE) for seed in first(seeds, SWEEP_SEEDS)]
-
-    return units
+def _sweep(policy: str, of: Seeds) -> list[Work]:
+    """Return one of experiments 5 to 7."""
+    rooms = ((None, SEEDS), (SWEEP_SHARE, SWEEP_SEEDS))
+    return [Sweep(policy, seed, share) for share, own in rooms for seed in of(own)]
 
 
-PARTS: Final[Sequence[Part[Unit]]] = (
-    Part("experiment1", "Hit rates over the number of records, with unlimited and with bounded memory.", over_records),
-    Part("experiment2", "Duplication factors over the number of records, from the same runs.", over_records),
-    Part("experiment5", "Hit rates of threshold over λ and μ.", sweep("threshold")),
-    Part("experiment6", "Hit rates of mean over the batch.", sweep("mean")),
-    Part("experiment7", "Hit rates of buffer over γ and α.", sweep("buffer")),
-    Part("capacity", "Hit rates over seven capacities, with other popularity and with other returns.", capacities),
-    Part("requests", "Hits of plain requests, as in the usual comparison of caches.", requests),
-    Part("reads", "Hit rates of nine policies on streams of records and reads.", reads),
-    Part("subscribers", "The same with other subscribers and with other sizes of records.", subscribers),
-)
-"""All parts with replayed streams."""
+WORKS: Final[dict[str, Callable[[Seeds], list[Work]]]] = {
+    "experiment1": _over_records,
+    "experiment2": _over_records,
+    "experiment5": lambda of: _sweep("threshold", of),
+    "experiment6": lambda of: _sweep("mean", of),
+    "experiment7": lambda of: _sweep("buffer", of),
+    "capacity": _capacities,
+    "requests": _requests,
+    "reads": _reads,
+    "subscribers": _subscribers,
+    LIBCACHESIM: _simulated,
+}
+"""The work of each part that replays streams."""
+
+
+def units(seeds: int, parts: Collection[str], *, log: bool) -> list[Unit]:
+    """Return the units of the parts, the most expensive first. A unit that two parts share is in the first of them.
+    ``log`` says whether there is a now-playing log."""
+    found: dict[str, Unit] = {}
+    for part, works in WORKS.items():
+        for work in works(of(seeds)) if part in parts else ():
+            if log or not wants_log(work):
+                found.setdefault(work.name, Unit(work.name, part, work, cost_s(work)))
+    return sorted(found.values(), key=lambda unit: (-unit.cost, unit.name))

@@ -1,6 +1,6 @@
 """Compare the figures with our goals, and with the bounds of all policies.
 
-Owns: the goals as numbers. Must never: make markup, or do I/O.
+Owns: the goals as numbers. Must never: do I/O.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from ingeborg.bench.caching.cases import PLAYS, SHARES, STREAMS
-from ingeborg.bench.caching.found import Found, Stream
-from ingeborg.bench.caching.policies.named import BELADY, OWED, PLAIN
-from ingeborg.bench.caching.reads import AWAY_S, WISHES
+from ingeborg.bench.caching.cases import SHARES
+from ingeborg.bench.caching.found import Found
+from ingeborg.bench.caching.policies.named import BELADY, PLAIN
 from ingeborg.bench.caching.work import BOUND
 
 AHEAD_MIN: Final = 0.05
@@ -36,16 +35,10 @@ def goals(found: Found) -> list[Goal]:
     return [goal for goal in (_ahead(found), _bounded(found), *_beside(found)) if goal.found]
 
 
-def compared_streams(found: Found, share: float) -> list[Stream]:
-    """Return the streams of the comparison with this room, in the order of the plan."""
-    wanted = [Stream(name, AWAY_S, WISHES, share) for name in STREAMS]
-    return [stream for stream in wanted if stream in found.streams]
-
-
 def _ahead(found: Found) -> Goal:
     goal = Goal("lead of owed over the best other policy, by read", f"≥ {100 * AHEAD_MIN:g} points")
     for share in SHARES:
-        for stream in compared_streams(found, share):
+        for stream in found.compared(share):
             row = found.ahead(stream)
             if row is not None:
                 mean, half = row["by_read"]
@@ -100,14 +93,3 @@ def _beside(found: Found) -> list[Goal]:
                 goal.found.append((f"{share:.0%}", f"at most {100 * max(apart):.2f}", max(apart) <= APART_MAX))
         goals.append(goal)
     return goals
-
-
-def requests_of(exponent: float) -> str:
-    """Return the name of a stream of plain requests."""
-    return f"zipf {exponent:g}" if exponent else PLAYS
-
-
-def best_other(found: Found, stream: Stream) -> str:
-    """Return the policy that `owed` is compared with."""
-    row = found.ahead(stream)
-    return OWED if row is None else str(row["other"])

@@ -20,13 +20,12 @@ import orjson
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingeborg.bench.caching.beside import SIMULATED
-from ingeborg.bench.caching.found import LIVE
 from ingeborg.bench.caching.live.parts import PARTS
-from ingeborg.bench.caching.live.work import DIGESTED
-from ingeborg.bench.caching.live.work import ROWS as LIVE_ROWS
+from ingeborg.bench.caching.live.work import DIGESTED, FACTS, LIVE
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, OWED
-from ingeborg.bench.caching.work import BOUND, CEILING, ROWS
+from ingeborg.bench.caching.work import BOUND, CEILING, ROWS, SIMULATED
+from ingeborg.bench.experiments.experiment import Digest, Results
+from ingeborg.bench.packing.found import columns
 from ingeborg.bench.packing.scores import interval
 from ingeborg.bench.spark.session import local_session
 
@@ -62,38 +61,36 @@ READS_FIGURES: Final = ("by_read", "by_record")
 COMPARED: Final = ("by_read", "duplication")
 
 
-def digest(out: Path) -> tuple[Json, Json]:
-    """Digest everything below ``out``, in a Spark session of its own."""
-    with local_session(MASTER, MEMORY, out / "spark.log") as spark:
-        return figures(spark, out)
+def digest(results: Results) -> Digest:
+    """Digest everything in the folder, in a Spark session of its own."""
+    with local_session(MASTER, MEMORY, results.out / "spark.log") as spark:
+        return figures(spark, results)
 
 
-def figures(spark: SparkSession, out: Path) -> tuple[Json, Json]:
-    """Return the figures of everything below ``out``: those that the seeds determine, and the measurements."""
+def figures(spark: SparkSession, results: Results) -> Digest:
+    """Return the figures of everything in the folder."""
+    out = results.out
     read = _read(spark, out / ROWS, _ROWS)
     rows = _with_rates(spark.createDataFrame([], _ROWS) if read is None else read).cache()
     document = _document(rows.where("kind = 'document'"))
-    found: Json = {
+    pure: Json = {
         "requests": columns(_requests(rows.where("kind = 'requests'"), _read(spark, out / SIMULATED, _SIMULATED))),
         "document": columns(document["means"]),
         "differences": columns(document["differences"]),
     }
     reads = _reads(rows.where("kind = 'reads'"))
-    found |= {name: columns(each) for name, each in reads.items()}
+    pure |= {name: columns(each) for name, each in reads.items()}
     rows.unpersist()
-    live = _read(spark, out / LIVE / LIVE_ROWS, _LIVE)
-    measured = [] if live is None else _live(live, _read(spark, out / LIVE / DIGESTED, _DIGESTED))
-    return found, {"live": columns(measured)}
+    live = _read(spark, out / LIVE, _LIVE)
+    if live is None:
+        return Digest(pure, {})
+    notes: list[Json] = list(results.rows(FACTS))
+    facts = notes[-1] | {"note": " ".join(dict.fromkeys(row["note"] for row in notes if row["note"]))} if notes else {}
+    return Digest(pure, {"live": columns(_live(live, _read(spark, out / DIGESTED, _DIGESTED))), "facts": facts})
 
 
 def _read(spark: SparkSession, folder: Path, schema: str) -> DataFrame | None:
     return spark.read.schema(schema).json(str(folder)) if folder.is_dir() and any(folder.iterdir()) else None
-
-
-def columns(rows: Sequence[Json]) -> Json:
-    """Return the rows in a shorter form, which has the names of their values only once."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return {"names": names, "rows": [[row.get(name) for name in names] for row in rows]}
 
 
 def _rounded(values: Iterable[float], digits: int = DIGITS) -> list[float]:

@@ -1,62 +1,46 @@
 """Verdicts: how figures with intervals confirm or refute a sentence.
 
-Owns: the rules for all verdicts. Must never: choose figures, make markup, or do I/O.
+Owns: the rules for all verdicts. Must never: choose figures, or do I/O.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 from ingeborg.bench.caching.found import Rate
+from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, Verdict
 
 Json = Mapping[str, Any]
 
-NOISE: Final = 0.05
+SLIGHT: Final = 0.05
 """A smaller relative difference of two latencies, or of two hit rates of a sweep, does not matter."""
 
 RUNS_MIN: Final = 3
 """With fewer runs, an interval says nothing."""
-
-HOLDS, FAILS, EQUAL = "holds", "does not hold", "within noise"
-
-Verdicts = list[tuple[str, str]]
-"""Pairs of a reading and its verdict."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence with a verdict for each reading, the figures behind the verdicts, and the reason."""
-
-    number: int
-    text: str
-    verdicts: Verdicts
-    found: list[str]
-    why: str
 
 
 def over(verdicts: Iterable[str]) -> str:
     """Combine the verdicts for several numbers of records. The sentence fails if it fails for at least one number, and
     holds if it holds for every number."""
     each = list(verdicts)
-    return FAILS if FAILS in each else EQUAL if EQUAL in each or not each else HOLDS
+    return FAILS if FAILS in each else NOISE if NOISE in each or not each else HOLDS
 
 
 def sign(difference: Rate | None) -> str:
     """Return whether the first of two values is greater than the second. ``difference`` is the first minus the
     second."""
     if difference is None:
-        return EQUAL
+        return NOISE
     mean, half = difference
-    return HOLDS if mean - half > 0 else FAILS if mean + half < 0 else EQUAL
+    return HOLDS if mean - half > 0 else FAILS if mean + half < 0 else NOISE
 
 
 def above(one: Json, other: Json, what: str) -> str:
     """Return whether the first value is greater. Both need several runs, and their intervals must not overlap."""
     if min(one["runs"], other["runs"]) < RUNS_MIN:
-        return EQUAL
+        return NOISE
     (mean, half), (second, width) = one[what], other[what]
     return sign((mean - second, half + width))
 
@@ -64,34 +48,41 @@ def above(one: Json, other: Json, what: str) -> str:
 def slower(one: Json, other: Json) -> str:
     """Return whether the first latency is higher. Only the time for the database can depend on the strategy: its reads,
     and its writes, which can wait for reads. A difference is noise if the database explains less than half of it, if it
-    is below ``NOISE``, or if several runs of both have overlapping intervals."""
+    is below ``SLIGHT``, or if several runs of both have overlapping intervals."""
     mean, second = one["latency_ms"][0], other["latency_ms"][0]
     database_ms, other_ms = (row["database_ms"] + row["writing_ms"] for row in (one, other))
     if abs(database_ms - other_ms) < abs(mean - second) / 2:
-        return EQUAL
-    if min(one["runs"], other["runs"]) >= RUNS_MIN and above(one, other, "latency_ms") == EQUAL:
-        return EQUAL
+        return NOISE
+    if min(one["runs"], other["runs"]) >= RUNS_MIN and above(one, other, "latency_ms") == NOISE:
+        return NOISE
     ratio = mean / second
-    return HOLDS if ratio > 1 + NOISE else EQUAL if ratio >= 1 - NOISE else FAILS
+    return HOLDS if ratio > 1 + SLIGHT else NOISE if ratio >= 1 - SLIGHT else FAILS
 
 
 def falls(rates: Sequence[Rate]) -> str:
     """Return whether each value is less than the previous value, or whether all are about equal. A rise counts if the
     intervals of its two values do not overlap."""
     values = [mean for mean, _ in rates]
-    if not values or max(values) - min(values) <= NOISE * max(values):
-        return EQUAL
+    if not values or max(values) - min(values) <= SLIGHT * max(values):
+        return NOISE
     if any(sign((later[0] - earlier[0], later[1] + earlier[1])) == HOLDS for earlier, later in pairwise(rates)):
         return FAILS
-    return HOLDS if all(earlier > later for earlier, later in pairwise(values)) else EQUAL
+    return HOLDS if all(earlier > later for earlier, later in pairwise(values)) else NOISE
 
 
-def by_verdict(verdicts: Iterable[tuple[str, str]], reading: Callable[[str], str]) -> Verdicts:
+def by_verdict(verdicts: Iterable[Verdict], reading: Callable[[str], str]) -> list[Verdict]:
     """Group rooms with equal verdicts. ``reading`` returns a reading's name for the listed rooms."""
-    rooms: dict[str, list[str]] = {}
-    for name, verdict in verdicts:
-        rooms.setdefault(verdict, []).append(name)
-    return [(reading(", ".join(names)), verdict) for verdict, names in rooms.items()]
+    groups: dict[str, list[Verdict]] = {}
+    for one in verdicts:
+        groups.setdefault(one.verdict, []).append(one)
+    return [
+        Verdict(
+            reading(", ".join(one.reading for one in those)),
+            verdict,
+            "; ".join(f"{one.reading} {one.found}" if len(those) > 1 else one.found for one in those if one.found),
+        )
+        for verdict, those in groups.items()
+    ]
 
 
 def one_seed(rows: Iterable[Json | None]) -> str:
@@ -111,10 +102,10 @@ def ms(value: float | None) -> str:
     return f"{1e3 * value:,.0f} µs" if value < 1 else f"{value:,.1f} ms"
 
 
-def with_interval(row: Json, what: str, form: str) -> str:
+def with_interval(row: Json, what: str, text: Callable[[float], str]) -> str:
     """Format a figure, with half the width of its interval if there are several runs."""
     mean, half = row[what]
-    return f"{mean:{form}}" if row["runs"] < RUNS_MIN else f"{mean:{form}} ± {half:{form}}"
+    return text(mean) if row["runs"] < RUNS_MIN else f"{text(mean)} ± {text(half)}"
 
 
 def points(rate: Rate) -> str:

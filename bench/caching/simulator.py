@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ingeborg.bench.asked import Asked
+from ingeborg.bench.errors import UsageError
 
 PROGRAM: Final = Path(__file__).with_name("simulator_program.py")
 
@@ -30,3 +31,12 @@ class Simulator(Asked):
         items fit."""
         found: int = self.ask({"policy": NAMES[policy], "entries_max": entries_max, "items": list(items)})
         return found
+
+
+def check(python: str | None) -> None:
+    """Check that there is an interpreter, and that its libcachesim answers. Raises ``UsageError`` if there is none, and
+    ``BenchError`` if it does not answer."""
+    if python is None:
+        raise UsageError("the part libcachesim needs --libcachesim PYTHON: make simulator prepares an environment")
+    with Simulator(python) as simulator:
+        simulator.hits("lru", 1, [1])

@@ -1,6 +1,6 @@
 """Judge the document's findings about latency and throughput by the runs on real processes.
 
-Owns: the choice of figures for each finding. Must never: make markup, or do I/O.
+Owns: the choice of figures for each finding. Must never: do I/O.
 
 The slides do not say how subscribers fetch, and say only for three strategies where a record is written. So each
 set-up (LMDB, Kafka in front, Riak) is judged with each reading that was measured (`found.Setup`).
@@ -12,22 +12,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ingeborg.bench.caching.found import FETCHED, STRATEGIES, WRITTEN, Found, Json, Setup
-from ingeborg.bench.caching.judging import (
-    EQUAL,
-    FAILS,
-    HOLDS,
-    NOISE,
-    RUNS_MIN,
-    Claim,
-    Verdicts,
-    above,
-    ms,
-    over,
-    sign,
-    slower,
-    with_interval,
-)
+from ingeborg.bench.caching.judging import RUNS_MIN, SLIGHT, above, ms, over, sign, slower, with_interval
 from ingeborg.bench.caching.live.cases import ALWAYS, EITHER, LATENCY, THROUGHPUT
+from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, Claim, Verdict
 
 DOCUMENT: Final = STRATEGIES[:-1]
 """The document's strategies."""
@@ -46,23 +33,22 @@ def _rows(found: Found, kind: str, records: int, setup: Setup) -> dict[str, Json
 
 def latency(found: Found) -> Claim:
     """Judge experiment 3."""
-    verdicts: Verdicts = []
-    texts: list[str] = []
+    verdicts: list[Verdict] = []
     for setup in found.setups(LATENCY):
         numbers = found.measured_records(LATENCY, setup)
         few, many = (_rows(found, LATENCY, number, setup) for number in (numbers[0], numbers[-1]))
         greatest = over([slower(many["none"], row) for name, row in many.items() if name != "none"])
-        verdicts.append((f"{setup}: greatest", greatest))
+        verdicts.append(Verdict(f"{setup}: greatest", greatest, f"{numbers[-1]:,} records: {_latencies(many)}"))
         if len(numbers) > 1:
-            negligible = slower(few["none"], few["all"])
-            verdicts.append((f"{setup}: {MANY}", _grows(found, LATENCY, setup, numbers)))
-            verdicts.append((f"{setup}: negligible with few", HOLDS if negligible == EQUAL else FAILS))
-        texts.append(_latencies(setup, numbers[-1], many, len(numbers) > 1 and (numbers[0], few)))
+            verdicts.append(Verdict(f"{setup}: {MANY}", _grows(found, LATENCY, setup, numbers)))
+            negligible = HOLDS if slower(few["none"], few["all"]) == NOISE else FAILS
+            said = f"{numbers[0]:,} records: none {_ms(few['none'])}, all {_ms(few['all'])}"
+            verdicts.append(Verdict(f"{setup}: negligible with few", negligible, said))
     return Claim(
-        3,
+        "experiment 3",
         "Latency is greatest without a cache, above all with many records. With few, the difference is negligible.",
         verdicts,
-        texts,
+        [],
         "If subscribers poll twice a second, a record waits a quarter of a second for a subscriber, on average, and "
         "this time hides all others. If polls wait at the broker, a latency has only the broker's work, its writes and "
         "the sockets. A read of LMDB takes microseconds, so a hit saves little. A read of Riak is a request over the "
@@ -72,23 +58,17 @@ def latency(found: Found) -> Claim:
     )
 
 
-def _latencies(setup: Setup, records: int, many: dict[str, Json], few: tuple[int, dict[str, Json]] | bool) -> str:
-    each = ", ".join(f"{name} {_ms(row)}" for name, row in many.items())
-    none, everything = many["none"], many["all"]
-    text = (
-        f"{setup}, {records:,} records: {each}. None and all: reads of the database {ms(none['database_ms'])} and "
-        f"{ms(everything['database_ms'])}, writes {ms(none['writing_ms'])} and {ms(everything['writing_ms'])}, waiting "
-        f"for a poll {ms(none['waiting_ms'])} and {ms(everything['waiting_ms'])}"
-    )
-    if isinstance(few, tuple):
-        number, rows = few
-        text += f". With {number:,} records, none {_ms(rows['none'])} and all {_ms(rows['all'])}"
-    return text
+def _latencies(rows: dict[str, Json]) -> str:
+    each = ", ".join(f"{name} {_ms(row)}" for name, row in rows.items())
+    times = [
+        f"{text} {ms(rows['none'][f'{part}_ms'])} and {ms(rows['all'][f'{part}_ms'])}"
+        for part, text in (("database", "reads"), ("writing", "writes"), ("waiting", "waiting for a poll"))
+    ]
+    return f"{each}; parts of none and all: {', '.join(times)}"
 
 
 def _ms(row: Json) -> str:
-    mean, half = row["latency_ms"]
-    return ms(mean) if row["runs"] < RUNS_MIN else f"{ms(mean)} ± {ms(half)}"
+    return with_interval(row, "latency_ms", ms)
 
 
 # Experiment 4
@@ -97,8 +77,7 @@ def _ms(row: Json) -> str:
 def throughput(found: Found) -> Claim:
     """Judge experiment 4. The slides do not say whether unlimited caching writes each record. So the reading in which
     mean and buffer write a record to memory or to the database is judged for both cases."""
-    verdicts: Verdicts = []
-    texts: list[str] = []
+    verdicts: list[Verdict] = []
     for setup in found.setups(THROUGHPUT):
         numbers = found.measured_records(THROUGHPUT, setup)
         rows = _rows(found, THROUGHPUT, numbers[-1], setup)
@@ -111,23 +90,20 @@ def throughput(found: Found) -> Claim:
         for variant, known in variants.items():
             others = [row for name, row in known.items() if name != "all"]
             greatest = over(above(known["all"], row, "records_per_s") for row in others)
-            verdicts.append((f"{_of(setup)}{variant}: greatest", greatest))
+            whole = _with_ours(found, numbers[-1], setup, known)
+            said = f"records/s with {numbers[-1]:,} records: {_listed(whole, 'records_per_s', ',.0f')}{_runs(whole)}"
+            verdicts.append(Verdict(f"{_of(setup)}{variant}: greatest", greatest, said))
             if all("cpu_us" in row for row in known.values()):
                 least = over(above(row, known["all"], "cpu_us") for row in others)
-                verdicts.append((f"{_of(setup)}{variant}: least CPU time", least))
+                said = f"the broker's CPU time for a record in µs: {_listed(whole, 'cpu_us', '.1f')}"
+                verdicts.append(Verdict(f"{_of(setup)}{variant}: least CPU time", least, said))
         if len(numbers) > 1:
-            verdicts.append((f"{_of(setup)}: {MANY}", _grows(found, THROUGHPUT, setup, numbers)))
-        whole = _with_ours(found, numbers[-1], setup, rows)
-        each = ", ".join(f"{name} {with_interval(row, 'records_per_s', ',.0f')}" for name, row in whole.items())
-        texts.append(f"{_of(setup)}, records/s with {numbers[-1]:,} records: {each}; {_runs(rows)}")
-        times = [f"{name} {with_interval(row, 'cpu_us', '.1f')}" for name, row in whole.items() if "cpu_us" in row]
-        if times:
-            texts.append(f"{_of(setup)}, the broker's CPU time for a record in µs: {', '.join(times)}")
+            verdicts.append(Verdict(f"{_of(setup)}: {MANY}", _grows(found, THROUGHPUT, setup, numbers)))
     return Claim(
-        4,
+        "experiment 4",
         "Throughput is greatest with unlimited caching, above all with many records.",
         verdicts,
-        [*texts, *_saved(found)],
+        _saved(found),
         "If the broker writes each record, its work hardly depends on the strategy: a hit only saves a look-up in "
         "LMDB, which takes a few microseconds for a batch of reads. If a record goes to memory or to the database, "
         "unlimited caching can write nothing, and then saves all the database's work. A difference counts if the "
@@ -147,10 +123,18 @@ def _with_ours(found: Found, records: int, setup: Setup, rows: dict[str, Json]) 
     return rows if ours is None else rows | {STRATEGIES[-1]: ours}
 
 
+def _listed(rows: dict[str, Json], what: str, form: str) -> str:
+    each = {name: row for name, row in rows.items() if what in row}
+    return ", ".join(
+        f"{name} {with_interval(row, what, lambda value: f'{value:{form}}')}" for name, row in each.items()
+    )
+
+
 def _runs(rows: dict[str, Json]) -> str:
-    fewest = min(row["runs"] for row in rows.values())
-    shortest = min(row["seconds"] for row in rows.values())
-    return f"at least {fewest} runs of at least {shortest:.1f} s"
+    if not all("seconds" in row for row in rows.values()):
+        return ""
+    fewest, shortest = (min(row[what] for row in rows.values()) for what in ("runs", "seconds"))
+    return f"; at least {fewest} runs of at least {shortest:.1f} s"
 
 
 def _grows(found: Found, kind: str, setup: Setup, numbers: Sequence[int]) -> str:
@@ -161,7 +145,7 @@ def _grows(found: Found, kind: str, setup: Setup, numbers: Sequence[int]) -> str
     for number in (numbers[0], numbers[-1]):
         rows = _rows(found, kind, number, setup)
         if min(rows[name]["runs"] for name in (first, last)) < RUNS_MIN:
-            return EQUAL
+            return NOISE
         (greatest, half), (least, width) = (rows[name][what] for name in (first, last))
         leads.append((greatest / least - 1, greatest / least * (half / greatest + width / least)))
     (few, half), (many, width) = leads
@@ -171,27 +155,25 @@ def _grows(found: Found, kind: str, setup: Setup, numbers: Sequence[int]) -> str
 def _saved(found: Found) -> list[str]:
     """Say which share of the records the database gets if a record goes to memory or to the database."""
     rows = {name: found.document(found.most, name) for name in DOCUMENT}
-    shares = {name: row["written_share"][0] for name, row in rows.items() if row is not None}
-    if not shares:
-        return []
+    shares = {name: row["written_share"][0] for name, row in rows.items() if row is not None and "written_share" in row}
     each = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return [f"records that the database gets, memory or database, unlimited memory: {each}"]
+    return [f"With memory or database and unlimited memory, the database gets of the records: {each}."] if each else []
 
 
-def costliest(found: Found, strategy: str) -> Verdicts:
+def costliest(found: Found, strategy: str) -> list[Verdict]:
     """Judge whether a strategy has the lowest throughput of all with the largest number of records, and whether it
     needs the most CPU time for a record."""
-    verdicts: Verdicts = []
+    verdicts: list[Verdict] = []
     for setup in found.setups(THROUGHPUT):
         records = found.measured_records(THROUGHPUT, setup)[-1]
         rows = _with_ours(found, records, setup, _rows(found, THROUGHPUT, records, setup))
         if setup.writes == ALWAYS and strategy in rows:
             ours, others = rows[strategy], [row for name, row in rows.items() if name != strategy]
             lowest = over(above(row, ours, "records_per_s") for row in others)
-            verdicts.append((f"{_of(setup)}, {records:,} records: throughput", lowest))
+            verdicts.append(Verdict(f"{_of(setup)}, {records:,} records: throughput", lowest))
             if all("cpu_us" in row for row in rows.values()):
                 most = over(above(ours, row, "cpu_us") for row in others)
-                verdicts.append((f"{_of(setup)}, {records:,} records: CPU time", most))
+                verdicts.append(Verdict(f"{_of(setup)}, {records:,} records: CPU time", most))
     return verdicts
 
 
@@ -200,21 +182,20 @@ def costliest(found: Found, strategy: str) -> Verdicts:
 
 def database(found: Found) -> Claim:
     """Judge the motivation's sentence about the database."""
-    verdicts: Verdicts = []
-    texts: list[str] = []
+    verdicts: list[Verdict] = []
     for setup in found.setups(LATENCY):
         if setup.writes == EITHER:
             continue
-        records = found.measured_records(LATENCY, setup)[-1]
-        none = _rows(found, LATENCY, records, setup)["none"]
+        none = _rows(found, LATENCY, found.measured_records(LATENCY, setup)[-1], setup)["none"]
         share = none["database_ms"] / none["latency_ms"][0]
-        verdicts.append((f"{setup.place}, {FETCHED[setup.fetches]}", HOLDS if share >= NOISE else FAILS))
-        texts.append(f"{setup}: reads take {ms(none['database_ms'])} of {ms(none['latency_ms'][0])}, or {share:.1%}")
+        said = f"reads take {ms(none['database_ms'])} of {ms(none['latency_ms'][0])}, or {share:.1%}"
+        verdict = HOLDS if share >= SLIGHT else FAILS
+        verdicts.append(Verdict(f"{setup.place}, {FETCHED[setup.fetches]}", verdict, said))
     return Claim(
-        8,
+        "motivation",
         "Database access results in additional significant delay.",
         verdicts,
-        texts,
+        [],
         "The figures are those without a cache, with the largest number of records. A delay of at least "
-        f"{NOISE:.0%} of the latency counts as significant.",
+        f"{SLIGHT:.0%} of the latency counts as significant.",
     )

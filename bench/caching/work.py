@@ -29,22 +29,26 @@ from ingeborg.bench.caching.cases import (
     Document,
     Reads,
     Requests,
+    Simulated,
     Sweep,
-    Unit,
+    Work,
+    wants_log,
 )
 from ingeborg.bench.caching.policies.belady import Belady
 from ingeborg.bench.caching.policies.named import BELADY, EITHER, ONLINE, OURS, OWED, PLAIN, RULES
 from ingeborg.bench.caching.policies.ruled import Ruled
 from ingeborg.bench.caching.policies.rules import Buffer, Mean, Rule, Threshold
+from ingeborg.bench.caching.policies.tinylfu import TinyLfu
 from ingeborg.bench.caching.replay import Outcome, Ways, replay, requests, unbounded
-from ingeborg.bench.experiments.units import keep
+from ingeborg.bench.caching.simulator import Simulator
+from ingeborg.bench.experiments.experiment import Results, Unit
 from ingeborg.broker.core.caches.cache import COUNTED
 from ingeborg.broker.core.caches.policy import Policy
 
 Row = dict[str, Any]
 
-ROWS: Final = "rows"
-"""Folder of a result, with a file for each unit."""
+ROWS, SIMULATED = "rows", "simulated"
+"""The kinds of rows: results of our policies, and hits that libcachesim counts."""
 
 BOUND, CEILING = "bound", "ceiling"
 """Names of rows that belong to no policy; see `bound.py` and `ceiling.py`."""
@@ -54,29 +58,30 @@ BOUND, CEILING = "bound", "ceiling"
 SPREAD: Final = 1.0
 
 
-def run(unit: Unit, out: Path, log: Path | None) -> None:
-    """Run the unit and keep its rows, unless they exist. ``log`` is the now-playing log, which only some units need."""
-    if kept(unit, out):
-        return
-    keep(_path(unit, out), rows(unit, log))
+def run(unit: Unit, results: Results, log: Path | None, python: str | None) -> None:
+    """Run the unit and keep its rows. ``log`` is the now-playing log, which only some units need, and ``python`` an
+    interpreter with libcachesim."""
+    work: Work = unit.work
+    if isinstance(work, Simulated):
+        assert python is not None  # see ``simulator.check``
+        with Simulator(python) as simulator:
+            results.keep(SIMULATED, unit.name, _simulated(work.requests, simulator, log))
+    else:
+        results.keep(ROWS, unit.name, rows(work, log))
 
 
-def kept(unit: Unit, out: Path) -> bool:
-    """Return whether the unit is done."""
-    return _path(unit, out).is_file()
-
-
-def _path(unit: Unit, out: Path) -> Path:
-    return out / ROWS / f"{unit.name}.jsonl"
-
-
-def rows(unit: Unit, log: Path | None) -> Iterator[Row]:
-    """Yield the rows of one unit."""
-    if isinstance(unit, Requests):
-        return _requests(unit, log)
-    if isinstance(unit, Reads):
-        return _reads(unit, log)
-    return _sweep(unit) if isinstance(unit, Sweep) else _document(unit)
+def rows(work: Work, log: Path | None) -> Iterator[Row]:
+    """Yield the rows of a stream."""
+    match work:
+        case Requests():
+            return _requests(work, log)
+        case Reads():
+            return _reads(work, log)
+        case Sweep():
+            return _sweep(work)
+        case Document():
+            return _document(work)
+    raise TypeError(work)
 
 
 @lru_cache(maxsize=1)
@@ -88,11 +93,16 @@ def _plays(log: Path | None) -> list[logs.Play]:
 # Plain requests
 
 
-def _requests(unit: Requests, log: Path | None) -> Iterator[Row]:
+def _items(unit: Requests, log: Path | None) -> tuple[list[int], dict[float, int]]:
+    """Return the requested items, and the number of entries that fit by share."""
     items = plain.zipf(unit.exponent, unit.seed) if unit.exponent else logs.songs(_plays(log))
     different = plain.ITEMS if unit.exponent else len(set(items))
-    for share in SHARES:
-        room = int(different * share)
+    return items, {share: int(different * share) for share in SHARES}
+
+
+def _requests(unit: Requests, log: Path | None) -> Iterator[Row]:
+    items, rooms = _items(unit, log)
+    for share, room in rooms.items():
         policies: dict[str, Policy] = {name: ONLINE[name](room, room) for name in PLAIN}
         for name, policy in (policies | {BELADY: Belady(plain.following(items))}).items():
             counts = requests(items, policy, room)
@@ -107,11 +117,31 @@ def _requests(unit: Requests, log: Path | None) -> Iterator[Row]:
             }
 
 
+def _simulated(unit: Requests, simulator: Simulator, log: Path | None) -> Iterator[Row]:
+    items, rooms = _items(unit, log)
+    for share, room in rooms.items():
+        for policy in (*PLAIN, BELADY):
+            yield {
+                "exponent": unit.exponent,
+                "seed": unit.seed,
+                "share": share,
+                "policy": policy,
+                "simulated": simulator.hits(policy, room, items),
+                "narrow": narrow(items, room) if policy == "tinylfu" else None,
+            }
+
+
+def narrow(items: list[int], room: int) -> int:
+    """Count hits of our W-TinyLFU with half the counters, which makes it as exact as libcachesim's. The sketch of
+    libcachesim counts too many requests for other keys, because it adds to all counters of a key."""
+    return requests(items, TinyLfu(room, room, width=2), room).hits
+
+
 # Records and reads
 
 
 def _stream(unit: Reads, log: Path | None) -> reads.Stream:
-    if unit.wants_log:
+    if wants_log(unit):
         return reads.played(
             _plays(log),
             unit.seed,

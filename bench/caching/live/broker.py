@@ -238,8 +238,10 @@ class Broker:
             self.failed.set_exception(error)
 
     def counters(self) -> dict[str, int]:
-        """Return the counts since the beginning, by their names in ``counters.csv``."""
-        return {**self._memory.counters(), **self._counts, "caching_subscribers_gone_total": self._gone}
+        """Return the counts since the beginning, by their names in ``counters.csv``. ``caching_queued`` is the present
+        number of records whose write, or turn, has not come."""
+        now = {"caching_subscribers_gone_total": self._gone, "caching_queued": len(self._queue)}
+        return {**self._memory.counters(), **self._counts, **now}
 
     async def close(self) -> None:
         """Cancel pending answers, and wait for their end."""

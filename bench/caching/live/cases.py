@@ -1,7 +1,6 @@
 """The plan for real processes: experiments 3 and 4 of the document, and the latencies of its sweeps 5 to 7.
 
-Owns: the units of each part of the plan, which run separately and have their own files, and all numbers. Must never:
-run anything.
+Owns: the units of each part, and all numbers. Must never: run anything.
 
 A unit is one broker from its start to its end: a number of records, one strategy, one capacity, one database. The
 document leaves open where a record is written, and how subscribers fetch records. Each unit follows one reading of
@@ -12,12 +11,12 @@ as in the slides' rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from ingeborg.bench.caching.cases import Part, Seeds, first
-from ingeborg.bench.caching.live.strategies import DOCUMENT, OURS
+from ingeborg.bench.caching.cases import LIVE_KAFKA, LIVE_RIAK, RECORDS, of
 from ingeborg.bench.caching.policies import named
+from ingeborg.bench.experiments import experiment
 
 LATENCY, THROUGHPUT = "latency", "throughput"
 """The kinds of units: records at a fixed rate, and records at full speed."""
@@ -29,9 +28,6 @@ ALWAYS, EITHER = "always", "either"
 WAITING, POLLING = "waiting", "polling"
 """How subscribers fetch. ``WAITING``: a poll waits at the broker until a record arrives. ``POLLING``: subscribers poll
 twice a second, so each record waits for a quarter of a second on average."""
-
-RECORDS: Final = (500, 800, 1_000, 2_000, 5_000, 10_000)
-"""The document's numbers of records."""
 
 ENDS: Final = (RECORDS[0], RECORDS[-1])
 """The smallest and the largest number, between which the document compares."""
@@ -84,7 +80,7 @@ SHARES: Final = ("0.1", "0.3", "0.5", "0.7", "0.9")
 BATCHES: Final = (1, 3, 10, 100, 1_000)
 """Parameters of the sweeps: values of lambda and mu, and of gamma and alpha; sizes of a batch."""
 
-STRATEGIES: Final = (*DOCUMENT, OURS)
+STRATEGIES: Final = (*named.RULES, named.OWED)
 
 START_S: Final = 1.2
 CHECK_S: Final = 2e-5
@@ -97,9 +93,9 @@ Parameters = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Unit:
+class Case:
     """One unit. ``records`` is the number of records, or of the records of one round. ``capacity`` is a share of all
-    bytes, or ``None`` without a limit. ``parameters`` are those of the strategy, by their names in ``strategies``. If
+    bytes, or ``None`` without a limit. ``parameters`` are those of the strategy, by their names in ``named.RULES``. If
     they are empty, the parameters of the document apply. ``run`` tells apart the runs that repeat a unit."""
 
     kind: str
@@ -156,31 +152,19 @@ class Unit:
 
     def facts(self) -> dict[str, Any]:
         """Return the unit's fields, for a row."""
-        return {
+        return asdict(self) | {
             "unit": self.name,
-            "kind": self.kind,
-            "records": self.records,
-            "rounds": self.rounds,
-            "strategy": self.strategy,
             "parameters": dict(self.parameters),
-            "capacity": self.capacity,
-            "database": self.database,
-            "via": self.via,
-            "writes": self.writes,
-            "fetches": self.fetches,
             "rate_per_s": self.rate_per_s,
-            "subscribers": self.subscribers,
-            "seed": self.seed,
-            "run": self.run,
         }
 
 
-def in_both(unit: Unit) -> list[Unit]:
+def in_both(unit: Case) -> list[Case]:
     """Return the unit that writes each record, and, if the strategy differs, the one that writes either way."""
     return [unit, *([replace(unit, writes=EITHER)] if unit.strategy in named.EITHER else [])]
 
 
-def latencies(seed: int) -> list[Unit]:
+def latencies(seed: int) -> list[Case]:
     """Return experiment 3 without the wait for a poll, for all numbers of records. The smallest and the largest number
     run several times, and also with units that write either way. All strategies run once before any runs again, so that
     a slow minute of the machine does not meet one strategy alone."""
@@ -188,38 +172,38 @@ def latencies(seed: int) -> list[Unit]:
     for records in RECORDS:
         for run in range(1, 1 + (LATENCY_RUNS if records in ENDS else 1)):
             for strategy in STRATEGIES:
-                both = in_both(Unit(LATENCY, records, strategy, seed=seed, run=run))
+                both = in_both(Case(LATENCY, records, strategy, seed=seed, run=run))
                 units += both if records in ENDS else both[:1]
     return units
 
 
-def throughputs(seed: int) -> list[Unit]:
+def throughputs(seed: int) -> list[Case]:
     """Return experiment 4, in the order of ``latencies``. Units that write either way run with the largest number of
     records."""
     units = []
     for records, rounds in ROUNDS.items():
         for run in range(1, 1 + THROUGHPUT_RUNS):
             for strategy in STRATEGIES:
-                both = in_both(Unit(THROUGHPUT, records, strategy, rounds=rounds, seed=seed, run=run))
+                both = in_both(Case(THROUGHPUT, records, strategy, rounds=rounds, seed=seed, run=run))
                 units += both if records == RECORDS[-1] else both[:1]
     return units
 
 
-def polling(seed: int) -> list[Unit]:
+def polling(seed: int) -> list[Case]:
     """Return the latencies of subscribers that poll twice a second, with the smallest and the largest number of
     records, and with bounded memory."""
     units = [
-        Unit(LATENCY, records, strategy, fetches=POLLING, seed=seed) for records in ENDS for strategy in STRATEGIES
+        Case(LATENCY, records, strategy, fetches=POLLING, seed=seed) for records in ENDS for strategy in STRATEGIES
     ]
     return units + [
-        Unit(LATENCY, RECORDS[-1], strategy, capacity, fetches=POLLING, seed=seed)
+        Case(LATENCY, RECORDS[-1], strategy, capacity, fetches=POLLING, seed=seed)
         for capacity in CAPACITIES
         for strategy in STRATEGIES
         if strategy != "none"
     ]
 
 
-def parameters(seed: int) -> list[Unit]:
+def parameters(seed: int) -> list[Case]:
     """Return the latencies of experiments 5 to 7. For threshold, lambda and mu range from one extreme to the other. For
     buffer, gamma and alpha vary separately, because all pairs that add up to 1 give the same result."""
     threshold = [(("rise", rise), ("fall", fall)) for rise, fall in zip(SHARES, reversed(SHARES), strict=True)]
@@ -230,24 +214,24 @@ def parameters(seed: int) -> list[Unit]:
     ]
     swept: Iterable[tuple[str, Sequence[Parameters]]] = (("threshold", threshold), ("mean", mean), ("buffer", buffer))
     return [
-        Unit(LATENCY, SWEEP_RECORDS, strategy, parameters=values, seed=seed)
+        Case(LATENCY, SWEEP_RECORDS, strategy, parameters=values, seed=seed)
         for strategy, several in swept
         for values in several
     ]
 
 
-def behind_kafka(seed: int) -> list[Unit]:
+def behind_kafka(seed: int) -> list[Case]:
     """Return experiments 3 and 4 with a real Kafka in front."""
     units = []
     for run in range(1, 1 + KAFKA_RUNS):
         for strategy in STRATEGIES:
-            latency = Unit(LATENCY, KAFKA_RECORDS, strategy, via=KAFKA, seed=seed, run=run)
+            latency = Case(LATENCY, KAFKA_RECORDS, strategy, via=KAFKA, seed=seed, run=run)
             units += in_both(latency)
             units += in_both(replace(latency, kind=THROUGHPUT, rounds=KAFKA_ROUNDS))
     return units
 
 
-def on_riak(seed: int) -> list[Unit]:
+def on_riak(seed: int) -> list[Case]:
     """Return latencies with a database behind the network. The unit with the most reads runs last, since the first
     units find the store's memory cold."""
     return [
@@ -255,28 +239,24 @@ def on_riak(seed: int) -> list[Unit]:
         for run in range(1, 1 + RIAK_RUNS)
         for strategy in reversed(STRATEGIES)
         for fetches in (WAITING, POLLING)
-        for unit in in_both(Unit(LATENCY, RIAK_RECORDS, strategy, database=RIAK, fetches=fetches, seed=seed, run=run))
+        for unit in in_both(Case(LATENCY, RIAK_RECORDS, strategy, database=RIAK, fetches=fetches, seed=seed, run=run))
     ]
 
 
-def _of(units: Callable[[int], list[Unit]]) -> Callable[[Seeds], list[Unit]]:
-    return lambda seeds: [unit for seed in first(seeds, 1) for unit in units(seed)]
+PARTS: Final[dict[str, Callable[[int], list[Case]]]] = {
+    "experiment3": latencies,
+    "experiment4": throughputs,
+    "live-polling": polling,
+    "live-parameters": parameters,
+    LIVE_KAFKA: behind_kafka,
+    LIVE_RIAK: on_riak,
+}
+"""The units of each part with real processes, by their seed."""
 
 
-PARTS: Final[Sequence[Part[Unit]]] = (
-    Part("experiment3", "Latencies on real processes, of subscribers whose polls wait for a record.", _of(latencies)),
-    Part("experiment4", "Throughputs on real processes, over many rounds and several runs.", _of(throughputs)),
-    Part("live-polling", "Latencies of subscribers that poll twice a second.", _of(polling)),
-    Part("live-parameters", "Latencies over the parameters of experiments 5 to 7.", _of(parameters)),
-    Part("live-kafka", "Latencies and throughputs with a real Kafka in front.", _of(behind_kafka)),
-    Part("live-riak", "Latencies with the records in a real Riak.", _of(on_riak)),
-)
-"""All parts with real processes. Each has one seed, unless a user selects others."""
-
-
-def plan(seeds: Seeds = None, only: Collection[str] = (), *, kafka: bool, riak: bool) -> list[Unit]:
-    """Return the units of the selected parts, or of all, each once. ``kafka`` and ``riak`` say whether such a system
-    exists."""
-    units = [unit for part in PARTS if not only or part.name in only for unit in part.units(seeds)]
-    units = [unit for unit in units if (kafka or unit.via != KAFKA) and (riak or unit.database != RIAK)]
-    return list(dict.fromkeys(units))
+def units(seeds: int, parts: Collection[str]) -> list[experiment.Unit]:
+    """Return the units of the parts. Each part has one seed by default (see ``cases.SEEDS``)."""
+    found = [
+        (part, unit) for part, made in PARTS.items() if part in parts for seed in of(seeds)(1) for unit in made(seed)
+    ]
+    return [experiment.Unit(unit.name, part, unit, unit.cost, is_live=True) for part, unit in found]

@@ -4,8 +4,7 @@ Owns: the interface, and LMDB's file with its threads. Must never: depend on a p
 
 Writes are durable, with many records in one transaction. Writes have their own thread, because a commit waits a few
 milliseconds for the disk. A read of LMDB takes a microsecond if the file is in the system's memory, which it is in a
-run of this size. So the event loop reads directly. With a thread for reads (``THREAD``), the hand-over takes
-milliseconds if the loop is busy. The reads of an answer took 0.05 ms in the loop, and 5 ms in a thread.
+run of this size. So the event loop reads directly.
 """
 
 from __future__ import annotations
@@ -14,18 +13,12 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import lmdb
 
 from ingeborg.bench.errors import BenchError
-
-LOOP, THREAD = "loop", "thread"
-"""The place where LMDB is read."""
-
-READS: Final = (LOOP, THREAD)
 
 FILE_BYTES_MAX: Final = 1 << 30
 """Bytes of address space, and not of disk. This is a hundred times the volume of the document's largest run."""
@@ -54,14 +47,12 @@ class Database(Protocol):
 
 
 class Lmdb:
-    """LMDB in its own directory. ``reads`` is ``LOOP`` or ``THREAD``."""
+    """LMDB in its own directory."""
 
-    def __init__(self, directory: Path, reads: str = LOOP) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._in_thread = reads == THREAD
         self._env: Any = None
         self._writer = ThreadPoolExecutor(1, "writer")
-        self._reader = ThreadPoolExecutor(1, "reader")
 
     async def open(self) -> None:
         """Create the directory, which must not exist."""
@@ -86,13 +77,8 @@ class Lmdb:
         with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(rows)
 
-    def read(self, numbers: Sequence[int]) -> list[bytes] | Awaitable[list[bytes]]:
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
         """Read all records from one snapshot."""
-        if not self._in_thread:
-            return self._read(numbers)
-        return asyncio.get_running_loop().run_in_executor(self._reader, partial(self._read, numbers))
-
-    def _read(self, numbers: Sequence[int]) -> list[bytes]:
         try:
             with self._env.begin() as transaction:
                 get = transaction.get
@@ -103,8 +89,7 @@ class Lmdb:
 
     async def close(self) -> None:
         """Close LMDB after pending work has ended."""
-        for pool in (self._writer, self._reader):
-            await asyncio.to_thread(pool.shutdown)
+        await asyncio.to_thread(self._writer.shutdown)
         if self._env is not None:
             self._env.close()
 

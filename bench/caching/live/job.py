@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import orjson
 
-from ingeborg.bench.caching.live.cases import Unit
+from ingeborg.bench.caching.live.cases import Case
 from ingeborg.bench.caching.live.log import RUN
-from ingeborg.bench.caching.live.work import DIGESTED, LOGS, ROWS, path_of
+from ingeborg.bench.caching.live.work import DIGESTED, LIVE, LOGS
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.experiments.units import keep
+from ingeborg.bench.experiments.experiment import Results
 from ingeborg.bench.spark import job
 from ingeborg.bench.spark.session import local_session
 
@@ -38,27 +38,24 @@ _NONE: Final = ("lost", "duplicated", "reordered", "excess", "errors")
 _COUNTED: Final = ("reads", "hits", "admitted", "admitted_utility", "records_utility")
 
 
-def digest(units: Sequence[Unit], out: Path) -> None:
-    """Digest the logs of these units and store their figures. Raises ``BenchError`` if they differ from the rows."""
-    logs = [str(path_of(out, LOGS, unit)) for unit in units]
+def digest(units: Sequence[Case], results: Results) -> None:
+    """Digest the logs of these units that have not been digested, store their figures, and delete the logs. Raises
+    ``BenchError`` if the figures differ from the rows."""
+    due = {unit.name: log for unit in units if (log := results.path(LOGS, unit.name, "")).is_dir()}
+    if not due:
+        return
     with (
-        tempfile.TemporaryDirectory(dir=out, prefix="digest-") as scratch,
-        local_session(MASTER, MEMORY, out / "spark.log") as spark,
+        tempfile.TemporaryDirectory(dir=results.out, prefix="digest-") as scratch,
+        local_session(MASTER, MEMORY, results.out / "spark.log") as spark,
     ):
-        document = job.digest(spark, logs, Path(scratch), fresh=True, say=lambda _: None)
-    by_run = {run["run"]: run for run in document["runs"]}
-    for unit in units:
-        row = orjson.loads(path_of(out, ROWS, unit).read_bytes())
-        found = of_run(by_run[unit.name])
+        document = job.digest(spark, list(map(str, due.values())), Path(scratch), fresh=True, say=lambda _: None)
+    for run in document["runs"]:
+        name, found = run["run"], of_run(run)
+        row = orjson.loads(results.path(LIVE, name).read_bytes())
         if differ := differences(row, found):
-            raise BenchError(f"{unit.name}: the run and the digest of its log differ: {'; '.join(differ)}")
-        keep(path_of(out, DIGESTED, unit), [found])
-
-
-def discard(units: Sequence[Unit], out: Path) -> None:
-    """Delete the digested logs of these units."""
-    for unit in units:
-        shutil.rmtree(path_of(out, LOGS, unit))
+            raise BenchError(f"{name}: the run and the digest of its log differ: {'; '.join(differ)}")
+        results.keep(DIGESTED, name, [found])
+        shutil.rmtree(due[name])
 
 
 def of_run(run: Json) -> Json:

@@ -30,7 +30,7 @@ from ingeborg.bench.caching.live.database import Database, Lmdb
 from ingeborg.bench.caching.live.memory import Memory
 from ingeborg.bench.caching.live.messages import COUNTERS, MESSAGE_BYTES_MAX, POLL, RECORD, REPORT, SUBSCRIBE
 from ingeborg.bench.caching.live.settings import Settings, settings_of
-from ingeborg.bench.caching.live.strategies import is_told, policy_of
+from ingeborg.bench.caching.policies.named import is_told, policy_of
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.errors import GOING_AWAY, PROTOCOL_VIOLATION, CloseCode
 from ingeborg.protocol.filters import canonical_filter
@@ -221,7 +221,7 @@ async def _end(works: list[asyncio.Future[None]]) -> None:
 def _database(settings: Settings) -> Database:
     kind, _, nodes = settings.database.partition(":")
     if kind != "riak":
-        return Lmdb(Path(settings.database), settings.reads)
+        return Lmdb(Path(settings.database))
     from ingeborg.bench.caching.live import riak  # imported only if needed: it brings Protocol Buffers
 
     return riak.Riak(riak.nodes_of(nodes))

@@ -16,17 +16,16 @@ MODULE = "ingeborg.bench.caching.live.server"
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings. ``database`` is LMDB's directory, or ``riak:HOST:PORT,…``, and ``reads`` says where to read LMDB.
-    With ``waits``, polls wait for records. With ``either``, the broker does not write a record that is in memory. With
-    ``noted``, the report has the order of all events. ``kafka`` has the servers and the topic of the records.
-    ``entries`` is roughly the number of records that fit."""
+    """The settings. ``database`` is LMDB's directory, or ``riak:HOST:PORT,…``. With ``waits``, polls wait for records.
+    With ``either``, the broker does not write a record that is in memory. With ``noted``, the report has the order of
+    all events. ``kafka`` has the servers and the topic of the records. ``entries`` is roughly the number of records
+    that fit."""
 
     strategy: str
     parameters: dict[str, str]
     bytes_max: int | None
     entries: int
     database: str
-    reads: str
     waits: bool
     either: bool = False
     noted: bool = False

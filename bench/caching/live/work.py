@@ -10,28 +10,28 @@ import shutil
 import signal
 import threading
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from ingeborg.bench.caching.live.cases import LATENCY, Unit
+from ingeborg.bench.caching.live.cases import LATENCY, Case
 from ingeborg.bench.caching.live.run import NOWHERE, Outcome, Places, measure
-from ingeborg.bench.experiments.units import keep
+from ingeborg.bench.experiments.experiment import Results
 
-ROWS, LOGS, DIGESTED = "rows", "logs", "digested"
-"""Folders of a result. Each unit has a file with its row. The log of a latency has a folder, and its digest a file."""
+LIVE, LOGS, DIGESTED = "live", "logs", "digested"
+"""The kinds of results. Each unit has a row in ``LIVE``. Each latency has a log, which is a folder, until the log's
+figures are in ``DIGESTED``."""
+
+FACTS = "facts"
+"""The kind of rows with the machine of the measurements, and the user's notes on them."""
 
 UNFINISHED = "unfinished"
 
 
-def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
-    """Run the unit and store its results, unless they exist. The row is written last, and marks the unit as done. If
-    the run fails, this raises ``BenchError``, and the unit's log and the broker's output stay in ``UNFINISHED``, so
-    that a person can read them."""
-    if kept(unit, out):
-        return
-    part, log = out / UNFINISHED / unit.name, path_of(out, LOGS, unit)
+def run(unit: Case, results: Results, places: Places = NOWHERE) -> None:
+    """Run the unit and keep its row. If the run fails, this raises ``BenchError``, and the unit's log and the broker's
+    output stay in ``UNFINISHED``, so that a person can read them."""
+    part, log = results.path(UNFINISHED, unit.name, ""), results.path(LOGS, unit.name, "")
     for former in (part, log):
         shutil.rmtree(former, ignore_errors=True)
     outcome = _run(measure(unit, part / "log", part / "scratch", places))
@@ -39,7 +39,7 @@ def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
     if unit.kind == LATENCY:  # the figures of a throughput are counts and a duration, which need no digest
         (part / "log").replace(log)
     shutil.rmtree(part)
-    keep(path_of(out, ROWS, unit), [outcome.row])
+    results.keep(LIVE, unit.name, [outcome.row])
 
 
 def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -61,13 +61,3 @@ def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
         raise KeyboardInterrupt from None
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def kept(unit: Unit, out: Path) -> bool:
-    """Return whether the unit is done."""
-    return path_of(out, ROWS, unit).is_file()
-
-
-def path_of(out: Path, kind: str, unit: Unit) -> Path:
-    """Return the unit's file of this kind, or its folder if the kind is ``LOGS``."""
-    return out / kind / (unit.name if kind == LOGS else f"{unit.name}.json")

@@ -1,6 +1,7 @@
 """All policies by their names.
 
-Owns: the table. Must never: run a policy.
+Owns: the policy behind a name, the names of parameters, and each policy's knowledge of readers. Must never: run a
+policy.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ Maker = Callable[[int, int], Policy]
 """A function that makes a policy from the room in bytes, and roughly the number of entries that fit."""
 
 #: The document's policies, by their rules of admission. With bounded room each evicts by LRU, so `all` is plain LRU
-#: then.
-RULES: Final[Mapping[str, Callable[[], Rule]]] = {
+#: then. Parameters are text. Without them, those of the document apply.
+RULES: Final[Mapping[str, Callable[..., Rule]]] = {
     "none": Nothing,
     "all": Everything,
     "threshold": Threshold,
-    "mean": Mean,
+    "mean": lambda batch="3": Mean(int(batch)),
     "buffer": Buffer,
 }
 
@@ -60,3 +61,19 @@ OURS: Final = (OWED, "owed inflated")
 
 #: Policies for plain requests, which have no subscribers.
 PLAIN: Final = ("lru", "sieve", "tinylfu", "gdsf")
+
+
+def policy_of(strategy: str, parameters: Mapping[str, str], bytes_max: int | None, records: int) -> Policy:
+    """Create a policy for a broker. ``parameters`` are those of the document's rules. ``bytes_max`` is the room, and
+    ``records`` roughly the number of records that fit."""
+    if strategy in RULES:
+        return Ruled(RULES[strategy](**parameters))
+    assert not parameters, f"{strategy} has no parameters"
+    assert bytes_max is not None or strategy != "tinylfu", "tinylfu needs to know the room"
+    return ONLINE[strategy](bytes_max or 0, records)
+
+
+def is_told(strategy: str) -> bool:
+    """Return whether the strategy knows which subscribers have received a record, so that it drops a record that all
+    have received. The document's strategies know only the number of subscribers."""
+    return strategy in OURS

@@ -10,11 +10,11 @@ import orjson
 import pytest
 
 from ingeborg.bench.caching import work
-from ingeborg.bench.caching.beside import SIMULATED
-from ingeborg.bench.caching.cases import SHARES, SWEEP_SHARE, Document, Sweep, Unit
-from ingeborg.bench.caching.found import LIVE, STRATEGIES, Found, Setup
+from ingeborg.bench.caching.cases import SHARES, SWEEP_SHARE, Document, Sweep, Work
+from ingeborg.bench.caching.found import STRATEGIES, Found, Setup
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, OWED
 from ingeborg.bench.caching.replay import Ways
+from ingeborg.bench.experiments.experiment import Results, Unit
 
 from . import naive
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 Row = dict[str, Any]
 
 SEEDS = (1, 2, 3)
-UNITS: list[Unit] = [
+UNITS: list[Work] = [
     *(Document(60, seed, share) for seed in SEEDS for share in (None, *SHARES)),
     Document(80, 1),
     *(Sweep(policy, seed, records=60) for policy in NOVEL for seed in SEEDS),
@@ -77,11 +77,11 @@ def write(path: Path, rows: list[Row]) -> None:
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("caching")
     for unit in UNITS:
-        work.run(unit, folder, None)
+        work.run(Unit(unit.name, "a part", unit), Results(folder), None, None)
     write(folder / work.ROWS / "reads.jsonl", reads())
     write(folder / work.ROWS / "requests.jsonl", plain())
     theirs = {"exponent": 1.0, "share": 0.1, "policy": "lru", "simulated": 401, "narrow": 400}
-    write(folder / SIMULATED / "one.jsonl", [theirs | {"seed": 1}])
+    write(folder / work.SIMULATED / "one.jsonl", [theirs | {"seed": 1}])
     return folder
 
 
@@ -89,7 +89,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(out: Path, spark: SparkSession) -> Found:
     from ingeborg.bench.caching import job
 
-    return Found(*job.figures(spark, out))
+    return Found(*job.figures(spark, Results(out)))
 
 
 def rows_of(out: Path) -> list[Row]:
@@ -194,14 +194,14 @@ def test_runs_that_repeat_a_unit_are_one_row_with_an_interval(spark: SparkSessio
     for run in SEEDS:
         name = f"unit-{run}"
         row = facts | {"unit": name, "seed": 1, "run": run, "parameters": {}, "parts": parts}
-        write(tmp_path / LIVE / "rows" / f"{name}.json", [row | {"records_per_s": 100.0 * run, "broker_cpu_s": 0.1}])
+        write(tmp_path / "live" / f"{name}.jsonl", [row | {"records_per_s": 100.0 * run, "broker_cpu_s": 0.1}])
     either = facts | {"unit": "either", "seed": 1, "run": 1, "parameters": {}, "parts": parts, "writes": "either"}
-    write(tmp_path / LIVE / "rows" / "either.json", [either | {"records_per_s": 500.0, "written": 500}])
+    write(tmp_path / "live" / "either.jsonl", [either | {"records_per_s": 500.0, "written": 500}])
     swept = facts | {"unit": "swept", "seed": 1, "run": 1, "parameters": {"rise": "0.3", "fall": "0.7"}}
     swept |= {"parts": parts, "kind": "latency", "strategy": "threshold"}
-    write(tmp_path / LIVE / "rows" / "swept.json", [swept])
-    write(tmp_path / LIVE / "digested" / "swept.json", [{"unit": "swept", "latency": {"p50_ms": 8.0, "p99_ms": 11.0}}])
-    found = Found(*job.figures(spark, tmp_path))  # without any replayed stream
+    write(tmp_path / "live" / "swept.jsonl", [swept])
+    write(tmp_path / "digested" / "swept.jsonl", [{"unit": "swept", "latency": {"p50_ms": 8.0, "p99_ms": 11.0}}])
+    found = Found(*job.figures(spark, Results(tmp_path)))  # without any replayed stream
     assert found.records == []
     one = found.measured("throughput", 500, "mean")
     assert one is not None

@@ -1,17 +1,19 @@
-"""A unit keeps its rows: the same bytes from the same seed, and only once."""
+"""A unit keeps its rows: the same bytes from the same seed."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from ingeborg.bench.caching import cases, reads, work
+from ingeborg.bench.caching import cases, reads, simulator, work
 from ingeborg.bench.caching import requests as plain
-from ingeborg.bench.caching.cases import Document, Reads, Requests, Sweep, Unit
-from ingeborg.bench.caching.policies.named import ONLINE, RULES
+from ingeborg.bench.caching.cases import Document, Reads, Requests, Simulated, Sweep, Work
+from ingeborg.bench.caching.policies.named import BELADY, ONLINE, PLAIN, RULES
+from ingeborg.bench.experiments.experiment import Results, Unit
 
 LOG = "station,offset_s,artist,track,duration_s\n" + "".join(
     f"s{at % 7},{at * 140},artist {at * 7919 % 601 % 150},t,200\n" for at in range(600)
@@ -39,8 +41,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "ITEMS", 500)
 
 
-def rows(unit: Unit, out: Path, log: Path | None = None) -> list[dict[str, Any]]:
-    work.run(unit, out, log)
+def run(unit: Work, out: Path, log: Path | None = None, python: str | None = None) -> None:
+    work.run(Unit(unit.name, "a part", unit), Results(out), log, python)
+
+
+def rows(unit: Work, out: Path, log: Path | None = None) -> list[dict[str, Any]]:
+    run(unit, out, log)
     return [orjson.loads(line) for line in (out / work.ROWS / f"{unit.name}.jsonl").read_bytes().splitlines()]
 
 
@@ -140,7 +146,7 @@ def test_the_same_unit_gives_the_same_bytes(tmp_path: Path, log: Path) -> None:
         Sweep("mean", 3, 0.1, records=100),
     ):
         for name in ("one", "other"):
-            work.run(unit, tmp_path / name, log)
+            run(unit, tmp_path / name, log)
     kept = {
         name: {path.name: path.read_bytes() for path in (tmp_path / name / work.ROWS).iterdir()}
         for name in ("one", "other")
@@ -149,23 +155,25 @@ def test_the_same_unit_gives_the_same_bytes(tmp_path: Path, log: Path) -> None:
     assert kept["one"] == kept["other"]
 
 
-def test_a_unit_that_is_kept_is_not_run_again_and_one_that_was_cut_short_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unit = Document(50, 1)
-    work.run(unit, tmp_path, None)
-    [path] = (tmp_path / work.ROWS).iterdir()
-    before = path.read_bytes()
+#: Answers with the number of entries that fit, in place of libcachesim's hits.
+PROGRAM = """
+import json, sys
+for line in sys.stdin:
+    print(json.loads(line)["entries_max"], flush=True)
+"""
 
-    def never(*_: object) -> None:
-        raise AssertionError("it was run again")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(work, "rows", never)
-        work.run(unit, tmp_path, None)
-        path.unlink()
-        with pytest.raises(AssertionError):
-            work.run(unit, tmp_path, None)
-    work.run(unit, tmp_path, None)
-    assert path.read_bytes() == before
-    assert len(list((tmp_path / work.ROWS).iterdir())) == 1
+def test_libcachesim_is_asked_about_the_same_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "room.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    monkeypatch.setattr(simulator, "PROGRAM", program)
+    monkeypatch.setattr(plain, "zipf", lambda exponent, seed: [1, 2, 1, 3, 1, 1])
+    unit = Simulated(Requests(1.0, 2))
+    run(unit, tmp_path, python=sys.executable)
+    found = list(Results(tmp_path).rows(work.SIMULATED))
+    assert [(row["share"], row["policy"]) for row in found] == [
+        (share, name) for share in cases.SHARES for name in (*PLAIN, BELADY)
+    ]
+    assert {row["simulated"] for row in found} == {5, 50}
+    assert [row["narrow"] for row in found if row["policy"] == "tinylfu"] == [3, 3]
+    assert {row["narrow"] for row in found if row["policy"] != "tinylfu"} == {None}

@@ -11,6 +11,7 @@ import pytest
 
 from ingeborg.bench import cli
 from ingeborg.bench.autoscale.experiment import Autoscale
+from ingeborg.bench.caching.experiment import Caching
 from ingeborg.bench.digest import kept
 from ingeborg.bench.experiments.experiment import MEASURED, Experiment
 from ingeborg.bench.overlay import command as overlay
@@ -26,7 +27,7 @@ def sets(digest: str) -> list[Path]:
 
 
 #: The evaluations, and the folders with their stored results.
-EVALUATIONS: list[Experiment] = [Autoscale(), Packing()]
+EVALUATIONS: list[Experiment] = [Autoscale(), Caching(), Packing()]
 EVALUATED = [(evaluation, folder) for evaluation in EVALUATIONS for folder in sets(evaluation.document)]
 
 COMPARISONS, OVERLAYS = sets(kept.NAME), sets(overlay.CELLS)

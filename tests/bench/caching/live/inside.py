@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ingeborg.bench.caching.live import drawing, verdict
-from ingeborg.bench.caching.live.database import LOOP
 from ingeborg.bench.caching.live.publishing import Direct, Publishing
 from ingeborg.bench.caching.live.server import Server
 from ingeborg.bench.caching.live.settings import Settings
@@ -44,7 +43,6 @@ async def played(
     rate_per_s: float | None = None,
     parameters: dict[str, str] | None = None,
     database: str = "",
-    reads: str = LOOP,
     either: bool = False,
     rounds: int = 1,
     begun: Callable[[Crowd, Server], None] = lambda crowd, server: None,
@@ -57,7 +55,6 @@ async def played(
         bytes_max=None if share is None else int(drawn.bytes * share),
         entries=round(len(drawn.payloads) * (share or 1.0)),
         database=database or str(directory / "store"),
-        reads=reads,
         waits=rate_per_s is None,
         either=either,
         noted=True,

@@ -14,10 +14,10 @@ import pytest
 from ingeborg.bench.caching.live import drawing, server, subscribing
 from ingeborg.bench.caching.live.broker import Broker
 from ingeborg.bench.caching.live.cases import CAPACITIES, UNBOUNDED
-from ingeborg.bench.caching.live.database import LOOP, READS, Database, Items
+from ingeborg.bench.caching.live.database import Database, Items
 from ingeborg.bench.caching.live.memory import Memory
 from ingeborg.bench.caching.live.messages import records_of
-from ingeborg.bench.caching.live.strategies import DOCUMENT, STRATEGIES, is_told, policy_of
+from ingeborg.bench.caching.policies.named import OWED, PLAIN, RULES, is_told, policy_of
 from ingeborg.bench.caching.policies.ruled import Ruled
 from ingeborg.bench.caching.policies.rules import Rule
 from ingeborg.bench.caching.replay import Ways, replay, unbounded
@@ -67,7 +67,7 @@ def replayed(found: Played, strategy: str, share: float | None) -> dict[str, int
 @pytest.mark.parametrize(
     ("strategy", "share"),
     [
-        each for each in product(STRATEGIES, (UNBOUNDED, *CAPACITIES)) if each != ("tinylfu", UNBOUNDED)
+        each for each in product((*RULES, OWED, *PLAIN), (UNBOUNDED, *CAPACITIES)) if each != ("tinylfu", UNBOUNDED)
     ],  # it needs to know the room
 )
 async def test_everybody_gets_everything_and_memory_is_the_pure_policys(
@@ -81,12 +81,12 @@ async def test_everybody_gets_everything_and_memory_is_the_pure_policys(
     assert found.counters["caching_memory_bytes"] <= (found.stream.room(share) if share else drawn.bytes)
 
 
-@pytest.mark.parametrize("strategy", DOCUMENT)
+@pytest.mark.parametrize("strategy", RULES)
 async def test_without_a_limit_the_pure_experiment_with_the_same_seed_has_the_same_figures(
     strategy: str, drawn: drawing.Drawn, tmp_path: Path
 ) -> None:
     found = await played(drawn, tmp_path, strategy)
-    pure = unbounded(drawn.world.utilities, DOCUMENT[strategy]())
+    pure = unbounded(drawn.world.utilities, RULES[strategy]())
     assert found.faults == []
     assert found.counters["caching_admitted_total"] == pure.cached
     assert found.counters["caching_admitted_utility_total"] == pure.copies
@@ -102,8 +102,8 @@ async def test_parameters_are_those_of_the_rules(
     strategy: str, parameters: dict[str, str], drawn: drawing.Drawn, tmp_path: Path
 ) -> None:
     found = await played(drawn, tmp_path, strategy, parameters=parameters)
-    pure = unbounded(drawn.world.utilities, DOCUMENT[strategy](**parameters))
-    plain = unbounded(drawn.world.utilities, DOCUMENT[strategy]())
+    pure = unbounded(drawn.world.utilities, RULES[strategy](**parameters))
+    plain = unbounded(drawn.world.utilities, RULES[strategy]())
     assert found.counters["caching_admitted_total"] == pure.cached != plain.cached
 
 
@@ -186,21 +186,11 @@ async def test_a_round_begins_when_all_deliveries_of_the_last_round_have_arrived
     assert all(before <= after for before, after in zip(arrived, begun[1:], strict=False))
 
 
-@pytest.mark.parametrize("reads", READS)
-@pytest.mark.parametrize("rate_per_s", [None, 2_000.0])
-async def test_where_lmdb_is_read_changes_nothing_but_times(
-    reads: str, rate_per_s: float | None, drawn: drawing.Drawn, tmp_path: Path
-) -> None:
-    found = await played(drawn, tmp_path, "buffer", 0.1, reads=reads, rate_per_s=rate_per_s)
-    assert found.faults == []
-    assert counted(found) == replayed(found, "buffer", 0.1)
-
-
 async def test_answers_are_cut_where_more_waits_than_is_given_at_a_time(
     drawn: drawing.Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingeborg.bench.caching.live.broker.POLLED_MAX", 3)
-    found = await played(drawn, tmp_path, "mean", reads=LOOP, rate_per_s=5_000)
+    found = await played(drawn, tmp_path, "mean", rate_per_s=5_000)
     assert found.faults == []
     assert max(len(batch.numbers) for batch in found.batches) == 3
 

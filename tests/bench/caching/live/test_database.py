@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from ingeborg.bench.caching.live.database import LOOP, THREAD, Database, DatabaseError, Lmdb
+from ingeborg.bench.caching.live.database import Database, DatabaseError, Lmdb
 from ingeborg.bench.caching.live.riak import Riak
 from tests.riak.double import RiakDouble
 
-KINDS = ("loop", "thread", "riak")
+KINDS = ("lmdb", "riak")
 
 
 async def databases(kind: str, directory: Path) -> AsyncGenerator[Database, None]:
     """Open a database, and close it afterwards."""
     if kind != "riak":
-        database: Database = Lmdb(directory / "store", {"loop": LOOP, "thread": THREAD}[kind])
+        database: Database = Lmdb(directory / "store")
         await database.open()
         yield database
         await database.close()

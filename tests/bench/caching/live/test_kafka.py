@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingeborg.bench.caching.live.cases import KAFKA, LATENCY, THROUGHPUT, Unit
+from ingeborg.bench.caching.live.cases import KAFKA, LATENCY, THROUGHPUT, Case
 from ingeborg.bench.caching.live.run import Places, measure
 from ingeborg.bench.caching.live.subscribing import Crowd
 from ingeborg.bench.errors import BenchError
@@ -43,8 +43,8 @@ async def topics(servers: str) -> set[str]:
 async def test_all_records_come_by_way_of_kafka(kind: str, servers: Servers, tmp_path: Path) -> None:
     address = address_of(servers("kafka"))
     before = await topics(address)
-    unit = Unit(kind, 300, "buffer", via=KAFKA, subscribers=30)
-    direct = Unit(kind, 300, "buffer", subscribers=30)
+    unit = Case(kind, 300, "buffer", via=KAFKA, subscribers=30)
+    direct = Case(kind, 300, "buffer", subscribers=30)
     found, other = [
         await measure(one, tmp_path / one.via / "log", tmp_path / one.via / "scratch", Places(kafka=address))
         for one in (unit, direct)
@@ -62,7 +62,7 @@ async def test_a_kafka_that_dies(servers: Servers, tmp_path: Path, monkeypatch: 
     def kill(_: Crowd, __: Child) -> None:
         asyncio.get_running_loop().call_later(0.1, server.kill)
 
-    unit = Unit(LATENCY, 2_000, "all", via=KAFKA, subscribers=30)
+    unit = Case(LATENCY, 2_000, "all", via=KAFKA, subscribers=30)
     places = Places(kafka=address_of(server))
     with pytest.raises(BenchError, match="had arrived"):
         await measure(unit, tmp_path / "log", tmp_path / "scratch", places, kill)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from ingeborg.bench.caching.live.memory import Memory
-from ingeborg.bench.caching.live.strategies import DOCUMENT, STRATEGIES, is_told, policy_of
+from ingeborg.bench.caching.policies.named import OWED, PLAIN, RULES, is_told, policy_of
 from ingeborg.bench.caching.reads import Stream
 from ingeborg.bench.caching.replay import Ways, replay
 
@@ -30,7 +30,7 @@ def events(seed: int) -> Stream:
     return stream
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", [*RULES, OWED, *PLAIN])
 def test_a_record_is_read_from_memory_exactly_where_the_pure_policy_has_a_hit(strategy: str) -> None:
     stream = events(1)
     memory = Memory(policy_of(strategy, {}, ROOM, ENTRIES), ROOM, told=is_told(strategy), noted=True)
@@ -55,7 +55,7 @@ def test_a_record_is_read_from_memory_exactly_where_the_pure_policy_has_a_hit(st
 
 
 def test_what_all_have_had_goes_where_the_policy_is_told() -> None:
-    for strategy in DOCUMENT.keys() - {"none"} | {"owed"}:
+    for strategy in RULES.keys() - {"none"} | {"owed"}:
         memory = Memory(policy_of(strategy, {}, None, 1), None, told=is_told(strategy))
         memory.publish(0, b"x", 1)
         assert memory.read(0) == b"x"

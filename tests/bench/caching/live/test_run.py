@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,12 @@ import orjson
 import psutil
 import pytest
 
-from ingeborg.bench.caching.live import __main__ as command
-from ingeborg.bench.caching.live import cases, run, subscribing, work
-from ingeborg.bench.caching.live.cases import EITHER, KAFKA, LATENCY, POLLING, RIAK, THROUGHPUT, Unit
+from ingeborg.bench.caching.live import run, subscribing, work
+from ingeborg.bench.caching.live.cases import EITHER, KAFKA, LATENCY, POLLING, RIAK, THROUGHPUT, Case
 from ingeborg.bench.caching.live.run import Places, measure
 from ingeborg.bench.caching.live.subscribing import Crowd
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.starting import Child, awaited, environment, python
+from ingeborg.bench.starting import Child, awaited, environment
 from tests.riak.double import RiakDouble
 
 SMALL = 30
@@ -31,8 +31,8 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscribing, "POLL_S", 0.05)
 
 
-def unit(kind: str = LATENCY, records: int = 200, strategy: str = "mean", **more: Any) -> Unit:
-    return Unit(kind, records, strategy, subscribers=SMALL, **more)
+def unit(kind: str = LATENCY, records: int = 200, strategy: str = "mean", **more: Any) -> Case:
+    return Case(kind, records, strategy, subscribers=SMALL, **more)
 
 
 def run_json(directory: Path) -> dict[str, Any]:
@@ -64,7 +64,7 @@ async def test_records_by_way_of_riak(tmp_path: Path) -> None:
 
 
 async def fails(
-    directory: Path, begun: Callable[[Crowd, Child], None], one: Unit, places: Places = run.NOWHERE
+    directory: Path, begun: Callable[[Crowd, Child], None], one: Case, places: Places = run.NOWHERE
 ) -> tuple[str, str]:
     """Return the error's message and the log's reason; check that the broker is gone."""
     children: list[psutil.Process] = []
@@ -148,29 +148,19 @@ async def test_a_database_that_cannot_be_opened_ends_the_start(tmp_path: Path) -
         await measure(unit(), tmp_path / "log", tmp_path / "scratch")
 
 
-def test_a_unit_that_has_failed_is_named_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    units = [unit(strategy="all"), unit(THROUGHPUT)]
-    monkeypatch.setattr(cases, "plan", lambda *_, **__: units)
-    real = work.run
-
-    def failing(one: Unit, out: Path, places: Places) -> None:
-        if one == units[0]:
-            raise BenchError("for a reason")
-        real(one, out, places)
-
-    monkeypatch.setattr(work, "run", failing)
-    assert command.main(["--out", str(tmp_path), "--no-digest"]) == 1
-    found = capsys.readouterr()
-    assert f"  {units[0].name}: for a reason: 1 of 2" in found.out
-    assert f"1 units have failed: {units[0].name}" in found.err
-    assert [one.name for one in units if work.kept(one, tmp_path)] == [units[1].name]
+#: The command with a plan of one long unit.
+COMMAND = """
+import sys
+from ingeborg.bench import cli
+from ingeborg.bench.caching.live import cases
+cases.PARTS = {"experiment3": lambda seed: [cases.Case(cases.LATENCY, 10_000, "none")]}
+sys.exit(cli.main(sys.argv[1:]))
+"""
 
 
 async def test_a_command_that_is_told_to_end_leaves_nothing_behind(tmp_path: Path) -> None:
-    name = "latency-lmdb-direct-n10000-none-unbounded-always-waiting-seed1-run1"
-    asked = python("ingeborg.bench.caching.live", "--out", str(tmp_path / "out"), "--only", name, "--no-digest")
+    name = Case(LATENCY, 10_000, "none").name
+    asked = [sys.executable, "-c", COMMAND, "caching", "--out", str(tmp_path / "out"), "--only", "experiment3"]
     child = Child("the command", asked, tmp_path / "said", environment=environment())
     left = tmp_path / "out" / work.UNFINISHED / name
     try:
@@ -183,18 +173,6 @@ async def test_a_command_that_is_told_to_end_leaves_nothing_behind(tmp_path: Pat
         assert await awaited(child.ended(20.0)) == 130
     finally:
         await awaited(child.end())
-    assert child.said().splitlines()[1:] == ["bench: interrupted"]
+    assert child.said().splitlines()[-1].startswith("bench: interrupted: 0 of 1 units after")
     assert not brokers[0].is_running()
     assert run_json(left / "log")["failed"] == "it was interrupted"
-
-
-def test_names_that_are_of_no_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--out", str(tmp_path), "--only", "latency-*-n7-*"]) == 1
-    assert "no unit is called latency-*-n7-*" in capsys.readouterr().err
-    assert command.main(["--out", str(tmp_path), "--store", "riak"]) == 2
-    assert "--store must be" in capsys.readouterr().err
-    assert command.main(["--out", str(tmp_path), "--list", "--only", "*sweep*", "*kafka-n5000-owed*run2"]) == 0
-    assert capsys.readouterr().out.split() == [
-        "latency-lmdb-kafka-n5000-owed-unbounded-always-waiting-seed1-run2",
-        "throughput-lmdb-kafka-n5000-owed-unbounded-always-waiting-seed1-run2",
-    ]
