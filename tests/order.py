@@ -143,7 +143,7 @@ TOGETHER: dict[str, tuple[str, ...]] = {
         "tests/bench/caching/test_job.py",
         "tests/bench/overlay/test_command.py",
         "tests/bench/overlay/test_log.py",
-        "tests/bench/packing/test_command.py",
+        "tests/bench/packing/test_experiment.py",
         "tests/bench/packing/test_job.py",
         "tests/bench/spark/",
     ),
