@@ -48,8 +48,8 @@ CASES: Final = {
 }
 
 LEAD: Final = (
-    "This report compares the twelve algorithms of Diogo Landau et al., “Kafka Consumer Group Autoscaler” "
-    "(arXiv 2402.06085), with `mend`, an algorithm of this project.",
+    "This report compares the twelve algorithms of Diogo Landau et al., “Multi-Objective Optimization of Consumer "
+    "Group Autoscaling in Message Broker Systems” (arXiv 2402.06085, 2024), with `mend`, an algorithm of this project.",
     "Consumers are bins, and queues are items. In each stream, every queue gets a new load for each decision, which "
     "differs from the former load by at most delta, in per cent of a consumer's capacity C. CBS is the mean excess of "
     "used bins over the fewest that any of the document's algorithms used. R (Rscore) is the load that moves at a "

@@ -37,7 +37,7 @@ MEASURED_BYTES_MAX = 500_000
 """Of all that was measured, in `bench/results` and `docs/soak`: who clones this broker to try it does not want its
 measurements first."""
 
-CHECKOUT_BYTES_MAX = 12_100_000
+CHECKOUT_BYTES_MAX = 12_400_000
 """Of all tracked files. Nearly all of it is source: it grows with what is built, and this says by how much. It is
 raised when a capability comes in that has its tests and pages, after what can be made lighter has been; never for what
 was measured."""
