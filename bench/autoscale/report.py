@@ -69,7 +69,7 @@ def report(pure: Json, measured: Json) -> Report:
     unjudged = [f"“{claim.text}” ({claim.where}) {' '.join(claim.found)}" for claim in judged if not claim.verdicts]
     sections = [
         Section(
-            "What the document claims, and what we found",
+            "The claims of the document, and our results",
             [
                 *([sentences] if sentences.claims else []),
                 *([Panel("Not judged", [Bullets(unjudged)])] if unjudged else []),

@@ -72,7 +72,7 @@ def report(digest: Digest) -> Report:
     ]
     sections = [
         Section(
-            "What the document claims, and what we found",
+            "The claims of the document, and our results",
             [*judged, *([Claims("Our own sentences, judged by the same figures", own)] if own else [])],
         ),
         Section("Experiment 1: cache hit rate", plots.hits(found)),
@@ -108,9 +108,9 @@ def report(digest: Digest) -> Report:
     )
 
 
-def _panel(title: str, tables: Sequence[Table], *texts: str) -> list[Block]:
+def _panel(title: str, blocks: Sequence[Table | Fold], *texts: str) -> list[Block]:
     """Return a panel, or nothing if no table has rows."""
-    kept = [one for one in tables if one.rows]
+    kept = [one for one in blocks if isinstance(one, Fold) or one.rows]
     return [Panel(title, [*kept, *map(Text, texts)])] if kept else []
 
 
@@ -199,9 +199,11 @@ def _made_of(found: Found) -> list[Block]:
         lines.append(["p99", *(ms(row.get("p99_ms")) for row in rows.values())])
         lines.append(["hits", *(f"{row['hit_rate']:.0%}" for row in rows.values())])
         tables.append(table(f"{setup}, {records:,} records", ("", *rows), lines))
+    # A page with all set-ups unfolded would be too long.
+    folded = [Fold("The other set-ups", tables[1:])] if tables[1:] else []
     return _panel(
         "The parts of a latency",
-        tables,
+        [*tables[:1], *folded],
         "The figures are means over all deliveries, and the parts add up to the latency. Sending: from the intended "
         "time of a record until the broker has it, through Kafka if Kafka is in front. Matching: until the broker "
         "knows the record's subscribers. Writing: until the record is safe in the database, or its turn comes if "

@@ -66,7 +66,7 @@ def report(digest: Digest) -> Report:
     large = [case for case in scores.cases if case.startswith("4096")]
     sections = [
         Section(
-            "What the document claims, and what we found",
+            "The claims of the document, and our results",
             [Claims("The document's sentences", [*claims.judged(found), *late_claims.judged(found)], NOTE)],
         ),
         Section("Figures 5 to 8: latency", _latency(list(found.latency.values()))),

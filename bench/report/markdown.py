@@ -75,7 +75,7 @@ def _blocks(blocks: Sequence[Block], level: int) -> Iterator[str]:
 
 def _claim(claim: Claim) -> Iterator[str]:
     """Return the lines of a claim. The reason is on the page only."""
-    yield f"- “{claim.text}” ({claim.where}) **{claim.verdict}**. {' '.join(claim.found)}".rstrip()
+    yield f"- “{claim.text}” ({claim.where}) **{claim.verdict}**. {claim.said}".rstrip()
     for one in claim.verdicts:
         verdict = f"{one.verdict}: " if len(claim.verdicts) > 1 else ""
         yield f"  - {verdict}{one.reading}{f': {one.found}' if one.found else ''}"
@@ -90,7 +90,7 @@ def terminal(report: Report) -> str:
     lines = [f"{report.title}: {', '.join(f'{verdict} {count}' for verdict, count in counts.items()) or 'no claims'}"]
     width = max((len(claim.verdict) for claim in claims), default=0)
     for claim in claims:
-        text = " ".join([claim.text, *claim.found])
+        text = f"{claim.text} {claim.said}".rstrip()
         wrapped = textwrap.wrap(text, TERMINAL_COLUMNS - width - 4)
         lines.append(f"  {claim.verdict:{width}}  {wrapped[0]}")
         lines += [f"  {'':{width}}  {line}" for line in wrapped[1:]]

@@ -200,6 +200,11 @@ class Claim:
         return each.pop() if len(each) == 1 else DEPENDS
 
     @property
+    def said(self) -> str:
+        """Return our figures as one text, with a period after each."""
+        return " ".join(text[:1].upper() + text[1:].rstrip(".") + "." for text in self.found)
+
+    @property
     def tally(self) -> str:
         """Return how many readings have each verdict, such as `4 readings: 3 holds, 1 does not hold`."""
         counts = Counter(one.verdict for one in self.verdicts)

@@ -154,7 +154,7 @@ def test_a_script_has_comments_with_a_line_to_themselves() -> None:
         ("broker/core/limits.py", "code"),
         ("Makefile", "code"),
         ("tests/frame/language.py", "tests"),
-        ("bench/results/2026-11-24-packing/summary.md", None),
+        ("bench/results/2026-11-28-packing/summary.md", None),
     ],
 )
 def test_a_file_belongs_to_an_area(name: str, area: str | None) -> None:

@@ -93,7 +93,12 @@ def report(pairs: Sequence[Sequence[int]]) -> Report:
     """Return a report with every kind of block."""
     most = max(square for _, square in pairs)
     claims = [
-        Claim("1", "A square is at least its number.", [Verdict("n ≥ 1", HOLDS)], [f"{len(pairs)} of {len(pairs)}."]),
+        Claim(
+            "1",
+            "A square is at least its number.",
+            [Verdict("n ≥ 1", HOLDS)],
+            [f"{len(pairs)} of {len(pairs)}", "all of them."],
+        ),
         Claim(
             "2",
             "No square exceeds 8.",

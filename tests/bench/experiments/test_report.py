@@ -43,7 +43,7 @@ Make it again: `bench squares --out DIR`
 
 ### The sentences
 
-- “A square is at least its number.” (1) **holds**. 3 of 3.
+- “A square is at least its number.” (1) **holds**. 3 of 3. All of them.
   - n ≥ 1
 - “No square exceeds 8.” (2) **depends**.
   - does not hold: all numbers: up to 9

@@ -50,7 +50,7 @@ def test_a_run_leaves_rows_a_digest_and_a_report(
     assert said[2:] == [
         "digesting …",
         "Squares & more: holds 1, depends 1",
-        "  holds    A square is at least its number. 3 of 3.",
+        "  holds    A square is at least its number. 3 of 3. All of them.",
         "  depends  No square exceeds 8.",
         str(out / runner.PAGE),
     ]
