@@ -101,10 +101,9 @@ pages: $(READY) ## make the pages (report.html) and summaries of the result sets
 		$(BIN)/bench report "$$digest" --out "$${digest%/*}/report.html"; \
 	done
 	@$(BIN)/python -m ingeborg.bench.text.page docs/benchmarks.md docs/comparison.md
-	@for name in autoscale caching packing; do for digest in bench/results/*/$$name.json.xz; do \
+	@for name in autoscale caching overlay packing; do for digest in bench/results/*/$$name.json.xz; do \
 		$(BIN)/bench $$name --report-only --out "$${digest%/*}" >/dev/null; \
 	done; done
-	@for cells in bench/results/*/overlay.json.xz; do $(BIN)/bench overlay thesis --again --out "$${cells%/*}" >/dev/null; done
 
 .PHONY: bench-self
 bench-self: $(READY) ## compare this broker's figures with their goals: a quarter of an hour (FULL=1: an hour, with rivals)

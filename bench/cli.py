@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
         from ingeborg.bench.compare import command as compare
         from ingeborg.bench.drift import command as drift
         from ingeborg.bench.experiments import runner
-        from ingeborg.bench.overlay import command as overlay
+        from ingeborg.bench.overlay.experiment import Overlay
         from ingeborg.bench.packing.experiment import Packing
         from ingeborg.bench.rivals import commands as rivals
     except ModuleNotFoundError as error:
@@ -161,7 +161,7 @@ def _parser() -> argparse.ArgumentParser:
         compare.add(commands, digest, write_report)
         drift.add(commands)
         runner.add(commands, Autoscale())
-        overlay.add(commands)
+        runner.add(commands, Overlay())
         runner.add(commands, Packing())
         runner.add(commands, Caching())
         rivals.add(commands)

@@ -11,11 +11,8 @@ import argparse
 import fcntl
 import hashlib
 import json
-import multiprocessing
 import os
-import signal
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -104,37 +101,3 @@ def keep(path: Path, rows: Iterable[Any]) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
     part.replace(path)
-
-
-def run(
-    work: Callable[[Job], object], jobs: Sequence[Job], processes: int, *, fresh: bool = False
-) -> Iterator[tuple[int, float]]:
-    """Run the units in separate processes. After each unit, yield the number of finished units and the seconds since
-    the start. ``work`` is a function that another process can import by its name. With ``fresh``, each unit gets a new
-    process, so that its memory is freed.
-
-    An interrupt reaches only this process, which then ends the others."""
-    if not jobs:
-        return
-    begun = time.monotonic()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(
-        min(processes, len(jobs)),
-        signal.signal,
-        (signal.SIGINT, signal.SIG_IGN),
-        maxtasksperchild=1 if fresh else None,
-    ) as pool:
-        for done, _ in enumerate(pool.imap_unordered(work, jobs), 1):
-            yield done, time.monotonic() - begun
-
-
-def run_streams(work: Callable[[Job], object], due: Sequence[Job], planned: int, processes: int) -> None:
-    """Run units that are streams with ``run``, and print the progress."""
-    print(f"{planned} streams, {planned - len(due)} done before", flush=True)
-    said_s = spent_s = 0.0
-    for done, spent_s in run(work, due, processes):
-        if spent_s - said_s >= SAY_S:
-            said_s = spent_s
-            print(f"  {done} of {len(due)} after {spent_s:.0f} s", flush=True)
-    if due:
-        print(f"{len(due)} streams in {spent_s:.0f} s", flush=True)

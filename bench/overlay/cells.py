@@ -1,4 +1,4 @@
-"""Look up the rows of all cells for a page.
+"""Look up the rows of all cells for the report.
 
 Owns: the choice of the cell for a figure. Must never: judge a figure.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from ingeborg.bench.overlay.experiments import (
+from ingeborg.bench.overlay.cases import (
     ALL,
     COLD,
     INTERVALS_MS,
@@ -26,6 +26,11 @@ from ingeborg.bench.overlay.experiments import (
 )
 
 Json = Mapping[str, Any]
+
+
+def share(value: float) -> str:
+    """Format a share as a percentage, with enough digits to distinguish, for example, 99.9983 % from 100 %."""
+    return "100 %" if value == 1.0 else f"{100 * min(value, 0.999999):.4f} %"
 
 
 @dataclass(frozen=True)
@@ -142,9 +147,9 @@ class Cells:
         """Return the seeds of this size's cells."""
         return sorted({row["seed"] for row in self.rows if row["nodes"] == nodes})
 
-    def sizes(self, experiment: str) -> list[int]:
-        """Return the different numbers of nodes in an experiment's worlds, the greatest first."""
-        return sorted({row["nodes"] for row in self.of_experiment(experiment)}, reverse=True)
+    def sizes(self, *experiments: str) -> list[int]:
+        """Return the different numbers of nodes in the worlds of these experiments, the greatest first."""
+        return sorted({row["nodes"] for row in self.rows if row["experiment"] in experiments}, reverse=True)
 
     def of_experiment(self, experiment: str) -> list[Json]:
         """Return all cells of an experiment."""

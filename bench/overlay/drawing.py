@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from math import cos, pi, sin
 from typing import Any, Final
 
-from ingeborg.bench.overlay.experiments import Cell
+from ingeborg.bench.overlay.cases import Cell
 from ingeborg.bench.overlay.making import grown, neighbours_in
 from ingeborg.bench.overlay.world import End
 from ingeborg.broker.core.overlay.node import Peer, Wire
@@ -44,7 +44,7 @@ class Drawing:
     parents: list[int]
 
 
-def drawing(seed: int, nodes: int = NODES) -> dict[str, Any]:
+def drawing(nodes: int = NODES, seed: int = 1) -> dict[str, Any]:
     """Grow an overlay by joins, let a root broadcast two messages with grove, and return the paths of the second
     message. The first message makes the tree."""
     world = grown(Cell("churn", "grove", nodes, seed=seed), JOIN_S)

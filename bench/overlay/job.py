@@ -1,7 +1,7 @@
 """Digest cells: run each log through this project's PySpark job, and compare the result with the simulator's own
 counts.
 
-Owns: the stored part of a digest, and the comparison. Must never: simulate a cell, or make a page.
+Owns: the stored part of a digest, and the comparison. Must never: simulate a cell, or make a report.
 
 Two programs compute latencies, losses, duplicates and reorderings of the same run: the job (``bench.spark.job``)
 computes them from the log, and ``metrics`` from the record. If their results differ, one of the programs is wrong, and
@@ -10,19 +10,19 @@ nothing is stored.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.overlay.experiments import Cell
-from ingeborg.bench.overlay.work import LOGS, ROWS, path_of
-from ingeborg.bench.spark import job
-from ingeborg.bench.spark.session import local_session
+from ingeborg.bench.experiments.experiment import Results
+from ingeborg.bench.overlay.cases import Cell
+from ingeborg.bench.overlay.work import ROWS, log_of
+from ingeborg.bench.spark import job, logs
+from ingeborg.bench.spark.session import SPARK_ERRORS, local_session
 
 Json = dict[str, Any]
 
@@ -37,26 +37,31 @@ AGREE_MS: Final = 1e-3
 _KEPT = ("news", "expected", "delivered", "lost", "duplicated", "reordered", "excess")
 
 
-def digest(cells: Sequence[Cell], out: Path) -> None:
-    """Digest the logs of these cells, and store the figures. Raises BenchError if the figures differ from the rows."""
-    with tempfile.TemporaryDirectory(dir=out, prefix="digest-") as scratch:
-        with local_session(MASTER, MEMORY, out / "spark.log") as spark:
-            logs = [str(path_of(out, LOGS, cell)) for cell in cells]
-            document = job.digest(spark, logs, Path(scratch), fresh=True, say=lambda _: None)
-        by_run = {run["run"]: run for run in document["runs"]}
-        for cell in cells:
-            found = of_run(by_run[cell.name])
-            row = orjson.loads(path_of(out, ROWS, cell).read_bytes())
-            differ = differences(row, found)
-            if differ:
-                raise BenchError(f"{cell.name}: the simulator and the digest of its log differ: {'; '.join(differ)}")
-            _keep(path_of(out, DIGESTED, cell), found)
+def check(cells: Sequence[Cell], results: Results) -> None:
+    """Digest the logs of these cells, and store the figures. Raises ``BenchError`` if Spark fails, or if the figures
+    differ from the rows."""
+    log = results.out / "spark.log"
+    paths = [str(log_of(cell, results)) for cell in cells]
+    scratch = tempfile.TemporaryDirectory(dir=results.out, prefix="digest-")
+    with scratch as folder, local_session(MASTER, MEMORY, log) as spark:
+        try:
+            document = job.digest(spark, paths, Path(folder), fresh=True, say=lambda _: None)
+        except SPARK_ERRORS as error:
+            raise BenchError(f"Spark failed: {logs.reason(error)} (the rest is in {log})") from error
+    by_run = {run["run"]: run for run in document["runs"]}
+    for cell in cells:
+        found = of_run(by_run[cell.name])
+        (row,) = map(json.loads, results.path(ROWS, cell.name).read_text(encoding="utf-8").splitlines())
+        differ = differences(row, found)
+        if differ:
+            raise BenchError(f"{cell.name}: the simulator and the digest of its log differ: {'; '.join(differ)}")
+        results.keep(DIGESTED, cell.name, [found])
 
 
-def discard(cells: Sequence[Cell], out: Path) -> None:
+def discard(cells: Sequence[Cell], results: Results) -> None:
     """Delete the digested logs of these cells."""
     for cell in cells:
-        shutil.rmtree(path_of(out, LOGS, cell))
+        shutil.rmtree(log_of(cell, results))
 
 
 def of_run(run: Json) -> Json:
@@ -103,10 +108,3 @@ def differences(row: Json, found: Json) -> list[str]:
             if abs(ours[figure] - theirs.get(figure, 0.0)) > AGREE_MS
         ]
     return differ
-
-
-def _keep(path: Path, found: Json) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}")
-    part.write_bytes(orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE))
-    part.replace(path)

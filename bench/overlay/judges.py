@@ -12,16 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ingeborg.bench.overlay.cells import Grid, start_of
+from ingeborg.bench.overlay.cases import ALL, DOCUMENT, KB, LONG, PAYLOADS, THESIS, TIMERS, TREES
+from ingeborg.bench.overlay.cells import Grid, share, start_of
 from ingeborg.bench.overlay.drawn import degree
-from ingeborg.bench.overlay.experiments import ALL, DOCUMENT, KB, LONG, PAYLOADS, THESIS, TIMERS, TREES
-from ingeborg.bench.overlay.summary import share
+from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, PARTLY
 
 Json = Mapping[str, Any]
 
-HOLDS, FAILS, EQUAL, DEPENDS = "holds", "does not", "within noise", "depends"
-
-NOISE: Final = 0.05
+SAME: Final = 0.05
 """A relative difference of two mean latencies or RMRs is too small to matter if it is not above this. An RMR is
 notable above it."""
 
@@ -150,8 +148,8 @@ def alike(grid: Grid) -> Finding | None:
     if not ratios:
         return None
     return Finding(
-        _if(all(abs(ratio - 1) <= NOISE for ratio in ratios)),
-        f"all nodes as senders compared with one sender: latency and RMR × {_range(ratios, '.2f')}",
+        _if(all(abs(ratio - 1) <= SAME for ratio in ratios)),
+        f"latency and RMR with all nodes as senders are × {_range(ratios, '.2f')} of those with one sender",
     )
 
 
@@ -161,7 +159,7 @@ def copies(grid: Grid) -> Finding | None:
         return None
     expected = degree(grid.nodes) - 1
     return Finding(
-        _if(all(abs(value - expected) <= NOISE * expected for value in values)),
+        _if(all(abs(value - expected) <= SAME * expected for value in values)),
         f"{_range(values)} with {degree(grid.nodes)} neighbours",
     )
 
@@ -171,7 +169,7 @@ def single(grid: Grid) -> Finding | None:
     if not all(values.values()):
         return None
     return Finding(
-        _if(all(value <= NOISE for each in values.values() for value in each)),
+        _if(all(value <= SAME for each in values.values() for value in each)),
         "; ".join(f"{protocol} {_range(each)}" for protocol, each in values.items()),
     )
 
@@ -193,7 +191,7 @@ def optimal(grid: Grid) -> Finding | None:
     if not all(ratios.values()):
         return None
     return Finding(
-        _if(all(ratio <= 1 + NOISE for each in ratios.values() for ratio in each.values())),
+        _if(all(ratio <= 1 + SAME for each in ratios.values() for ratio in each.values())),
         "compared with PRC-broadcast: " + "; ".join(f"{name} {_times(each)}" for name, each in ratios.items()),
     )
 
@@ -210,7 +208,7 @@ def best(grid: Grid) -> Finding | None:
         return None
     worst = max(ratios, key=lambda name: ratios[name])
     return Finding(
-        _if(ratios[worst] <= 1 + NOISE),
+        _if(ratios[worst] <= 1 + SAME),
         f"compared with the faster tree: × {min(ratios.values()):.2f} to {ratios[worst]:.2f} ({worst})",
     )
 
@@ -220,10 +218,10 @@ def heavy(grid: Grid) -> Finding | None:
     ratios = {interval: flood[interval] / tree[interval] for interval in flood if interval in tree}
     if not ratios:
         return None
-    if min(ratios.values()) <= 1 + NOISE:
-        verdict = EQUAL if min(ratios.values()) >= 1 - NOISE else FAILS
+    if min(ratios.values()) <= 1 + SAME:
+        verdict = NOISE if min(ratios.values()) >= 1 - SAME else FAILS
     else:
-        verdict = _if(max(ratios.values()) <= SLIGHT, DEPENDS)
+        verdict = _if(max(ratios.values()) <= SLIGHT, PARTLY)
     return Finding(
         verdict,
         "PRC-broadcast compared with CPTCast: "
@@ -233,7 +231,7 @@ def heavy(grid: Grid) -> Finding | None:
 
 def overhead(grid: Grid) -> Finding | None:
     ratios = grid.ratios(("cptcast", 1), ("plumtree", 1))
-    return Finding(_if(max(ratios.values()) <= 1 + NOISE), _times(ratios)) if ratios else None
+    return Finding(_if(max(ratios.values()) <= 1 + SAME), _times(ratios)) if ratios else None
 
 
 def accentuated(grid: Grid) -> Finding | None:
@@ -245,7 +243,7 @@ def accentuated(grid: Grid) -> Finding | None:
     if not known:
         return None
     return Finding(
-        _if(all(each[PAYLOADS[-1]] > max(1.0, each[PAYLOADS[0]]) * (1 + NOISE) for each in known.values())),
+        _if(all(each[PAYLOADS[-1]] > max(1.0, each[PAYLOADS[0]]) * (1 + SAME) for each in known.values())),
         "shortest interval compared with the longest: "
         + "; ".join(f"{protocol} {_times(each)}" for (protocol, _), each in known.items()),
     )
@@ -260,7 +258,7 @@ def few(grid: Grid) -> Finding | None:
     if not ratios:
         return None
     return Finding(
-        _if(max(ratios.values()) < 1 - NOISE),
+        _if(max(ratios.values()) < 1 - SAME),
         "CPTCast compared with PRC-broadcast at 1 MB: "
         + ", ".join(f"× {ratio:.2f} with {senders or 'all'} senders" for senders, ratio in ratios.items()),
     )
@@ -277,7 +275,7 @@ def number(grid: Grid) -> Finding | None:
     if not ratios:
         return None
     return Finding(
-        _if(all(abs(ratio - 1) <= NOISE for each in ratios.values() for ratio in each)),
+        _if(all(abs(ratio - 1) <= SAME for each in ratios.values() for ratio in each)),
         f"mean latency of 100 messages compared with that of {LONG}, after a cold start: "
         + ", ".join(f"{protocol} × {_range(each, '.2f')}" for protocol, each in ratios.items()),
     )
@@ -301,7 +299,7 @@ def slower(grid: Grid) -> Finding | None:
     if not all(ratios.values()):
         return None
     return Finding(
-        _if(all(ratio > 1 + NOISE for each in ratios.values() for ratio in each.values())),
+        _if(all(ratio > 1 + SAME for each in ratios.values() for ratio in each.values())),
         "; ".join(f"{protocol} {_times(each)}" for protocol, each in ratios.items()),
     )
 
@@ -314,7 +312,7 @@ def _slowest(grid: Grid, protocol: str, others: Sequence[tuple[str, int]]) -> Fi
         if not ratios:
             return None
         least = {payload: min(ratio, least.get(payload, ratio)) for payload, ratio in ratios.items()}
-    return Finding(_if(min(least.values()) > 1 + NOISE), f"compared with the slowest other line: {_times(least)}")
+    return Finding(_if(min(least.values()) > 1 + SAME), f"compared with the slowest other line: {_times(least)}")
 
 
 def plumtree_slower(grid: Grid) -> Finding | None:
@@ -327,7 +325,7 @@ def cptcast_slowest(grid: Grid) -> Finding | None:
 
 def cptcast_slower(grid: Grid) -> Finding | None:
     ratios = grid.ratios(("cptcast", ALL), ("plumtree", ALL))
-    return Finding(_if(min(ratios.values()) > 1 + NOISE), _times(ratios)) if ratios else None
+    return Finding(_if(min(ratios.values()) > 1 + SAME), _times(ratios)) if ratios else None
 
 
 def flat(grid: Grid) -> Finding | None:
@@ -336,7 +334,7 @@ def flat(grid: Grid) -> Finding | None:
     if not all(several.values()) or not all(single.values()):
         return None
     return Finding(
-        _if(all(several[name][each] <= single[name][each] * (1 + NOISE) for name in TREES for each in single[name])),
+        _if(all(several[name][each] <= single[name][each] * (1 + SAME) for name in TREES for each in single[name])),
         "slowest interval compared with the fastest: "
         + "; ".join(f"{name} {_times(several[name])}, one sender {_times(single[name])}" for name in TREES),
     )
@@ -358,9 +356,9 @@ def notable(grid: Grid) -> Finding | None:
     if not all(PAYLOADS[0] in each and PAYLOADS[-1] in each for each in values.values()):
         return None
     plumtree, cptcast = (values[protocol] for protocol in TREES)
-    only = all((value > NOISE) == (payload == PAYLOADS[-1]) for payload, value in plumtree.items())
+    only = all((value > SAME) == (payload == PAYLOADS[-1]) for payload, value in plumtree.items())
     return Finding(
-        _if(only and min(cptcast.values()) > NOISE),
+        _if(only and min(cptcast.values()) > SAME),
         "; ".join(
             f"{name} " + ", ".join(f"{value:.3f} ({_size(payload)})" for payload, value in each.items())
             for name, each in values.items()
@@ -380,7 +378,7 @@ def same_redundancy(grid: Grid) -> Finding | None:
             return None
         greatest[f"{protocol} {'one sender' if senders == 1 else 'all'}"] = max(ranges)
     return Finding(
-        _if(max(greatest.values()) <= NOISE),
+        _if(max(greatest.values()) <= SAME),
         "greatest difference between two intervals: "
         + ", ".join(f"{line} {value:.3f}" for line, value in greatest.items()),
     )
@@ -390,7 +388,7 @@ def small(grid: Grid) -> Finding | None:
     ratio = grid.ratios(("cptcast", ALL), ("prc", 1)).get(PAYLOADS[0])
     if ratio is None:
         return None
-    return Finding(_if(ratio > 1 + NOISE), f"CPTCast compared with PRC-broadcast, 1 KB: × {ratio:.2f}")
+    return Finding(_if(ratio > 1 + SAME), f"CPTCast compared with PRC-broadcast, 1 KB: × {ratio:.2f}")
 
 
 def network(grid: Grid) -> Finding | None:
@@ -400,7 +398,7 @@ def network(grid: Grid) -> Finding | None:
     if len(shares) < len(trees):
         return None
     return Finding(
-        _if(max(shares.values()) < 1 - NOISE),
+        _if(max(shares.values()) < 1 - SAME),
         f"payloads sent at 1 MB, compared with PRC-broadcast: × {shares[1]:.2f} with one sender, × {shares[ALL]:.2f} "
         "with all nodes",
     )
@@ -452,6 +450,6 @@ def recovers(grid: Grid) -> Finding | None:
 
     sends, means = ratios("control_bytes"), ratios("mean_ms")
     return Finding(
-        _if(min(sends) > 1 + NOISE and max(means) <= SLIGHT),
+        _if(min(sends) > 1 + SAME and max(means) <= SLIGHT),
         f"in the 5 s of the fault, control bytes × {_range(sends, '.0f')}, latency × {_range(means, '.1f')}",
     )

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any, Final
 
 from ingeborg.bench.overlay.above import Above
+from ingeborg.bench.overlay.cases import EVENTS_PRINTED_MAX, PRINTED, UNREPAIRED, Cell
 from ingeborg.bench.overlay.drawn import SPARE, degree, overlay
-from ingeborg.bench.overlay.experiments import EVENTS_PRINTED_MAX, PRINTED, UNREPAIRED, Cell
 from ingeborg.bench.overlay.protocols.cptcast import CptCast, CptCastOptions
 from ingeborg.bench.overlay.protocols.flood import Flood
 from ingeborg.bench.overlay.protocols.gossip import Gossip

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ingeborg.bench.overlay.cells import Cells
-from ingeborg.bench.overlay.experiments import KB, PRINTED, UNREPAIRED
+from ingeborg.bench.overlay.cases import KB, PRINTED, UNREPAIRED
+from ingeborg.bench.overlay.cells import Cells, share
 from ingeborg.bench.overlay.run import ENDED
-from ingeborg.bench.overlay.summary import share
 
 Json = Mapping[str, Any]
 

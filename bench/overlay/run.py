@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from ingeborg.bench.overlay import metrics
-from ingeborg.bench.overlay.experiments import ALL, UNREPAIRED, Cell
+from ingeborg.bench.overlay.cases import ALL, UNREPAIRED, Cell
 from ingeborg.bench.overlay.log import Phase
 from ingeborg.bench.overlay.making import facts_of, join, left_of, neighbours_in, world_of
 from ingeborg.bench.overlay.metrics import Life, Traffic

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from ingeborg.bench.overlay import judges
+from ingeborg.bench.overlay.cases import NAMED_MS, NODES, PAYLOADS
 from ingeborg.bench.overlay.drawn import degree
-from ingeborg.bench.overlay.experiments import NAMED_MS, NODES, PAYLOADS
 from ingeborg.bench.overlay.judges import Judge
 from ingeborg.bench.overlay.sites import NANCY_BITS_PER_S, NODES_PER_HOST, RENNES_BITS_PER_S
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """``several``: whether the sentence is about all nodes as senders, so that its verdict depends on the reading.
-    ``why``: the reason for our figures."""
+    """``where``: its sections. ``several``: whether the sentence is about all nodes as senders, so that its verdict
+    depends on the reading. ``why``: the reason for our figures."""
 
     text: str
+    where: str
     judge: Judge
     why: str
     several: bool = False
@@ -54,149 +55,175 @@ _ALONE: Final = (
 
 SENTENCES: Final = (
     Sentence(
-        "All experiments exhibit a reliability of 100 % (4.3).",
+        "All experiments exhibit a reliability of 100 %.",
+        "4.3",
         judges.reliable,
         "No node and no link fails in these worlds, and a node requests an announced message until it arrives.",
     ),
     Sentence(
-        "PRC-broadcast and CPTCast preserve causal order, and Plumtree promises no order (4.2.3).",
+        "PRC-broadcast and CPTCast preserve causal order, and Plumtree promises no order.",
+        "4.2.3",
         judges.ordered,
         "While Plumtree's tree changes, a message on a new branch overtakes one that the node still has to request.",
     ),
     Sentence(
-        "A flood is causal while nothing changes, and delivers messages repeatedly if links come and go (3.4).",
+        "A flood is causal while nothing changes, and delivers messages repeatedly if links come and go.",
+        "3.4",
         judges.flood,
         "A node forgets a message when all neighbours have sent it. A copy from a new neighbour then counts as new.",
     ),
     Sentence(
-        "PRC-broadcast behaves similarly with one and with several senders (4.3).",
+        "PRC-broadcast behaves similarly with one and with several senders.",
+        "4.3",
         judges.alike,
         "Every node forwards over all links, whoever sent the message.",
     ),
     Sentence(
-        "PRC-broadcast has a nearly constant RMR: the number of neighbours minus one, which is 4 for 5 (4.3.2).",
+        "PRC-broadcast has a nearly constant RMR: the number of neighbours minus one, which is 4 for 5.",
+        "4.3.2",
         judges.copies,
         "A node sends a message over each of its d links, also back to the sender (Algorithm 1). With n nodes, that "
         "makes n d copies.",
     ),
     Sentence(
-        "With a single sender, the RMR of Plumtree and CPTCast tends to 0 (4.3.2).",
+        "With a single sender, the RMR of Plumtree and CPTCast tends to 0.",
+        "4.3.2",
         judges.single,
         "The first message prunes all links except those of a tree, and later messages use that tree.",
     ),
     Sentence(
-        "With a single sender the tree keeps its shape, and only heavy traffic disturbs it (3.4.2, 4.3.1).",
+        "With a single sender the tree keeps its shape, and only heavy traffic disturbs it.",
+        "3.4.2, 4.3.1",
         judges.stable,
         "A payload on the tree arrives within TIMEOUT1 after its announcement.",
     ),
     Sentence(
-        "With a single sender, Plumtree and CPTCast have an optimal latency like that of PRC-broadcast (4.3.1).",
+        "With a single sender, Plumtree and CPTCast have an optimal latency like that of PRC-broadcast.",
+        "4.3.1",
         judges.optimal,
         "The tree has the paths that were fastest for the first message. Messages of a flood take another path if it "
         "is faster, but they queue behind copies.",
     ),
     Sentence(
-        "Below 1 MB, PRC-broadcast has optimal latency (4.3.1, 4.3.3).",
+        "Below 1 MB, PRC-broadcast has optimal latency.",
+        "4.3.1, 4.3.3",
         judges.best,
         "Five copies of 500 KB every 20 ms already exceed the interfaces.",
     ),
     Sentence(
-        "At 1 MB, PRC-broadcast is slightly slower than the tree of a single sender (4.3.1).",
+        "At 1 MB, PRC-broadcast is slightly slower than the tree of a single sender.",
+        "4.3.1",
         judges.heavy,
         _why_heavy(),
     ),
     Sentence(
-        "With a single sender, causality costs CPTCast no significant latency compared with Plumtree (4.3.1).",
+        "With a single sender, causality costs CPTCast no significant latency compared with Plumtree.",
+        "4.3.1",
         judges.overhead,
         "Only messages on links outside the tree wait for an answer.",
     ),
     Sentence(
-        "A shorter interval increases the latency, and more so with heavier messages (4.3.1).",
+        "A shorter interval increases the latency, and more so with heavier messages.",
+        "4.3.1",
         judges.accentuated,
         "Interfaces have queues only if messages are large.",
     ),
     Sentence(
-        "If messages are large and few processes send them, a tree is more convenient than a flood (4.1).",
+        "If messages are large and few processes send them, a tree is more convenient than a flood.",
+        "4.1",
         judges.few,
         "A tree sends a fifth of the copies.",
     ),
     Sentence(
-        "The number of messages in an experiment is not relevant, because every metric is an average (4.3).",
+        "The number of messages in an experiment is not relevant, because every metric is an average.",
+        "4.3",
         judges.number,
         "After a cold start the tree settles, so the average falls with the number of messages.",
     ),
     Sentence(
-        "With several senders the tree changes its shape constantly (4.3).", judges.changing, _ONE_TREE, several=True
+        "With several senders the tree changes its shape constantly.", "4.3", judges.changing, _ONE_TREE, several=True
     ),
     Sentence(
-        "With several senders the performance decreases compared with a single sender (4.3).",
+        "With several senders the performance decreases compared with a single sender.",
+        "4.3",
         judges.slower,
         _ONE_TREE,
         several=True,
     ),
     Sentence(
-        "Plumtree with several senders is slower than every line with a single sender, and than PRC-broadcast (4.3.1).",
+        "Plumtree with several senders is slower than every line with a single sender, and than PRC-broadcast.",
+        "4.3.1",
         judges.plumtree_slower,
         "At 1 MB every 20 ms, the queues of PRC-broadcast take longer than any tree.",
         several=True,
     ),
     Sentence(
-        "With several senders CPTCast is considerably slower than Plumtree (4.3.1, 4.3.3).",
+        "With several senders CPTCast is considerably slower than Plumtree.",
+        "4.3.1, 4.3.3",
         judges.cptcast_slower,
         _ANNOUNCED,
         several=True,
     ),
     Sentence(
-        "CPTCast with several senders has the highest latency of all, at every payload (4.3.1).",
+        "CPTCast with several senders has the highest latency of all, at every payload.",
+        "4.3.1",
         judges.cptcast_slowest,
         _ANNOUNCED,
         several=True,
     ),
     Sentence(
-        "The interval has less effect on latency with several senders than with one (4.3.1).",
+        "The interval has less effect on latency with several senders than with one.",
+        "4.3.1",
         judges.flat,
         "While a tree settles, the interval decides how many messages are under way together. Once it has settled, "
         "interfaces have queues in both modes.",
         several=True,
     ),
     Sentence(
-        "With several senders the RMR is less than 1 (4.3.2).",
+        "With several senders the RMR is less than 1.",
+        "4.3.2",
         judges.below_one,
         "A GRAFT brings a copy over another link, which stays in the tree until a duplicate prunes a link.",
         several=True,
     ),
     Sentence(
-        "With several senders CPTCast is notably redundant, and Plumtree only at 1 MB (4.3.2).",
+        "With several senders CPTCast is notably redundant, and Plumtree only at 1 MB.",
+        "4.3.2",
         judges.notable,
         _ANNOUNCED,
         several=True,
     ),
     Sentence(
-        "The interval does not significantly influence the RMR (4.3.2).",
+        "The interval does not significantly influence the RMR.",
+        "4.3.2",
         judges.same_redundancy,
         _ONE_TREE,
         several=True,
     ),
     Sentence(
-        "If messages are small and every node sends, a flood is more appropriate than a tree (4.1).",
+        "If messages are small and every node sends, a flood is more appropriate than a tree.",
+        "4.1",
         judges.small,
         _ONE_TREE,
         several=True,
     ),
     Sentence(
-        "With large messages, CPTCast achieves causal delivery with a reduced usage of the network (4.3.3).",
+        "With large messages, CPTCast achieves causal delivery with a reduced usage of the network.",
+        "4.3.3",
         judges.network,
         "A settled tree sends each payload once to each node, and PRC-broadcast sends it over every link.",
         several=True,
     ),
-    Sentence("CPTCast is expected to cope well with failures (4.3.3).", judges.cptcast_copes, _ALONE),
+    Sentence("CPTCast is expected to cope well with failures.", "4.3.3", judges.cptcast_copes, _ALONE),
     Sentence(
-        "Fault recovery might cost CPTCast additional network usage and a slight increase in latency (4.3.3).",
+        "Fault recovery might cost CPTCast additional network usage and a slight increase in latency.",
+        "4.3.3",
         judges.recovers,
         "Each new link takes two floods, and a tree that is repaired by GRAFTs is a detour.",
     ),
     Sentence(
-        "Plumtree provides high fault-tolerance (5.2).",
+        "Plumtree provides high fault-tolerance.",
+        "5.2",
         judges.plumtree_copes,
         "Its repaired tree reaches all nodes again. It keeps no history for messages of the time before.",
     ),

@@ -1,6 +1,6 @@
 """Run one cell of the plan, and store its log, its row of figures, and its duration.
 
-Owns: the stored files of a cell, and their paths. Must never: decide on the events in its world (``run`` does).
+Owns: the stored files of a cell. Must never: decide on the events in its world (``run`` does).
 
 The row and the log depend only on the cell. The duration does not, so it is in a separate file.
 """
@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ingeborg.bench.experiments.units import keep
+from ingeborg.bench.experiments.experiment import Results
 from ingeborg.bench.overlay import log
-from ingeborg.bench.overlay.experiments import Cell
+from ingeborg.bench.overlay.cases import Cell
 from ingeborg.bench.overlay.run import Run
 
 Row = dict[str, Any]
@@ -23,14 +23,12 @@ ROWS, TIMES, LOGS = "rows", "times", "logs"
 """Folders of a result."""
 
 
-def run(cell: Cell, out: Path) -> None:
-    """Run a cell and store its results, unless they exist already. The row is written last, and marks the cell as done.
+def run(cell: Cell, results: Results) -> None:
+    """Run a cell and store its results.
 
     Python's cyclic garbage collector is off meanwhile. A world makes no cycles, and searching its millions of objects
     for cycles would take longer than all other work.
     """
-    if kept(cell, out):
-        return
     begun, cpu = time.perf_counter(), time.process_time()
     collecting = gc.isenabled()
     gc.disable()
@@ -42,35 +40,30 @@ def run(cell: Cell, out: Path) -> None:
             gc.enable()
     simulated, cpu = time.perf_counter(), time.process_time() - cpu
     row = run_of.row()
-    lines = _log(run_of, out)
+    lines = _log(run_of, results)
     times = {
         "cell": cell.name,
         "seconds": round(simulated - begun, 3),
         "cpu_seconds": round(cpu, 3),
         "logging_seconds": round(time.perf_counter() - simulated, 3),
-        "events_per_cpu_second": round(row["events"] / cpu),
+        "events": row["events"],
         "lines": lines,
     }
-    keep(path_of(out, TIMES, cell), [times])
-    keep(path_of(out, ROWS, cell), [row])
+    results.keep(TIMES, cell.name, [times])
+    results.keep(ROWS, cell.name, [row])
 
 
-def kept(cell: Cell, out: Path) -> bool:
-    """Return whether the cell is done."""
-    return path_of(out, ROWS, cell).is_file()
+def log_of(cell: Cell, results: Results) -> Path:
+    """Return the folder of the cell's log."""
+    return results.path(LOGS, cell.name, "")
 
 
-def path_of(out: Path, kind: str, cell: Cell) -> Path:
-    """Return the path of a cell's file of this kind, or of its folder in ``LOGS``."""
-    return out / kind / (cell.name if kind == LOGS else f"{cell.name}.json")
-
-
-def _log(run_of: Run, out: Path) -> int:
+def _log(run_of: Run, results: Results) -> int:
     """Write the log to another folder and then move it, so that the folder of logs has only complete logs."""
     cell = run_of.cell
-    path = path_of(out, LOGS, cell)
+    path = log_of(cell, results)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = out / "unfinished" / cell.name
+    part = results.out / "unfinished" / cell.name
     for former in (part, path):
         _remove(former)
     facts = {

@@ -75,28 +75,3 @@ def test_rows_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:
         units.keep(path, (1 // number for number in (1, 0)))
     assert path.read_bytes() == b'{"a":1}\n[2]\n'
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_units_are_run_in_other_processes_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    paths = [tmp_path / name for name in "abc"]
-    assert [done for done, _ in units.run(note, paths, 2)] == [1, 2, 3]
-    assert str(os.getpid()) not in {path.read_text() for path in paths}
-    assert [done for done, _ in units.run(note, paths, 1, fresh=True)] == [1, 2, 3]
-    assert len({path.read_text() for path in paths}) == 3  # a process for each
-    assert list(units.run(note, [], 2)) == []
-    units.run_streams(note, paths[:2], 5, 2)
-    said = capsys.readouterr().out
-    assert said.startswith("5 streams, 3 done before\n2 streams in ")
-    units.run_streams(note, [], 5, 2)
-    assert capsys.readouterr().out == "5 streams, 5 done before\n"
-
-
-def test_what_a_unit_raises_comes_here() -> None:
-    with pytest.raises(BenchError, match="it fails"):
-        list(units.run(fail, [1, 2, 3], 1))
-
-
-def test_too_few_processes() -> None:
-    units.check_processes(1)
-    with pytest.raises(BenchError, match="--processes has to be 1 or more"):
-        units.check_processes(0)

@@ -8,7 +8,7 @@ from ingeborg.bench.overlay.drawing import ROOT, drawing, placed
 
 
 def test_the_tree_is_of_the_overlays_links_and_reaches_every_node() -> None:
-    drawn = drawing(1, 60)
+    drawn = drawing(60)
     links = {tuple(link) for link in drawn["links"]}
     parents = drawn["parents"]
     assert parents[ROOT] == ROOT
@@ -21,7 +21,7 @@ def test_the_tree_is_of_the_overlays_links_and_reaches_every_node() -> None:
                 seen.add(parent)
                 parent = parents[parent]
     assert len(links) > 60 == len(drawn["places"])
-    assert drawing(1, 60) == drawn
+    assert drawing(60) == drawn
 
 
 def test_a_node_stands_as_far_out_as_its_way_is_long_and_apart_from_others() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingeborg.bench.overlay.above import Above
-from ingeborg.bench.overlay.experiments import PROTOCOLS, Cell
+from ingeborg.bench.overlay.cases import PROTOCOLS, Cell
 from ingeborg.bench.overlay.making import facts_of, grown, join, neighbours_in, neighbours_of, protocol_of, world_of
 from ingeborg.bench.overlay.metrics import islands
 from ingeborg.bench.overlay.protocols.cptcast import CptCast

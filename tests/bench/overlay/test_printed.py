@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from ingeborg.bench.overlay.cases import PRINTED, Cell, plan
 from ingeborg.bench.overlay.cells import Cells
-from ingeborg.bench.overlay.experiments import PRINTED, Cell, plan
 from ingeborg.bench.overlay.printed import END, FAULTS, LOSES, ORDER, PLACES, STATE, TWICE, places
 from ingeborg.bench.overlay.protocols.repairs import Repairs
 

@@ -6,20 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from ingeborg.bench.errors import UsageError
-from ingeborg.bench.overlay.experiments import (
+from ingeborg.bench.overlay.cases import (
     ALL,
     DOCUMENT,
     NODES,
     PARTS,
     PAYLOADS,
-    PLANS,
     PRINTED_NODES,
     PROTOCOLS,
+    REPEATS,
+    SEEDS,
+    SMALL,
     TREES,
     Cell,
     plan,
-    planned,
+    units,
 )
 
 
@@ -56,7 +57,7 @@ def test_the_facts_of_other_cells_have_no_start() -> None:
     assert facts["cell"] == "thesis-plumtree-n100-s20-1KB-20ms-seed1"
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [part.name for part in PARTS if part.name != REPEATS])
 @pytest.mark.parametrize("nodes", [12, 60, 1_000, 10_000])
 def test_every_cell_has_a_name_and_a_cost(part: str, nodes: int) -> None:
     cells = plan([part], nodes, [1, 2])
@@ -76,15 +77,7 @@ def test_the_cost_grows_with_what_a_cell_has_to_do() -> None:
         replace(cell, senders=100),
         replace(cell, experiment="churn", share=0.01),
     ):
-        assert greater.cost > 1.3 * cell.cost
-
-
-def test_a_plan_is_in_the_order_of_display_and_of_some_protocols() -> None:
-    cells = plan(["grove", "document"], 100, [1, 2], ["prc", "grove"])
-    assert {cell.protocol for cell in cells} == {"prc", "grove"}
-    assert [(cell.protocol, cell.seed) for cell in cells] == [("prc", 1)] * 8 + [("prc", 2)] * 8 + [
-        ("grove", seed) for seed in (1, 2) for _ in range(4)
-    ]
+        assert greater.cost > 1.25 * cell.cost
 
 
 def test_under_faults_cptcast_is_seen_in_small_worlds_only() -> None:
@@ -92,33 +85,35 @@ def test_under_faults_cptcast_is_seen_in_small_worlds_only() -> None:
         assert any(cell.protocol == "cptcast" for cell in plan(["churn"], nodes, [1])) is seen
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_a_plan_begins_with_the_documents_size_and_has_three_seeds_where_sentences_are_judged(name: str) -> None:
-    cells = planned(name)
-    assert cells[0].nodes == NODES
-    assert len({cell.name for cell in cells}) == len(cells)
-    for cell in plan(["document"], NODES, [1, 2, 3]):
-        assert cell in cells
+DEFAULT = [part.name for part in PARTS if part.is_default]
+WHOLE = [part.name for part in PARTS]
+
+
+def test_the_default_units_have_every_protocol_and_the_documents_size_with_every_seed() -> None:
+    made = units(DEFAULT, 3)
+    cells = [unit.work for unit in made]
+    assert len({unit.name for unit in made}) == len(made)
+    assert [unit.cost for unit in made] == sorted((unit.cost for unit in made), reverse=True)
+    assert set(plan(["document"], NODES, [1, 2, 3])) | set(plan(["document", "timers"], SMALL, [1, 2, 3])) <= set(cells)
     assert {cell.protocol for cell in cells} == set(PROTOCOLS)
+    assert {cell.nodes for cell in cells} == {NODES, SMALL, PRINTED_NODES}
 
 
-def test_the_default_plan_takes_less_than_an_hour_of_two_cores_with_time_left_for_a_check() -> None:
-    assert 40 < sum(cell.cost for cell in planned("default")) / 2 / 60 < 52
+def test_the_repeats_are_the_other_seeds_of_the_parts_that_run_once() -> None:
+    once = {cell for cell in (unit.work for unit in units(["timers", "crash", "churn"], 3)) if cell.seed > 1}
+    assert {(cell.experiment, cell.nodes) for cell in once} == {("timers", SMALL)}
+    repeats = {unit.work for unit in units([REPEATS], 3)}
+    assert {cell.seed for cell in repeats} == {2, 3}
+    assert set(plan(["timers", "grove"], NODES, [2, 3]) + plan(["crash", "churn"], SMALL, [2, 3])) == repeats
+    assert {unit.work for unit in units(WHOLE, 3)} >= repeats
+    assert units([REPEATS], 1) == []
 
 
-@pytest.mark.parametrize(
-    ("parts", "nodes", "protocols", "words"),
-    [
-        (["thesis"], 100, PROTOCOLS, "there is no part thesis: choose from document, between, more"),
-        (["grove"], 11, PROTOCOLS, "--nodes must be from 12 to 20000"),
-        (["crash"], 100, ["star"], "part crash has no cells with protocol star"),
-    ],
-)
-def test_wrong_arguments_are_refused(parts: list[str], nodes: int, protocols: list[str], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        plan(parts, nodes, [1], protocols)
+def test_all_worlds_can_have_another_number_of_nodes() -> None:
+    cells = [unit.work for unit in units(WHOLE, 2, 300)]
+    assert {cell.nodes for cell in cells} == {300, PRINTED_NODES}
+    assert {cell.seed for cell in cells if cell.experiment == "crash"} == {1, 2}
 
 
-def test_an_unknown_plan_is_refused() -> None:
-    with pytest.raises(UsageError, match="there is no plan half: choose from default, whole"):
-        planned("half")
+def test_the_default_units_take_less_than_an_hour_of_two_cores() -> None:
+    assert 40 < sum(unit.cost for unit in units(DEFAULT, SEEDS)) / 2 / 60 < 60

@@ -1,6 +1,6 @@
 """The plan of all experiments, divided into parts, and the parts into cells.
 
-Owns: the parts, the plans by name, all their numbers, and the estimate of a cell's cost. Must never: run a cell, or
+Owns: the parts, all their numbers, and the estimate of a cell's cost. Must never: run a cell, or
 read a result.
 
 A cell is one world from its beginning to its end, with one protocol, one number of senders, one payload size and one
@@ -20,11 +20,11 @@ and *warm*, after one message of any node, which has made a tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from ingeborg.bench.errors import UsageError
+from ingeborg.bench.experiments.experiment import Part, Unit
 from ingeborg.bench.overlay.drawn import degree
 
 KB: Final = 1_000
@@ -47,7 +47,8 @@ BROADCASTS: Final = 100
 LONG: Final = 400
 """Number of messages in cells that show whether the number matters."""
 
-SEEDS: Final = (1, 2, 3)
+SEEDS: Final = 2
+"""The default number of seeds. With more seeds, the default parts take more than an hour."""
 
 NODES: Final = 10_000
 """The document's number of nodes."""
@@ -156,9 +157,9 @@ class Cell:
 
     @property
     def cost(self) -> float:
-        """Estimate the seconds that a core takes for the cell, on the machine that ``_SECONDS`` is from. On other
-        machines, the ratio of two costs still holds."""
-        return _cost(self)
+        """Estimate the seconds that a core takes for the cell and for the check of its log, on the machine that
+        ``_SECONDS`` is from. On other machines, the ratio of two costs still holds."""
+        return _cost(self) + CHECK_S * self.deliveries
 
     def facts(self) -> dict[str, Any]:
         """Return the cell's fields for a row. If all nodes send, the start is a fact, and the fields of a protocol as
@@ -214,6 +215,10 @@ def _cost(cell: Cell) -> float:
         events = EVENTS_PRINTED_MAX
     return events / 1e6 * _SECONDS.get(cell.protocol, _SECONDS_OTHERS)
 
+
+CHECK_S: Final = 1.3e-5
+"""Seconds of a core for the check of a delivery in the log. On two cores, a million deliveries take 5 s
+(docs/digest.md), and each batch of 15 million takes another 20 s, in which Java starts."""
 
 EVENTS_PRINTED_MAX: Final = 4_000_000
 """Maximum number of events of a protocol as printed. Repaired, it needs 60,000 to 3 million in the same world."""
@@ -314,89 +319,73 @@ def _printed(nodes: int, seed: int) -> list[Cell]:
     ]
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of the plan. ``about``: one sentence for the user. ``cells``: its cells by the number of nodes and the
-    seed."""
-
-    about: str
-    cells: Callable[[int, int], list[Cell]]
-
-
-PARTS: Final[dict[str, Part]] = {
-    "document": Part(
-        "The thesis's five lines and four payloads, at the two intervals that it names (20 and 300 ms). If all nodes "
-        "send, each cell starts once cold and once warm.",
-        _document,
-    ),
-    "between": Part("The same cells at two more intervals, 50 and 100 ms.", _between),
-    "more": Part(
-        "Cells that the thesis does not have: 20 and 100 senders, PRC-broadcast with all nodes as senders, grove with "
-        "all payloads and intervals, and runs of 400 messages.",
-        _more,
-    ),
-    "grove": Part("grove, a flood, gossip and a star with 1 KB every 20 ms, and the goals of grove.", _grove),
-    "timers": Part(
-        "Plumtree and CPTCast with TIMEOUT1 at 150, 100, 50, 25 and 10 ms (the part document has 250 ms), all nodes as "
-        "senders, cold and warm.",
-        _timers,
-    ),
-    "crash": Part("10 to 80 % of the nodes crash at once, or two halves are cut off from each other for 5 s.", _crash),
-    "churn": Part("Each second, 0.1 to 1 % of the nodes crash, and as many join.", _churn),
-    "printed": Part(
-        f"PRC-broadcast and CPTCast without one of their eight repairs each, in worlds of {PRINTED_NODES} nodes.",
-        _printed,
-    ),
+_CELLS: Final[dict[str, Callable[[int, int], list[Cell]]]] = {
+    "document": _document,
+    "between": _between,
+    "more": _more,
+    "grove": _grove,
+    "timers": _timers,
+    "crash": _crash,
+    "churn": _churn,
+    "printed": _printed,
 }
+"""The cells of each part, by the number of nodes and the seed."""
+
+_SIZES: Final = {"crash": (SMALL,), "churn": (SMALL,), "printed": (SMALL,)}
+"""The numbers of nodes of parts that do not run with both ``NODES`` and ``SMALL``."""
+
+_FIRST_SEED: Final = {("grove", NODES), ("timers", NODES), ("crash", SMALL), ("churn", SMALL)}
+"""Parts with a number of nodes that run with the first seed only. ``REPEATS`` has their other seeds."""
+
+REPEATS: Final = "repeats"
+
+PARTS: Final = (
+    Part("document", "the thesis's lines and payloads at the intervals that it names, 20 and 300 ms, cold and warm"),
+    Part("between", "the same at two more intervals, 50 and 100 ms", is_default=False),
+    Part(
+        "more",
+        "20 and 100 senders, all nodes as senders of PRC-broadcast, grove with all payloads, and runs of 400 messages",
+        is_default=False,
+    ),
+    Part("grove", "grove, a flood, gossip and a star with 1 KB every 20 ms, and the goals of grove"),
+    Part("timers", "Plumtree and CPTCast with other values of TIMEOUT1, and all nodes as senders, cold and warm"),
+    Part("crash", "10 to 80 % of the nodes crash at once, or two halves are cut off from each other for 5 s"),
+    Part("churn", "each second, 0.1 to 1 % of the nodes crash, and as many join"),
+    Part("printed", f"PRC-broadcast and CPTCast without their repairs, with {PRINTED_NODES} nodes"),
+    Part(
+        REPEATS,
+        "the seeds after the first of crash and churn, and of grove and timers with 10,000 nodes",
+        is_default=False,
+    ),
+)
 """All parts, in the order of display."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The parts of a plan that run with the same number of nodes and the same seeds."""
-
-    parts: tuple[str, ...]
-    nodes: int
-    seeds: tuple[int, ...]
+def plan(parts: Collection[str], nodes: int, seeds: Iterable[int]) -> list[Cell]:
+    """Return the cells of these parts, in the order of display."""
+    seeds = list(seeds)
+    cells = [cell for part, of in _CELLS.items() if part in parts for seed in seeds for cell in of(nodes, seed)]
+    return list(dict.fromkeys(cells))
 
 
-PLANS: Final[dict[str, tuple[Choice, ...]]] = {
-    "default": (
-        Choice(("document",), NODES, SEEDS),
-        Choice(("grove", "timers"), NODES, SEEDS[:1]),
-        Choice(("document", "timers", "printed"), SMALL, SEEDS),
-        Choice(("crash", "churn"), SMALL, SEEDS[:1]),
-    ),
-    "whole": (
-        Choice(("document", "between", "more", "grove", "timers"), NODES, SEEDS),
-        Choice(tuple(PARTS), SMALL, SEEDS),
-    ),
-}
-"""The plans by name, with the document's number of nodes first. docs/overlay.md says how long they take."""
+def units(parts: Collection[str], seeds: int, nodes: int | None = None) -> list[Unit]:
+    """Return the units of these parts, the most expensive first.
 
-
-def planned(name: str) -> list[Cell]:
-    """Return the cells of a plan of ``PLANS``, in the order of display. Raises UsageError if there is no such plan."""
-    if name not in PLANS:
-        raise UsageError(f"there is no plan {name}: choose from {', '.join(PLANS)}")
-    return list(dict.fromkeys(cell for each in PLANS[name] for cell in plan(each.parts, each.nodes, each.seeds)))
-
-
-def plan(parts: Iterable[str], nodes: int, seeds: Sequence[int], protocols: Sequence[str] = PROTOCOLS) -> list[Cell]:
-    """Return the cells of these parts for these protocols, in the order of display. Raises UsageError if an argument
-    is wrong, or if no cell is left."""
-    parts = list(parts)
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        raise UsageError(f"there is no part {', '.join(unknown)}: choose from {', '.join(PARTS)}")
-    if not NODES_MIN <= nodes <= NODES_MAX:
-        raise UsageError(f"--nodes must be from {NODES_MIN} to {NODES_MAX}")
-    chosen = [part for part in PARTS if part in parts]
-    cells = [cell for part in chosen for seed in seeds for cell in PARTS[part].cells(nodes, seed)]
-    kept = list(dict.fromkeys(cell for cell in cells if cell.protocol in protocols))
-    if not kept:
-        raise UsageError(f"part {', '.join(chosen)} has no cells with protocol {', '.join(protocols)}")
-    return kept
+    Args:
+        parts: the names of the parts.
+        seeds: the number of seeds.
+        nodes: the number of nodes in all worlds. By default, each part has its own numbers, and some run with one seed.
+    """
+    found: dict[Cell, str] = {}
+    for part in _CELLS:
+        for size in (nodes,) if nodes else _SIZES.get(part, (NODES, SMALL)):
+            for seed in range(1, seeds + 1):
+                repeats = not nodes and seed > 1 and (part, size) in _FIRST_SEED
+                name = REPEATS if repeats else part
+                for cell in plan([part], size, [seed]) if name in parts else ():
+                    found.setdefault(cell, name)
+    made = [Unit(cell.name, part, cell, cell.cost) for cell, part in found.items()]
+    return sorted(made, key=lambda unit: (-unit.cost, unit.name))
 
 
 def _senders(nodes: int) -> int:
