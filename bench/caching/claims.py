@@ -33,7 +33,7 @@ NOT_JUDGED: Final = (
 )
 """Sentences of the document that no figure can judge, with the reason."""
 
-World = tuple[float | None, bool | None]
+World = tuple[float | None, bool]
 """A room, and a reading of bounded memory."""
 
 
@@ -74,11 +74,29 @@ def _difference(found: Found, records: int, one: str, other: str, what: str, wor
 
 
 def _rates(found: Found, what: str, form: str, world: World) -> str:
-    """Return the strategies' rates with the largest number of records, for the rooms of all numbers of records."""
+    """Return the strategies' rates with the largest number of records, for the rooms of all numbers of records. Say the
+    number of seeds, because unlimited memory has more of them than other rooms."""
     rows = {name: _document(found, found.most, name, world) for name in STRATEGIES[1:]}
-    if world[0] not in (None, *SHARES):
+    known = {name: row for name, row in rows.items() if row is not None}
+    if world[0] not in (None, *SHARES) or not known:
         return ""
-    return ", ".join(f"{name} {row[what][0]:{form}}" for name, row in rows.items() if row is not None)
+    seeds = min(row["seeds"] for row in known.values())
+    of = "one seed" if seeds == 1 else f"{seeds} seeds"
+    return f"{', '.join(f'{name} {row[what][0]:{form}}' for name, row in known.items())} ({of})"
+
+
+def _exceptions(found: Found, world: World) -> list[str]:
+    """Name the numbers of records with which another rule is certainly ahead of buffer."""
+    texts = []
+    for other in NOVEL[:2]:
+        numbers = [
+            f"{number:,}"
+            for number in found.records
+            if sign(_difference(found, number, "buffer", other, "by_read", world)) == FAILS
+        ]
+        if numbers:
+            texts.append(f"{other} is ahead of buffer with {', '.join(numbers)} records")
+    return texts
 
 
 def _hits(found: Found) -> Claim:
@@ -89,7 +107,8 @@ def _hits(found: Found) -> Claim:
         rates = _rates(found, "by_read", ".3f", world)
         each = {number: _difference(found, number, "buffer", "mean", "by_read", world) for number in found.records}
         leads = [f"{number:,} records {points(lead)}" for number, lead in each.items() if lead is not None]
-        return f"{rates}; buffer's lead over mean in points: {', '.join(leads)}" if rates and leads else rates
+        lead = [f"buffer's lead over mean in points: {', '.join(leads)}"] if rates and leads else []
+        return "; ".join([*([rates] if rates else []), *lead, *_exceptions(found, world)])
 
     returns = [
         f"{room(share)} and {returns:g} returns {points(lead)}"
@@ -180,7 +199,7 @@ def _swept(
 
     step = -1 if rises else 1
     verdicts = []
-    readings: list[tuple[str, float | None, bool | None]] = [(UNLIMITED, None, False)]
+    readings: list[tuple[str, float | None, bool]] = [(UNLIMITED, None, False)]
     readings += [(f"{room(SWEEP_SHARE)}, {reading}", SWEEP_SHARE, again) for again, reading in MISSED.items()]
     for reading, share, again in readings:
         rows = ordered(found.sweep(strategy, share, again=again))

@@ -2,8 +2,8 @@
 
 Owns: the look-ups, for claims and report, and the names of the readings. Must never: compute a figure, or do I/O.
 
-A digest may lack a part that did not run, and a digest of an older plan lacks the figures that came later. A look-up
-then finds nothing, and the claims that need the figure are not judged.
+A digest may lack a part that did not run. A look-up then finds nothing, and the claims that need the figure are not
+judged.
 """
 
 from __future__ import annotations
@@ -42,13 +42,8 @@ limit."""
 PLACES: Final = {"LMDB": (LMDB, DIRECT), "Kafka": (LMDB, KAFKA), "Riak": (RIAK, DIRECT)}
 """Set-ups of the real processes: the database, and how records come to the broker."""
 
-MISSED: Final = {
-    False: "missed records stay out",
-    True: "missed records ask again",
-    None: "each strategy in its better way",
-}
-"""The readings of bounded memory. The first is the slides' rule, and the rule of the real processes. A digest of an
-older plan has only the last one, where each strategy runs in the one of the two ways that has more hits."""
+MISSED: Final = {False: "missed records stay out", True: "missed records ask again"}
+"""The readings of bounded memory. The first is the slides' rule, and the rule of the real processes."""
 
 FETCHED: Final = {WAITING: "polls wait", POLLING: "polls twice a second"}
 """The readings of how subscribers fetch."""
@@ -92,39 +87,20 @@ def _rows(found: Json | None) -> list[dict[str, Any]]:
     return [dict(zip(found["names"], values, strict=True)) for values in found["rows"]] if found else []
 
 
-def _better(row: Json, *, older: bool) -> Json:
-    """Return a row of the document's experiments. In a digest of an older plan, it has the better way."""
-    return {**row, "reads_in": None} if older and row["share"] is not None and not row.get("sweep") else row
-
-
-def _measured(row: Json) -> Json:
-    """Return a row of real processes. In an older plan, subscribers polled twice a second for latencies, each record
-    was written, and means had no intervals."""
-    older = {"writes": ALWAYS, "fetches": POLLING if row["kind"] == LATENCY else WAITING}
-    means = {
-        name: [row[name], 0.0] for name in ("latency_ms", "records_per_s") if isinstance(row.get(name), float | int)
-    }
-    return {**older, **row, **means}
-
-
 class Found:
     """The figures of `job.digest`: ``pure`` depends on the seeds, ``measured`` comes from real processes. Each part of
     the plan can be missing."""
 
     def __init__(self, pure: Json, measured: Json) -> None:
-        differences = _rows(pure["differences"])
-        older = any("reads_in" not in row for row in differences)
-        document = [_better(row, older=older) for row in _rows(pure["document"])]
-        differences = [{"reads_in": False, **_better(row, older=older)} for row in differences]
-        self._document = {tuple(row[name] for name in _OF_DOCUMENT): row for row in document}
+        self._document = {tuple(row[name] for name in _OF_DOCUMENT): row for row in _rows(pure["document"])}
         self._differences = {
-            tuple(row[name] for name in (*_OF_DOCUMENT[1:6], "one", "other")): row for row in differences
+            tuple(row[name] for name in (*_OF_DOCUMENT[1:6], "one", "other")): row for row in _rows(pure["differences"])
         }
         self._reads = {(_stream(row), row["policy"], row["knows"]): row for row in _rows(pure["reads"])}
         self._ahead = {(_stream(row), row["knows"]): row for row in _rows(pure["ahead"])}
-        self._over_rules = {(_stream(row), row["policy"]): row for row in _rows(pure.get("over_rules"))}
+        self._over_rules = {(_stream(row), row["policy"]): row for row in _rows(pure["over_rules"])}
         self._requests = {(row["exponent"], row["share"], row["policy"]): row for row in _rows(pure["requests"])}
-        self.live = [_measured(row) for row in _rows(measured.get("live"))]
+        self.live = _rows(measured.get("live"))
         self.facts: Json = measured.get("facts", {})
         self._measured = {tuple(row[name] for name in _OF_LIVE): row for row in self.live}
         self.streams = list(dict.fromkeys(stream for stream, _, _ in self._reads))
@@ -140,7 +116,7 @@ class Found:
         """Return the largest number of records, or 0 without the document's experiments."""
         return max(self.records, default=0)
 
-    def capacities(self, *, again: bool | None) -> list[float]:
+    def capacities(self, *, again: bool) -> list[float]:
         """Return the shares of bounded rooms with the largest number of records, with the largest room first."""
         world = (False, self.most, EXPONENT, RETURNS)
         shares = {key[4] for key in self._document if key[:4] == world and key[5] is again}
@@ -152,7 +128,7 @@ class Found:
         policy: str,
         share: float | None = None,
         *,
-        again: bool | None = False,
+        again: bool = False,
         exponent: float = EXPONENT,
         returns: float = RETURNS,
     ) -> Json | None:
@@ -167,11 +143,11 @@ class Found:
         what: str,
         share: float | None = None,
         *,
-        again: bool | None = False,
+        again: bool = False,
         exponent: float = EXPONENT,
         returns: float = RETURNS,
     ) -> Rate | None:
-        """Return the difference of two policies in a figure, which is computed seed by seed."""
+        """Return the difference of two of the document's strategies in a figure, which is computed seed by seed."""
         world = (records, exponent, returns, share, again)
         if row := self._differences.get((*world, one, other)):
             there: Rate = row[what]
@@ -180,7 +156,7 @@ class Found:
             return (-row[what][0], row[what][1])
         return None
 
-    def sweep(self, policy: str, share: float | None = None, *, again: bool | None = False) -> dict[str, Json]:
+    def sweep(self, policy: str, share: float | None = None, *, again: bool = False) -> dict[str, Json]:
         """Return the rows of experiments 5 to 7, by the text of their parameters."""
         wanted = (True, share, again, policy)
         return {key[7]: row for key, row in self._document.items() if (key[0], key[4], key[5], key[6]) == wanted}

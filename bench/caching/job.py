@@ -20,9 +20,11 @@ import orjson
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingeborg.bench.caching.cases import SHARES
 from ingeborg.bench.caching.live.parts import PARTS
 from ingeborg.bench.caching.live.work import DIGESTED, FACTS, LIVE
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, OWED
+from ingeborg.bench.caching.restaurants import RETURNS
 from ingeborg.bench.caching.work import BOUND, CEILING, ROWS, SIMULATED
 from ingeborg.bench.experiments.experiment import Digest, Results
 from ingeborg.bench.packing.found import columns
@@ -51,13 +53,17 @@ MASTER, MEMORY = "local[*]", "2g"
 
 DIGITS: Final = 5
 
-#: The figures of the document's experiments, and those of other streams.
+#: The figures of the document's experiments over the number of records, of its experiments 5 to 7, of the sweep over
+#: capacities, and of other streams.
 DOCUMENT_FIGURES: Final = (
-    *("by_read", "by_record", "duplication", "copies_per_record", "cached_share", "written_share", "variance"),
+    *("by_read", "by_record", "duplication", "copies_per_record", "cached_share", "written_share"),
 )
-READS_FIGURES: Final = ("by_read", "by_record")
+SWEEP_FIGURES: Final = ("by_read", "variance")
+CAPACITY_FIGURES: Final = ("by_read", "duplication")
+READS_FIGURES: Final = ("by_read",)
 
-#: The figures in which pairs of policies are compared seed by seed.
+#: The strategies that are compared seed by seed, pair by pair, and the figures.
+PAIRED: Final = ("all", *NOVEL)
 COMPARED: Final = ("by_read", "duplication")
 
 
@@ -162,10 +168,10 @@ def _difference(one: Json, other: Json, name: str) -> list[float]:
 
 def _document(rows: DataFrame) -> dict[str, list[Json]]:
     world = ("records", "exponent", "returns", "share", "reads_in")
-    entries = _by_seed(rows, ("sweep", *world, "policy", "parameters"), DOCUMENT_FIGURES)
+    entries = _by_seed(rows, ("sweep", *world, "policy", "parameters"), (*DOCUMENT_FIGURES, "variance"))
     worlds: dict[tuple[Any, ...], list[Json]] = defaultdict(list)
     for entry in entries:
-        if not entry["sweep"]:
+        if not entry["sweep"] and entry["policy"] in PAIRED:
             worlds[tuple(entry[key] for key in world)].append(entry)
     differences = [
         dict(zip(world, key, strict=True))
@@ -174,7 +180,15 @@ def _document(rows: DataFrame) -> dict[str, list[Json]]:
         for key, those in worlds.items()
         for one, other in combinations(those, 2)
     ]
-    return {"means": [_means(entry, DOCUMENT_FIGURES) for entry in entries], "differences": differences}
+    return {"means": [_means(entry, _figures_of(entry)) for entry in entries], "differences": differences}
+
+
+def _figures_of(entry: Json) -> Sequence[str]:
+    """Return the figures that the report has of a row."""
+    if entry["sweep"]:
+        return SWEEP_FIGURES
+    over_records = entry["share"] in (None, *SHARES) and entry["returns"] == RETURNS
+    return DOCUMENT_FIGURES if over_records else CAPACITY_FIGURES
 
 
 # Requests; records and reads

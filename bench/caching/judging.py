@@ -6,7 +6,7 @@ Owns: the rules for all verdicts. Must never: choose figures, or do I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any, Final
 
 from ingeborg.bench.caching.found import Rate
@@ -60,12 +60,12 @@ def slower(one: Json, other: Json) -> str:
 
 
 def falls(rates: Sequence[Rate]) -> str:
-    """Return whether each value is less than the previous value, or whether all are about equal. A rise counts if the
-    intervals of its two values do not overlap."""
+    """Return whether each value is less than the previous value, or whether all are about equal. The values do not fall
+    if one of them is greater than an earlier one, and the intervals of these two do not overlap."""
     values = [mean for mean, _ in rates]
     if not values or max(values) - min(values) <= SLIGHT * max(values):
         return NOISE
-    if any(sign((later[0] - earlier[0], later[1] + earlier[1])) == HOLDS for earlier, later in pairwise(rates)):
+    if any(sign((later[0] - earlier[0], later[1] + earlier[1])) == HOLDS for earlier, later in combinations(rates, 2)):
         return FAILS
     return HOLDS if all(earlier > later for earlier, later in pairwise(values)) else NOISE
 

@@ -154,8 +154,7 @@ def _percent(value: float) -> str:
 def _measured(
     found: Found, kind: str, what: str, title: str, identity: str, caption: str, text: Callable[[float], str]
 ) -> list[Block]:
-    """Draw real processes on LMDB with unlimited memory. Only a digest of an older plan has no latencies of polls that
-    wait."""
+    """Draw real processes on LMDB with unlimited memory: polls that wait, or else polls twice a second."""
     setups = (ON_LMDB, ON_LMDB._replace(fetches=POLLING))
     setup = next((one for one in setups if found.measured_records(kind, one)), ON_LMDB)
     return _over_records(

@@ -65,7 +65,7 @@ def documents() -> tuple[list[Row], list[Row]]:
                 world(**at)
                 | {"one": one, "other": other}
                 | {"by_read": [HITS[one] - HITS[other], 0.01], "duplication": [COPIES[one] - COPIES[other], 1.0]}
-                for one, other in combinations(STRATEGIES, 2)
+                for one, other in combinations(("all", *NOVEL), 2)
             ]
     swept = [("threshold", f"{rise} {1 - float(rise):.1f}", 1 - float(rise)) for rise in RISES]
     swept += [("mean", str(batch), number / len(BATCHES)) for number, batch in enumerate(BATCHES)]
@@ -94,7 +94,8 @@ def _live(kind: str, place: str, records: int, name: str, **changes: Any) -> Row
         per_s = 10_000.0 * (1 + few * HITS[name])
         return row | {"records_per_s": [per_s, 100.0], "cpu_us": [1e6 / per_s, 0.5]} | changes
     latency_ms = 3.0 + few * DATABASE_MS[name]
-    row |= {f"{part}_ms": 0.0 for part in PARTS} | {"database_ms": few * DATABASE_MS[name], "delivery_ms": 3.0}
+    row |= {f"{part}_ms": 0.0 for part in PARTS} | {"database_ms": few * DATABASE_MS[name], "delivery_ms": 0.5}
+    row |= {"writing_ms": 2.5}
     return row | {"latency_ms": [latency_ms, 0.1], "p50_ms": latency_ms, "p99_ms": 2 * latency_ms} | changes
 
 
@@ -133,7 +134,7 @@ def streams() -> dict[str, list[Row]]:
             means += [
                 at
                 | {"policy": name, "knows": False, "reads_in": name == "lru", "seeds": 3}
-                | {"by_read": [rate, 0.001], "by_record": [rate, 0.001]}
+                | {"by_read": [rate, 0.001]}
                 for name, rate in rates.items()
             ]
             means.append(means[-len(rates)] | {"knows": True, "reads_in": False, "by_read": [0.55, 0.001]})

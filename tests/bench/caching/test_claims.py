@@ -65,7 +65,7 @@ def test_what_is_as_the_document_says_holds_by_each_reading() -> None:
         "variance of the threshold, γ = 0.7",
         "variance of the threshold, γ + α = 1",
     ]
-    assert list(found[0])[:2] == ["LMDB, polls wait", "LMDB, polls twice a second"]
+    assert list(found[0])[:2] == ["LMDB, polls wait: reads", "LMDB, polls wait: writes"]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,8 @@ def test_buffer_has_to_be_ahead_for_certain_with_each_number_of_records(
         same = tuple(row[name] for name in ("one", "other", "records", "share", "reads_in")) == wanted
         return row | {"by_read": difference} if same else row
 
-    found = verdicts(figured.found("differences", change))[1]
+    all_found = figured.found("differences", change)
+    found = verdicts(all_found)[1]
     changed, other = (AGAIN, OUT) if again else (OUT, AGAIN)
     assert found[f"{ROOMS}, {other}"] == found["unlimited memory"] == HOLDS
     if verdict == HOLDS:
@@ -88,6 +89,8 @@ def test_buffer_has_to_be_ahead_for_certain_with_each_number_of_records(
     else:  # the room with another verdict has a line of its own
         assert found[f"10%, {changed}"] == verdict
         assert found[f"{ROOMS.replace('10%, ', '')}, {changed}"] == HOLDS
+    said = " ".join(one.found for one in numbered(all_found)[1].verdicts)
+    assert ("mean is ahead of buffer with 2,000 records" in said) == (verdict == FAILS)
 
 
 def test_a_verdict_of_a_single_seed_says_so() -> None:
@@ -132,8 +135,8 @@ def with_live(kind: str, strategy: str, changes: Row, **wanted: Any) -> Found:
     [
         ({"latency_ms": [60.0, 0.1], "database_ms": 0.1}, NOISE),  # slower, but not because of the database
         ({"latency_ms": [24.0, 2.0], "database_ms": 21.0}, NOISE),  # the interval overlaps that of threshold
-        ({"latency_ms": [60.0, 0.1], "database_ms": 30.0, "writing_ms": 27.0}, HOLDS),  # its writes wait for its reads
-        ({"latency_ms": [2.0, 0.1], "database_ms": -1.0}, FAILS),
+        ({"latency_ms": [60.0, 0.1], "database_ms": 30.0, "writing_ms": 29.5}, HOLDS),  # its writes wait for its reads
+        ({"latency_ms": [2.0, 0.1], "database_ms": -1.0, "writing_ms": 2.5}, FAILS),
     ],
 )
 def test_a_latency_is_judged_by_its_interval_and_by_the_databases_part(changes: Row, verdict: str) -> None:
@@ -164,6 +167,12 @@ def test_the_least_cpu_time_is_judged_apart_from_the_throughput() -> None:
     found = verdicts(with_live("throughput", "buffer", noisy))[4]
     assert found["LMDB, each record written: greatest"] == NOISE
     assert found["LMDB, each record written: least CPU time"] == FAILS
+
+
+def test_reads_and_writes_of_the_database_are_judged_by_their_share_of_a_latency() -> None:
+    found = verdicts(with_live("latency", "none", {"database_ms": 2.1, "writing_ms": 2.2}))[0]
+    assert (found["LMDB, polls wait: reads"], found["LMDB, polls wait: writes"]) == (FAILS, HOLDS)  # of 43 ms
+    assert found["Riak, polls wait: reads"] == HOLDS
 
 
 def test_one_or_two_runs_prove_nothing() -> None:
@@ -250,39 +259,6 @@ def test_each_finding_says_its_figures_and_why() -> None:
     assert "at most 0.000 off" in found[5].why
     assert "from 0.5000 to 0.5000" in found[7].why
     assert "all 0%, threshold 100%, mean 40%, buffer 30%" in found[4].found[-1]
-
-
-def test_a_digest_of_an_older_plan_is_judged_as_far_as_it_goes() -> None:
-    """Such a digest has one reading of bounded memory, of writes and of fetches, and no intervals of runs."""
-    pure, measured = figured.digests()
-    new = {
-        "document": ("written_share", "variance"),
-        "differences": ("reads_in",),
-        "live": ("writes", "fetches", "cpu_us", "seconds"),
-    }
-
-    def rows(table: Row) -> list[Row]:
-        return [dict(zip(table["names"], values, strict=True)) for values in table["rows"]]
-
-    def older(name: str, row: Row) -> Row:
-        row = {key: value for key, value in row.items() if key not in new[name]}
-        single = {key: row[key][0] for key in ("latency_ms", "records_per_s") if row.get(key)}
-        return row | ({"runs": 1} | single if name == "live" else {})
-
-    kept = {"document": [row for row in rows(pure["document"]) if row["share"] is None or not row["reads_in"]]}
-    kept["differences"] = [row for row in rows(pure["differences"]) if not row["reads_in"]]
-    kept["live"] = [row for row in rows(measured["live"]) if (row["writes"], row["fetches"]) == ("always", "waiting")]
-    tables = {name: figured.columns([older(name, row) for row in those]) for name, those in kept.items()}
-    pure |= {name: table for name, table in tables.items() if name != "live"}
-    del pure["over_rules"]
-    found = Found(pure, {"live": tables["live"]})
-    judged = verdicts(found)
-    assert list(judged[1]) == ["unlimited memory", f"{ROOMS}, each strategy in its better way"]
-    assert judged[0]["LMDB, polls twice a second"] == HOLDS
-    assert judged[3]["LMDB, polls twice a second, each record written: greatest"] == HOLDS
-    assert set(judged[4].values()) == {NOISE}
-    assert [reading for reading in judged[7] if "variance" in reading] == []
-    assert set(ours(found)) == {"LRU", "factor", "slowest"}
 
 
 def test_parts_that_did_not_run_are_left_out() -> None:

@@ -169,7 +169,7 @@ def test_differences_are_of_the_same_seeds(found: Found, out: Path) -> None:
     assert back is not None
     assert difference[0] == pytest.approx(mean, abs=1e-5)
     assert (back[0], back[1]) == (-difference[0], difference[1])
-    assert found.difference(60, "buffer", "sieve", "by_read") is None
+    assert found.difference(60, "buffer", "owed", "by_read") is None
 
 
 def test_parameters_and_requests_have_their_rows(found: Found) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from ingeborg.bench.caching.live import drawing, server, subscribing
 from ingeborg.bench.caching.live.broker import Broker
-from ingeborg.bench.caching.live.cases import CAPACITIES, UNBOUNDED
+from ingeborg.bench.caching.live.cases import CAPACITY, UNBOUNDED
 from ingeborg.bench.caching.live.database import Database, Items
 from ingeborg.bench.caching.live.memory import Memory
 from ingeborg.bench.caching.live.messages import records_of
@@ -67,7 +67,7 @@ def replayed(found: Played, strategy: str, share: float | None) -> dict[str, int
 @pytest.mark.parametrize(
     ("strategy", "share"),
     [
-        each for each in product((*RULES, OWED, *PLAIN), (UNBOUNDED, *CAPACITIES)) if each != ("tinylfu", UNBOUNDED)
+        each for each in product((*RULES, OWED, *PLAIN), (UNBOUNDED, 0.1, CAPACITY)) if each != ("tinylfu", UNBOUNDED)
     ],  # it needs to know the room
 )
 async def test_everybody_gets_everything_and_memory_is_the_pure_policys(
