@@ -168,12 +168,3 @@ class Cells:
     def smallest(self, nodes: int, protocol: str, senders: int) -> Json | None:
         """Return the cell with the smallest payload and the shortest interval, of the first seed."""
         return next(iter(self.grid(View(nodes)).cells(protocol, senders, KB, NAMED_MS[0])), None)
-
-    def mean_ms(self, nodes: int, protocol: str, senders: int, payload: int, interval: int) -> float | None:
-        """Return the mean latency."""
-        return self.grid(View(nodes)).figure(protocol, senders, payload, interval, "mean_ms")
-
-    def redundancy(self, nodes: int, protocol: str, senders: int, payload: int) -> float | None:
-        """Return the RMR, as the mean over the intervals, as in figure 4.3."""
-        found = self.grid(View(nodes)).by_interval(protocol, senders, payload, "redundancy")
-        return fmean(found.values()) if found else None

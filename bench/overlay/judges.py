@@ -78,7 +78,7 @@ def _plain(grid: Grid) -> list[Json]:
     return [row for row in grid.rows if row["experiment"] in (THESIS, TIMERS) and row["protocol"] in DOCUMENT]
 
 
-def _redundancies(grid: Grid, protocol: str, senders: int) -> dict[int, float]:
+def redundancies(grid: Grid, protocol: str, senders: int) -> dict[int, float]:
     """Return the RMR for each payload, as the mean over the intervals (figure 4.3)."""
     found = {}
     for payload in PAYLOADS:
@@ -154,7 +154,7 @@ def alike(grid: Grid) -> Finding | None:
 
 
 def copies(grid: Grid) -> Finding | None:
-    values = _redundancies(grid, "prc", 1).values()
+    values = redundancies(grid, "prc", 1).values()
     if not values:
         return None
     expected = degree(grid.nodes) - 1
@@ -165,7 +165,7 @@ def copies(grid: Grid) -> Finding | None:
 
 
 def single(grid: Grid) -> Finding | None:
-    values = {protocol: _redundancies(grid, protocol, 1).values() for protocol in TREES}
+    values = {protocol: redundancies(grid, protocol, 1).values() for protocol in TREES}
     if not all(values.values()):
         return None
     return Finding(
@@ -304,7 +304,7 @@ def slower(grid: Grid) -> Finding | None:
     )
 
 
-def _slowest(grid: Grid, protocol: str, others: Sequence[tuple[str, int]]) -> Finding | None:
+def slowest(grid: Grid, protocol: str, others: Sequence[tuple[str, int]]) -> Finding | None:
     """Judge whether a protocol, with all nodes as senders, is slower than all other lines at every payload."""
     least: dict[int, float] = {}
     for other in others:
@@ -313,14 +313,6 @@ def _slowest(grid: Grid, protocol: str, others: Sequence[tuple[str, int]]) -> Fi
             return None
         least = {payload: min(ratio, least.get(payload, ratio)) for payload, ratio in ratios.items()}
     return Finding(_if(min(least.values()) > 1 + SAME), f"compared with the slowest other line: {_times(least)}")
-
-
-def plumtree_slower(grid: Grid) -> Finding | None:
-    return _slowest(grid, "plumtree", SINGLE)
-
-
-def cptcast_slowest(grid: Grid) -> Finding | None:
-    return _slowest(grid, "cptcast", (*SINGLE, ("plumtree", ALL)))
 
 
 def cptcast_slower(grid: Grid) -> Finding | None:
@@ -341,7 +333,7 @@ def flat(grid: Grid) -> Finding | None:
 
 
 def below_one(grid: Grid) -> Finding | None:
-    values = {protocol: _redundancies(grid, protocol, ALL).values() for protocol in TREES}
+    values = {protocol: redundancies(grid, protocol, ALL).values() for protocol in TREES}
     if not all(values.values()):
         return None
     cells = [row["phases"]["run"]["redundancy"] for protocol in TREES for row in grid.line(protocol, ALL)]
@@ -352,7 +344,7 @@ def below_one(grid: Grid) -> Finding | None:
 
 
 def notable(grid: Grid) -> Finding | None:
-    values = {protocol: _redundancies(grid, protocol, ALL) for protocol in TREES}
+    values = {protocol: redundancies(grid, protocol, ALL) for protocol in TREES}
     if not all(PAYLOADS[0] in each and PAYLOADS[-1] in each for each in values.values()):
         return None
     plumtree, cptcast = (values[protocol] for protocol in TREES)
@@ -392,8 +384,8 @@ def small(grid: Grid) -> Finding | None:
 
 
 def network(grid: Grid) -> Finding | None:
-    flood = _redundancies(grid, "prc", 1).get(PAYLOADS[-1])
-    trees = {senders: _redundancies(grid, "cptcast", senders).get(PAYLOADS[-1]) for senders in (1, ALL)}
+    flood = redundancies(grid, "prc", 1).get(PAYLOADS[-1])
+    trees = {senders: redundancies(grid, "cptcast", senders).get(PAYLOADS[-1]) for senders in (1, ALL)}
     shares = {senders: (1 + tree) / (1 + flood) for senders, tree in trees.items() if tree is not None and flood}
     if len(shares) < len(trees):
         return None
@@ -419,7 +411,7 @@ def _after(rows: Sequence[Json]) -> str:
     )
 
 
-def _copes(grid: Grid, protocol: str) -> Finding | None:
+def copes(grid: Grid, protocol: str) -> Finding | None:
     rows = _broken(grid, protocol)
     if not rows:
         return None
@@ -430,14 +422,6 @@ def _copes(grid: Grid, protocol: str) -> Finding | None:
         _if(coped == len(rows)),
         f"{coped} of {len(rows)} cells deliver at least {COPED:.1%} of later messages; the worst, {_after(worst)}",
     )
-
-
-def cptcast_copes(grid: Grid) -> Finding | None:
-    return _copes(grid, "cptcast")
-
-
-def plumtree_copes(grid: Grid) -> Finding | None:
-    return _copes(grid, "plumtree")
 
 
 def recovers(grid: Grid) -> Finding | None:

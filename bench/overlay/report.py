@@ -16,6 +16,7 @@ from ingeborg.bench.overlay.cases import (
     COLD,
     INTERVALS_MS,
     KB,
+    NAMED_MS,
     PAYLOADS,
     SENDERS,
     THESIS,
@@ -25,7 +26,7 @@ from ingeborg.bench.overlay.cases import (
     WARM,
 )
 from ingeborg.bench.overlay.cells import Cells, Reading, View, share, start_of
-from ingeborg.bench.report.plots import Plot, Series, linear, logarithmic
+from ingeborg.bench.report.plots import Plot, Point, Series, linear, logarithmic
 from ingeborg.bench.text.blocks import (
     Block,
     Cell,
@@ -37,6 +38,7 @@ from ingeborg.bench.text.blocks import (
     Panel,
     Report,
     Section,
+    Table,
     Text,
     table,
 )
@@ -45,6 +47,9 @@ Json = Mapping[str, Any]
 
 Line = tuple[str, int, str]
 """A protocol, its number of senders, and the start."""
+
+Columns = tuple[tuple[str, Callable[[Json], str | Cell]], ...]
+"""Columns of a table, computed from a cell's row."""
 
 SINGLE: Final[tuple[Line, ...]] = (("prc", 1, WARM), ("plumtree", 1, WARM), ("cptcast", 1, WARM))
 SEVERAL: Final[tuple[Line, ...]] = (
@@ -160,22 +165,21 @@ def _figures(cells: Cells, nodes: int) -> list[Block]:
             series = [
                 Series(_name(line), each, index, dashed=line[0] == "cptcast", dots=True)
                 for index, (line, each) in enumerate(zip(lines, points, strict=True))
-                if any(value for _, value in each)
+                if each
             ]
             if len(series) > 1:
                 found.append(_latency(name, series, f"f42-{nodes}-{number}{letter}"))
     lines = (*SINGLE, *SEVERAL[1:])
-    return [
-        *found,
-        *_means(cells, nodes, lines, "Figure 4.2: mean latency", "mean_ms", _ms),
-        *_rmrs(cells, nodes, lines),
-    ]
+    rmr = "Figure 4.3: payloads beyond those of a tree (RMR)"
+    found += _means(cells, nodes, lines, "Figure 4.2: mean latency")
+    return found + _rmrs(cells, nodes, lines, rmr, _FLOODS)
 
 
-def _latencies(cells: Cells, nodes: int, line: Line, payload: int) -> list[tuple[float, float | None]]:
+def _latencies(cells: Cells, nodes: int, line: Line, payload: int) -> list[Point]:
     protocol, senders, start = line
     grid = cells.grid(View(nodes, Reading(start)))
-    return [(interval, grid.figure(protocol, senders, payload, interval, "mean_ms")) for interval in INTERVALS_MS]
+    means = {each: grid.figure(protocol, senders, payload, each, "mean_ms") for each in INTERVALS_MS}
+    return [(interval, mean) for interval, mean in means.items() if mean is not None]
 
 
 def _latency(title: str, series: Sequence[Series], identity: str) -> Figure:
@@ -191,36 +195,36 @@ def _latency(title: str, series: Sequence[Series], identity: str) -> Figure:
     return Figure(plot, identity, "By the interval between two broadcasts. The latencies have a log scale.")
 
 
-def _means(
-    cells: Cells, nodes: int, lines: Sequence[Line], title: str, name: str, text: Callable[[float | None], str]
-) -> list[Block]:
-    """Return a table with a figure of each line at each interval."""
+def _means(cells: Cells, nodes: int, lines: Sequence[Line], title: str) -> list[Block]:
+    """Return a table with the mean latency of each line, for each payload at the intervals that the document names."""
+    loads = [(payload, interval) for payload in PAYLOADS for interval in NAMED_MS]
     rows = []
     for line in lines:
         protocol, senders, start = line
         grid = cells.grid(View(nodes, Reading(start)))
-        for interval in INTERVALS_MS:
-            values = [grid.figure(protocol, senders, payload, interval, name) for payload in PAYLOADS]
-            if any(value is not None for value in values):
-                rows.append([_name(line), f"{interval} ms", *map(text, values)])
-    return [Panel(title, [table("", ("", "every", *map(_size, PAYLOADS)), rows)])] if rows else []
+        values = [grid.figure(protocol, senders, *load, "mean_ms") for load in loads]
+        if any(value is not None for value in values):
+            rows.append([_name(line), *map(_ms, values)])
+    header = ("", *(f"{_size(payload)}, {interval} ms" for payload, interval in loads))
+    return [Panel(title, [table("", header, rows, "By payload and interval.")])] if rows else []
 
 
-def _rmrs(cells: Cells, nodes: int, lines: Sequence[Line]) -> list[Block]:
+def _rmrs(cells: Cells, nodes: int, lines: Sequence[Line], title: str, note: str = "") -> list[Block]:
+    """Return a table with the RMR of each line, for each payload."""
     rows = []
     for line in lines:
         protocol, senders, start = line
-        grid = cells.grid(View(nodes, Reading(start)))
-        each = [grid.by_interval(protocol, senders, payload, "redundancy").values() for payload in PAYLOADS]
-        if any(each):
-            rows.append([_name(line), *(f"{sum(one) / len(one):.3f}" if one else "–" for one in each)])
-    note = (
-        "Means over the intervals, without each sender's first message. In PRC-broadcast, a node sends a message over "
-        "each of its links, also back to the sender, so its RMR is the number of neighbours minus one. The document "
-        "reports about 4 for it, close to 0 for one sender, and less than 1 for several senders."
-    )
-    title = "Figure 4.3: payloads beyond those of a tree (RMR)"
+        found = judges.redundancies(cells.grid(View(nodes, Reading(start))), protocol, senders)
+        if found:
+            rows.append([_name(line), *(_rmr(found.get(payload)) for payload in PAYLOADS)])
     return [Panel(title, [table("", ("", *map(_size, PAYLOADS)), rows, note)])] if rows else []
+
+
+_FLOODS: Final = (
+    "Means over the intervals, without each sender's first message. In PRC-broadcast, a node sends a message over each "
+    "of its links, also back to the sender, so its RMR is the number of neighbours minus one. The document reports "
+    "about 4 for it, close to 0 for one sender, and less than 1 for several senders."
+)
 
 
 def _timers(cells: Cells, nodes: int) -> list[Block]:
@@ -257,17 +261,19 @@ def _printed(cells: Cells) -> list[Block]:
     rows: list[list[str | Cell]] = []
     for place in printed.places(cells):
         faults = ", ".join(f"{fault} ({count} of {place.seeds} seeds)" for fault, count in place.faults.items())
-        verdict = Cell(faults, mark="bad") if faults else Cell("no difference here")
-        rows.append([Cell(place.text, f"{place.protocol}, {place.world}"), verdict, place.printed, place.repaired])
+        always = place.seeds in place.faults.values()
+        words, mark = ("worse", "bad") if always else ("some seeds", "warn") if faults else ("no difference", "plain")
+        world = f"{place.protocol}, {place.world}"
+        figures = Cell(f"{faults}: {place.printed}" if faults else place.printed, f"with all repairs: {place.repaired}")
+        rows.append([Cell(place.text, world), Cell(words, mark=mark), figures])
     note = (
-        "Each row has two worlds. In one, the protocol has all repairs, and in the other it lacks one. The second "
-        "column names what is worse as printed. The figures are those of the first seed. A place that shows no "
-        "difference needs a rarer course of events, for which the project has a test."
+        "Each row has two worlds. In one, the protocol lacks this repair, and in the other it has all repairs. The "
+        "third column names what is worse as printed, and has the figures of the first seed. A figure that is worse "
+        "with some seeds only can differ by chance, because the two worlds take another course from the first "
+        "difference on. A place without a difference needs a rarer course of events, for which the project has a test."
     )
-    header = ("as printed", "worse", "figures as printed", "figures with all repairs")
-    return (
-        [Panel("Eight places, with and without their repair", [table("", header, rows, note, "words")])] if rows else []
-    )
+    header = ("place", "as printed", "figures")
+    return [Panel("Eight places as printed", [table("", header, rows, note, "words")])] if rows else []
 
 
 def _differing(cells: Cells, judged: Sequence[Claim], nodes: int) -> list[Block]:
@@ -297,8 +303,8 @@ def _beyond(cells: Cells, nodes: int) -> list[Block]:
     return [
         *([Panel("grove and its goals", [table("", header, goals, note)])] if goals else []),
         *_compared(cells, nodes),
-        *_means(cells, nodes, OURS, "Mean latency of further lines", "mean_ms", _ms),
-        *_means(cells, nodes, OURS, "RMR of further lines", "redundancy", _rmr),
+        *_means(cells, nodes, OURS, "Mean latency of further lines"),
+        *_rmrs(cells, nodes, OURS, "RMR of further lines"),
         *_kinds(cells, nodes),
     ]
 
@@ -357,45 +363,54 @@ def _kinds(cells: Cells, nodes: int) -> list[Block]:
 
 
 def _faults(cells: Cells, nodes: int) -> list[Block]:
-    crashes = sorted(cells.of("crash", nodes), key=lambda row: (row["protocol"], row["share"]))
-    churn = sorted(cells.of("churn", nodes), key=lambda row: (row["protocol"], row["share"]))
-    whole = (
-        "Before, fault, after: reliability of the messages sent in each period, among nodes that are up at the end. "
-        "The period of the fault is the 5 s of the cut, or the 5 s after the crash. Settled: the time from the crash, "
-        "or from the end of the cut, to the last delivery of a message sent before that moment. Repeated: deliveries "
-        "of a message that the node had delivered before. Registry: reads of the registry by nodes that knew no other "
-        f"node. Goal of grove: no message lost or out of order, no node isolated, settled within "
-        f"{claims.SETTLED_S_MAX:g} s."
+    crashes, churn = (
+        sorted(cells.of(name, nodes), key=lambda row: (row["protocol"], row["share"])) for name in ("crash", "churn")
     )
-    nearly = (
-        "A message is due to nodes that were in the overlay when it was sent, and are up at the end. Each new node "
-        f"reads the registry. Goal of grove: reliability {claims.CHURN_RELIABILITY_MIN:.2%} or more, no message out of "
-        f"order, RMR {claims.CHURN_RMR_MAX:g} or less."
-    )
-    found: list[Block] = [_undelivered(crashes, nodes)] if crashes else []
-    for title, rows, columns, note in (
-        ("A share of the nodes crashes at once", crashes, _BROKEN, f"{whole} {_why_flood(crashes)}"),
-        ("Two halves of the nodes cut off from each other for 5 s", cells.of("cut", nodes), _BROKEN, ""),
-        ("Nodes crash and others join, by the share per second", churn, _MOVING, nearly),
-    ):
-        if rows:
-            body = [[_faulty(row), *(text(row) for _, text in columns)] for row in rows]
-            found.append(Panel(title, [table("", ("", *(name for name, _ in columns)), body, note)]))
+    cuts = cells.of("cut", nodes)
+    found: list[Block] = [Text(_WHOLE)] if crashes or cuts else []
+    if crashes:
+        found += [*_why_flood(crashes), _undelivered(crashes, nodes)]
+        found.append(Fold("A share of the nodes crashes at once", [_faulted(crashes, _BROKEN)]))
+    if cuts:
+        found.append(Panel("Two halves of the nodes cut off from each other for 5 s", [_faulted(cuts, _BROKEN)]))
+    if churn:
+        title = "Nodes crash and others join, by the share per second"
+        found.append(Panel(title, [_faulted(churn, _MOVING, _NEARLY)]))
     return found
 
 
-def _why_flood(rows: Sequence[Json]) -> str:
+_WHOLE: Final = (
+    "Before, fault, after: reliability of the messages sent in each period, among nodes that are up at the end. The "
+    "period of the fault is the 5 s of the cut, or the 5 s after the crash. Settled: the time from the crash, or from "
+    "the end of the cut, to the last delivery of a message sent before that moment. Repeated: deliveries of a message "
+    "that the node had delivered before. Registry: reads of the registry by nodes that knew no other node. Goal of "
+    f"grove: no message lost or out of order, no node isolated, settled within {claims.SETTLED_S_MAX:g} s."
+)
+_NEARLY: Final = (
+    "A message is due to nodes that were in the overlay when it was sent, and are up at the end. Each new node reads "
+    f"the registry. Goal of grove: reliability {claims.CHURN_RELIABILITY_MIN:.2%} or more, no message out of order, "
+    f"RMR {claims.CHURN_RMR_MAX:g} or less."
+)
+
+
+def _faulted(rows: Sequence[Json], columns: Columns, note: str = "") -> Table:
+    body = [[_faulty(row), *(text(row) for _, text in columns)] for row in rows]
+    return table("", ("", *(name for name, _ in columns)), body, note)
+
+
+def _why_flood(rows: Sequence[Json]) -> list[Block]:
     """Explain the greatest RMR of a flood."""
     floods = [row for row in rows if row["protocol"] == "flood" and row["doubles"]]
     if not floods:
-        return ""
+        return []
     row = max(floods, key=lambda row: row["redundancy"])
-    return (
+    text = (
         "A node of a flood forgets a message when all neighbours have sent it. If the overlay then gets a new link, a "
         "late copy on that link counts as new, and the node delivers it and sends it over all links again. So a flood "
         f"has an RMR of {row['redundancy']:.3f} after a crash of {row['share']:.0%}, with {row['doubles']:,} repeated "
         "deliveries."
     )
+    return [Text(text)]
 
 
 def _undelivered(rows: Sequence[Json], nodes: int) -> Figure:
@@ -429,7 +444,7 @@ def _met(goal: Callable[[Json], bool]) -> Callable[[Json], Cell]:
 
 
 #: Columns for a cell with a crash or a cut, and for one with churn.
-_BROKEN: Final[tuple[tuple[str, Callable[[Json], str | Cell]], ...]] = (
+_BROKEN: Final[Columns] = (
     ("goal", _met(claims.survived)),
     ("before", lambda row: share(row["phases"]["run"]["reliability"])),
     ("fault", lambda row: share(row["phases"]["during"]["reliability"])),
@@ -441,7 +456,7 @@ _BROKEN: Final[tuple[tuple[str, Callable[[Json], str | Cell]], ...]] = (
     ("registry", lambda row: f"{row['registry_reads']:,}"),
     ("RMR", lambda row: _rmr(row["redundancy"])),
 )
-_MOVING: Final[tuple[tuple[str, Callable[[Json], str | Cell]], ...]] = (
+_MOVING: Final[Columns] = (
     ("goal", _met(claims.endured)),
     ("reliability", lambda row: share(row["phases"]["run"]["reliability"])),
     ("worst message", lambda row: share(row["phases"]["run"]["least"])),

@@ -8,10 +8,11 @@ The document prints no numbers with its charts, so only its sentences can be com
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ingeborg.bench.overlay import judges
-from ingeborg.bench.overlay.cases import NAMED_MS, NODES, PAYLOADS
+from ingeborg.bench.overlay.cases import ALL, NAMED_MS, NODES, PAYLOADS
 from ingeborg.bench.overlay.drawn import degree
 from ingeborg.bench.overlay.judges import Judge
 from ingeborg.bench.overlay.sites import NANCY_BITS_PER_S, NODES_PER_HOST, RENNES_BITS_PER_S
@@ -153,7 +154,7 @@ SENTENCES: Final = (
     Sentence(
         "Plumtree with several senders is slower than every line with a single sender, and than PRC-broadcast.",
         "4.3.1",
-        judges.plumtree_slower,
+        partial(judges.slowest, protocol="plumtree", others=judges.SINGLE),
         "At 1 MB every 20 ms, the queues of PRC-broadcast take longer than any tree.",
         several=True,
     ),
@@ -167,7 +168,7 @@ SENTENCES: Final = (
     Sentence(
         "CPTCast with several senders has the highest latency of all, at every payload.",
         "4.3.1",
-        judges.cptcast_slowest,
+        partial(judges.slowest, protocol="cptcast", others=(*judges.SINGLE, ("plumtree", ALL))),
         _ANNOUNCED,
         several=True,
     ),
@@ -214,7 +215,9 @@ SENTENCES: Final = (
         "A settled tree sends each payload once to each node, and PRC-broadcast sends it over every link.",
         several=True,
     ),
-    Sentence("CPTCast is expected to cope well with failures.", "4.3.3", judges.cptcast_copes, _ALONE),
+    Sentence(
+        "CPTCast is expected to cope well with failures.", "4.3.3", partial(judges.copes, protocol="cptcast"), _ALONE
+    ),
     Sentence(
         "Fault recovery might cost CPTCast additional network usage and a slight increase in latency.",
         "4.3.3",
@@ -224,7 +227,7 @@ SENTENCES: Final = (
     Sentence(
         "Plumtree provides high fault-tolerance.",
         "5.2",
-        judges.plumtree_copes,
+        partial(judges.copes, protocol="plumtree"),
         "Its repaired tree reaches all nodes again. It keeps no history for messages of the time before.",
     ),
 )

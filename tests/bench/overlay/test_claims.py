@@ -198,7 +198,7 @@ def test_figures_are_means_over_seeds_and_what_depends_on_the_seed_is_within_noi
     assert only(HOLDS, made(of("plumtree", ALL, seed=2), (1, 2), mean_ms=70.0)) == [each.text for each in SENTENCES]
     cells = made(of("plumtree", ALL, seed=2), (1, 2), mean_ms=79.0)
     assert {text[:40] for text in only(NOISE, cells)} == {expected[:40], "CPTCast with several senders has the hig"}
-    assert cells.mean_ms(NODES, "plumtree", ALL, 1_000, 20) == (60.0 + 79.0) / 2
+    assert cells.grid(View(NODES)).figure("plumtree", ALL, 1_000, 20, "mean_ms") == (60.0 + 79.0) / 2
 
 
 def test_figures_that_are_compared_come_from_the_same_seeds() -> None:

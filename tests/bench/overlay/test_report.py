@@ -61,7 +61,7 @@ def test_a_page_of_one_cell_has_only_what_there_is(pure: dict[str, Any]) -> None
     (row,) = (row for row in pure["cells"] if row["protocol"] == "star")
     text = page({**pure, "cells": [row]})
     assert "All protocols compared" in text
-    for title in ("Figure 4", "goals", "Faults", "What the document claims"):
+    for title in ("Figure 4", "goals", "Faults", "The claims of the document"):
         assert title not in text
 
 
