@@ -150,20 +150,13 @@ def _parser() -> argparse.ArgumentParser:
         from ingeborg.bench.packing.experiment import Packing
         from ingeborg.bench.rivals import commands as rivals
     except ModuleNotFoundError as error:
-        _add_absent(commands, "compare", error)
-        _add_absent(commands, "drift", error)
-        _add_absent(commands, "autoscale", error)
-        _add_absent(commands, "overlay", error)
-        _add_absent(commands, "packing", error)
-        _add_absent(commands, "caching", error)
-        _add_absent(commands, "rivals", error)
+        for name in ("compare", "drift", "autoscale", "overlay", "packing", "caching", "rivals"):
+            _add_absent(commands, name, error)
     else:
         compare.add(commands, digest, write_report)
         drift.add(commands)
-        runner.add(commands, Autoscale())
-        runner.add(commands, Overlay())
-        runner.add(commands, Packing())
-        runner.add(commands, Caching())
+        for experiment in (Autoscale(), Overlay(), Packing(), Caching()):
+            runner.add(commands, experiment)
         rivals.add(commands)
     return parser
 

@@ -97,7 +97,7 @@ class Results:
     def write(self, name: str, document: Any) -> None:
         """Write a document as compressed JSON."""
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
-        (self.out / name).write_bytes(lzma.compress(text, preset=9))
+        units.write(self.out / name, lzma.compress(text, preset=9))
 
     def read(self, name: str) -> Any:
         """Read a document. Raises ``BenchError`` if it is missing or damaged."""

@@ -13,9 +13,13 @@ import argparse
 import multiprocessing
 import signal
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 from ingeborg.bench.errors import BenchError, Interrupted, UsageError
@@ -108,15 +112,23 @@ def run(experiment: Experiment, options: argparse.Namespace) -> int:
     _hold(experiment, results, resume=options.resume)
     with units.alone(results.out):
         failed = _units(experiment, plan, results, options.processes)
-        print("digesting …", flush=True)
+        if any(_is_done(results, unit) for unit in plan):
+            _digest(experiment, results)
+    if failed:
+        raise BenchError(f"{len(failed)} {experiment.word} have failed: {', '.join(failed)}; repeat with --resume")
+    return 0
+
+
+def _digest(experiment: Experiment, results: Results) -> None:
+    print("digesting …", flush=True)
+    try:
         digest = experiment.digest(results)
         results.write(experiment.document, digest.pure)
         if digest.measured:
             results.write(MEASURED, digest.measured)
         _report(experiment, results)
-    if failed:
-        raise BenchError(f"{len(failed)} {experiment.word} have failed: {', '.join(failed)}; repeat with --resume")
-    return 0
+    except KeyboardInterrupt:
+        raise Interrupted("the units have ended; digest them with the same command and --resume") from None
 
 
 def _selection(experiment: Experiment, options: argparse.Namespace) -> Selection:
@@ -202,24 +214,51 @@ def _path(results: Results, unit: Unit) -> Path:
 
 
 Job = tuple[int, Unit, Experiment, Results]
+Outcome = tuple[int, str]
+"""A unit's number, and ``""`` or its error."""
 
 
-def _outcomes(jobs: Sequence[Job], processes: int, *, fresh: bool) -> Iterator[tuple[int, str]]:
-    """Run units in other processes. Yield each unit's number, and ``""`` or its error, as soon as it has ended. An
-    interrupt reaches only this process, which then ends the others."""
-    if not jobs:
-        return
+def _outcomes(jobs: Sequence[Job], processes: int, *, fresh: bool) -> Iterator[Outcome]:
+    """Run units in other processes, and yield each unit's outcome as soon as it has ended. An interrupt reaches only
+    this process, which then ends the others.
+
+    Each thread owns one process. So if the system kills a process, the thread knows whose unit has failed, and
+    continues with another process. A pool would wait for that unit forever.
+    """
+    waiting = deque(jobs)
+    ended: SimpleQueue[Future[Outcome] | Outcome] = SimpleQueue()
+    for _ in range(min(processes, len(jobs))):
+        threading.Thread(target=_lane, args=(waiting, ended, fresh), daemon=True).start()
+    try:
+        for _ in jobs:
+            one = ended.get()
+            yield one.result() if isinstance(one, Future) else one
+    finally:
+        waiting.clear()
+        for process in multiprocessing.active_children():
+            process.terminate()
+
+
+def _lane(waiting: deque[Job], ended: SimpleQueue[Future[Outcome] | Outcome], fresh: bool) -> None:
+    """Run units in one process after the other until none is waiting."""
     context = multiprocessing.get_context("spawn")
-    with context.Pool(
-        min(processes, len(jobs)),
-        signal.signal,
-        (signal.SIGINT, signal.SIG_IGN),
-        maxtasksperchild=1 if fresh else None,
-    ) as pool:
-        yield from pool.imap_unordered(_one, jobs)
+    while waiting:
+        with ProcessPoolExecutor(1, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as process:
+            while waiting:
+                try:
+                    job = waiting.popleft()
+                except IndexError:  # another lane took the last one
+                    break
+                future = process.submit(_one, job)
+                if isinstance(future.exception(), BrokenExecutor):
+                    ended.put((job[0], "its process was killed; the memory may not suffice"))
+                    break
+                ended.put(future)
+                if fresh:
+                    break
 
 
-def _one(job: Job) -> tuple[int, str]:
+def _one(job: Job) -> Outcome:
     """Run a unit in this process, which is one of several."""
     number, unit, experiment, results = job
     try:

@@ -1,8 +1,7 @@
-"""Run the units of a plan. Each unit runs once and has its own result file, so an interrupted run continues where it
-stopped.
+"""The files of a plan's results, and the number of processes that run its units.
 
-Owns: the processes that run units; complete result files; separate folders for the results of different plans or
-different source code. Must never: depend on what a unit does.
+Owns: complete result files; separate folders for the results of different plans or different source code. Must never:
+depend on what a unit does.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import orjson
 
@@ -26,8 +25,6 @@ PLAN: Final = "plan.json"
 
 SAY_S: Final = 10.0
 """Seconds between two lines that report how many units are done."""
-
-Job = TypeVar("Job")
 
 
 def add_processes(command: argparse.ArgumentParser, what: str) -> None:
@@ -97,7 +94,12 @@ def alone(out: Path) -> Iterator[None]:
 
 def keep(path: Path, rows: Iterable[Any]) -> None:
     """Write a line of JSON for each row into a file. The file appears only when it is complete."""
+    write(path, b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file. It appears, or replaces the former one, only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+    part.write_bytes(data)
     part.replace(path)

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.report.plots import (
     COLOURS,
-    NARROW,
-    WIDE,
     Plot,
     Point,
     Scale,
@@ -25,7 +23,6 @@ from ingeborg.bench.report.plots import (
     nines,
     percentile_axis,
     seconds_axis,
-    svg,
 )
 from ingeborg.bench.text import figures
 
@@ -58,12 +55,6 @@ class Drawn:
     plot: Plot
     bin_s: int = 1
     bin_text: str = ""
-
-
-def both(drawn: Drawn, identity: str) -> str:
-    """Return the plot twice, for a wide and for a narrow page, of which the style sheet shows one. A single drawing,
-    scaled down for a phone, would have text that is too small."""
-    return svg(drawn.plot, WIDE, NARROW, identity)
 
 
 def percentile_curve(run: Json) -> Drawn | None:

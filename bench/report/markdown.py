@@ -69,8 +69,6 @@ def _blocks(blocks: Sequence[Block], level: int) -> Iterator[str]:
                     yield from _claim(claim)
                 if block.note:
                     yield from ("", block.note)
-            case _:
-                pass  # figures, drawings, facts and folded blocks
 
 
 def _claim(claim: Claim) -> Iterator[str]:

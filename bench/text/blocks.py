@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class Report:
     lead: Sequence[str]
     sections: Sequence[Block]
     command: str = ""
-    closing: Sequence[str] = field(default_factory=tuple)
+    closing: Sequence[str] = ()
 
 
 def claims_of(report: Report) -> list[Claim]:

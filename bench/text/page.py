@@ -25,8 +25,8 @@ from ingeborg.bench.digest import forms, kept
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.text import figures, tables
+from ingeborg.bench.text.blocks import Cell, Table
 from ingeborg.bench.text.summary import table_lines
-from ingeborg.bench.text.tables import Cell, Table
 
 RESULTS = Path(__file__).parents[1] / "results"
 

@@ -21,7 +21,8 @@ from ingeborg.bench.comparison import (
 )
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.text import figures
-from ingeborg.bench.text.tables import Cell, Table, cell, ending, limit
+from ingeborg.bench.text.blocks import Cell, Table
+from ingeborg.bench.text.tables import cell, ending, limit
 
 LAYER = "dedup layer"
 """If the name of a variant contains this text, the deduplication layer of thesis 1.3.4 is in front of the system."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from ingeborg.bench import comparison
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.text import figures, statements, tables, verdicts
-from ingeborg.bench.text.tables import Cell, Table
+from ingeborg.bench.text.blocks import Cell, Table
 
 COLUMNS = ("Run", "p50", "p99", "In", "Out", "Duplicates dropped", "Lost", "Goals")
 

@@ -22,8 +22,7 @@ from ingeborg.bench.comparison import (
 )
 from ingeborg.bench.comparison.topics import SLOPE_TOPICS_MIN, slope
 from ingeborg.bench.text import figures
-from ingeborg.bench.text.blocks import Cell as Cell
-from ingeborg.bench.text.blocks import Table as Table
+from ingeborg.bench.text.blocks import Cell, Table
 
 Format = Callable[[float | None], str]
 

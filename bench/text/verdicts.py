@@ -15,7 +15,7 @@ from ingeborg.bench.comparison import failure
 from ingeborg.bench.comparison.topics import number_of_topics
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.text import figures, tables
-from ingeborg.bench.text.tables import Cell, Table
+from ingeborg.bench.text.blocks import Cell, Table
 
 MISSED_MAX = 5
 """Maximum number of missed goals to list for one system. The table gives the number of further missed goals, and the

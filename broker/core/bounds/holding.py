@@ -281,6 +281,7 @@ class Holding(Part):
     def _detach(self, receiver: BoundedReceiver) -> None:
         if self.receivers.pop(receiver.connection, None) is not None:
             take_out(receiver.connection, receiver)
+        self.going.pop(receiver, None)
         if not self.receivers:  # all these entries are outdated, and nothing looks at them any more
             self._agenda.clear()
             self._slots.clear()
@@ -302,7 +303,6 @@ class Holding(Part):
         self.clients -= len(receiver.places)
         receiver.places.clear()
         receiver.conits.clear()
-        self.going.pop(receiver, None)
         self._detach(receiver)
 
     # Messages

@@ -35,7 +35,8 @@ SQUARES = "squares"
 
 
 class Squares(Experiment):
-    """``--fail N`` makes the unit of the number N fail, and ``--stop N`` interrupts the run in it."""
+    """``--fail N`` makes the unit of the number N fail, ``--kill N`` kills its process, and
+    ``--stop N`` interrupts the run in it."""
 
     name = "squares"
     help = "square some numbers"
@@ -45,17 +46,18 @@ class Squares(Experiment):
     seeds = 3
 
     def __init__(self) -> None:
-        self.fail = self.stop = 0
+        self.fail = self.stop = self.kill = 0
         self.sources = "one"
 
     def add(self, command: argparse.ArgumentParser) -> None:
         command.add_argument("--fail", type=int, default=0)
         command.add_argument("--stop", type=int, default=0)
+        command.add_argument("--kill", type=int, default=0)
 
     def settle(self, options: argparse.Namespace, parts: Collection[str]) -> None:
         if options.fail < 0:
             raise UsageError("--fail has to be a number of the plan")
-        self.fail, self.stop = options.fail, options.stop
+        self.fail, self.stop, self.kill = options.fail, options.stop, options.kill
 
     def plan(self, selection: Selection) -> Sequence[Unit]:
         begins = {"small": 1, "large": 100}
@@ -69,6 +71,8 @@ class Squares(Experiment):
         return {"sources": self.sources}
 
     def run(self, unit: Unit, results: Results) -> None:
+        if unit.work == self.kill:
+            os.kill(os.getpid(), signal.SIGKILL)
         if unit.work == self.fail:
             raise BenchError(f"{unit.work} has no square")
         if unit.work == self.stop:

@@ -146,6 +146,35 @@ def test_a_unit_that_fails_leaves_the_others_alone(
     assert len(squares(tmp_path)) == 3
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_unit_whose_process_is_killed_has_failed_and_the_others_run(
+    bench: Run, tmp_path: Path, processes: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BenchError, match=r"^1 numbers have failed: small-1; repeat with --resume$"):
+        bench("--out", tmp_path, "--kill", 1, "--processes", processes)
+    assert "  small-1: its process was killed; the memory may not suffice" in capsys.readouterr().out
+    assert squares(tmp_path) == [4, 9]
+
+
+def test_without_a_finished_unit_there_is_no_digest(bench: Run, tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"^1 numbers have failed: small-1; repeat with --resume$"):
+        bench("--out", tmp_path, "--seeds", 1, "--fail", 1)
+    assert not (tmp_path / "squares.json.xz").exists()
+
+
+def test_an_interrupted_digest_says_how_to_continue(
+    bench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Squares, "digest", interrupted)
+        with pytest.raises(Interrupted, match=r"^the units have ended; digest them with"):
+            bench("--out", tmp_path, "--seeds", 1)
+    assert bench("--out", tmp_path, "--seeds", 1, "--resume", "--fail", 1) == 0
+
+
 @pytest.mark.parametrize(("parts", "number", "before"), [("small", 3, "2 of 3"), ("large", 101, "1 of 3")])
 def test_an_interrupted_run_says_how_to_continue(
     bench: Run, tmp_path: Path, parts: str, number: int, before: str
