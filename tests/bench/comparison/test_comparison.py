@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingeborg.bench import comparison
-from ingeborg.bench.text import statements, tables, verdicts
+from ingeborg.bench.text import blocks, statements, tables, verdicts
 from tests.bench import digests
 
 
@@ -20,7 +20,7 @@ def the_row(*runs: digests.Json) -> comparison.TrafficRow:
     return row
 
 
-def texts(table: tables.Table, column: str) -> list[str]:
+def texts(table: blocks.Table, column: str) -> list[str]:
     index = table.header.index(column)
     return [row[index].plain for row in table.rows]
 
