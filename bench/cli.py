@@ -227,10 +227,11 @@ def write_report(source: Path, page: Path) -> int:
     document, tables = forms.read(source)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(report.page(document, tables), encoding="utf-8")
-        page.with_name("summary.md").write_text(summary.markdown(document), encoding="utf-8")
+        with files.whole(page) as html, files.whole(page.with_name("summary.md")) as markdown:
+            html.write_text(report.page(document, tables), encoding="utf-8")
+            markdown.write_text(summary.markdown(document), encoding="utf-8")
     except OSError as error:
-        raise BenchError(f"cannot write {error.filename or page}: {error.strerror}") from error
+        raise BenchError(f"cannot write {page}: {error.strerror}") from error
     print(f"Report: {page}")
     return 0
 

@@ -12,6 +12,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,9 @@ def remembered(directory: Path, made_of: Mapping[str, Json], say: Callable[[str]
 
 
 def write(directory: Path, digest: Digest, order: Sequence[str]) -> Json:
-    """Write a digest with its runs in `order`, and return the document. Each file is complete or absent, because it is
-    written under a temporary name and then renamed. The old document is deleted first and the new one is written last,
-    so that no document ever describes the tables of another digest. Raises BenchError."""
+    """Write a digest with its runs in `order`, and return the document. All files are written under temporary names and
+    then renamed together, so an interrupt before that leaves the old digest. The old document is deleted before the
+    first file is renamed, so that no document ever describes the tables of another digest. Raises BenchError."""
     document = {"digest": DIGEST_VERSION, "runs": [digest.runs[run] for run in order]}
     try:
         _write(directory, digest, document)
@@ -54,16 +55,18 @@ def write(directory: Path, digest: Digest, order: Sequence[str]) -> Json:
 
 
 def _write(directory: Path, digest: Digest, document: Json) -> None:
-    (directory / DOCUMENT).unlink(missing_ok=True)
-    for name, columns in TABLES.items():
-        rows = digest.sorted(name)
-        with whole(directory / f"{name}.csv") as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
-    with whole(directory / DOCUMENT) as temporary:
-        text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=False, allow_nan=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=False, allow_nan=False)
+    with ExitStack() as parts:
+        # The stack renames the parts in reverse order, so the document is the last.
+        parts.enter_context(whole(directory / DOCUMENT)).write_text(text + "\n", encoding="utf-8")
+        for name, columns in TABLES.items():
+            rows = digest.sorted(name)
+            temporary = parts.enter_context(whole(directory / f"{name}.csv"))
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(columns)
+                writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
+        (directory / DOCUMENT).unlink(missing_ok=True)
 
 
 class whole:
@@ -77,9 +80,10 @@ class whole:
         return self.temporary
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            os.replace(self.temporary, self.path)
-        else:
+        try:
+            if kind is None:
+                os.replace(self.temporary, self.path)
+        finally:
             self.temporary.unlink(missing_ok=True)
 
 

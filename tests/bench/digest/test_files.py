@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -105,16 +106,38 @@ def test_nothing_there_is_nothing_to_say(tmp_path: Path, said: list[str]) -> Non
     assert said == []
 
 
-def test_no_document_stands_beside_tables_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_digest_that_is_interrupted_leaves_the_old_one(tmp_path: Path) -> None:
     digestdir.write(tmp_path, digest(a=1), ["a"])
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    class Interrupts(dict[str, object]):
+        def get(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
     made = digest(b=1)
     first, *others = made.tables["machine"]
-    machine = [{**first, "second": "not a number to sort by"}, *others]
-    broken = Digest(made.runs, {**made.tables, "machine": machine})
-    with pytest.raises(TypeError):
+    broken = Digest(made.runs, {**made.tables, "machine": [Interrupts(first), *others]})
+    with pytest.raises(KeyboardInterrupt):
         digestdir.write(tmp_path, broken, ["b"])
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_no_document_stands_beside_tables_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digestdir.write(tmp_path, digest(a=1), ["a"])
+    replace, replaced = os.replace, list[Path]()
+
+    def fails(source: Path, target: Path) -> None:
+        replaced.append(target)
+        if len(replaced) > 1:
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(BenchError, match="cannot write the digest"):
+        digestdir.write(tmp_path, digest(b=1), ["b"])
     with pytest.raises(BenchError, match="is not a digest"):
         digestdir.read_document(tmp_path)
+    assert not list(tmp_path.glob(".*")), "no temporary file is left"
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
