@@ -7,8 +7,11 @@ runs, because commands import some modules only then.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from importlib import import_module
+from types import ModuleType
 
 from ingeborg import streams
 
@@ -39,7 +42,7 @@ def _run(command: str, module: str, extra: str) -> int:
 
 def _load_and_run(command: str, module: str, extra: str) -> int:
     try:
-        return int(import_module(module).main())
+        return int(_loaded(command, module).main())
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
         # The container image of an endpoint lacks `loadgen`, so the program itself can be missing. If any other module
@@ -48,3 +51,20 @@ def _load_and_run(command: str, module: str, extra: str) -> int:
             raise
         print(f"{command}: {missing} is not installed: pip install 'ingeborg[{extra}]'", file=sys.stderr)
         return 2
+
+
+def _loaded(command: str, module: str) -> ModuleType:
+    """Import the module. Ctrl-C then ends the process at once. Python would print and drop a KeyboardInterrupt in a
+    call-back of the import, and go on."""
+
+    def end(*_: object) -> None:
+        os.write(2, f"{command}: interrupted\n".encode())
+        os._exit(130)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # it is not if a shell runs this in the background, and ignores Ctrl-C
+        signal.signal(signal.SIGINT, end)
+    try:
+        return import_module(module)
+    finally:
+        signal.signal(signal.SIGINT, before)

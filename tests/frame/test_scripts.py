@@ -93,8 +93,16 @@ def test_every_command_starts(command: str) -> None:
 
 
 def test_a_command_that_is_interrupted_while_it_is_loaded_says_so_in_one_line() -> None:
+    """Python drops an exception in a call-back of a weak reference, such as the import system's own."""
     load = (
-        "import sys, ingeborg.scripts as scripts\ndef load(_): raise KeyboardInterrupt\nscripts.import_module = load\n"
+        "import os, signal, sys, weakref, ingeborg.scripts as scripts\n"
+        "class Loaded: main = lambda: 0\n"
+        "def load(_):\n"
+        "    lock = set()\n"
+        "    reference = weakref.ref(lock, lambda _: os.kill(os.getpid(), signal.SIGINT))\n"
+        "    del lock\n"
+        "    return Loaded\n"
+        "scripts.import_module = load\n"
     )
     done = python(f"{load}sys.exit(scripts.bench())")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "bench: interrupted\n")
