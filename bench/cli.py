@@ -198,14 +198,14 @@ def digest(
     except OSError as error:
         raise BenchError(f"cannot make the directory {out}: {error.strerror}") from error
     try:
-        from ingeborg.bench.spark import job, logs, session
+        from ingeborg.bench.spark import inventory, job, session
     except ModuleNotFoundError as error:
         raise ExtraMissing(f"PySpark is not installed ({error}): pip install 'ingeborg[bench]'") from error
     with session.local_session(master, driver_memory, out / SPARK_LOG) as spark:
         try:
             document = job.digest(spark, runs, out, fresh=fresh)
         except session.SPARK_ERRORS as error:
-            raise BenchError(f"Spark failed: {logs.reason(error)} (the rest is in {out / SPARK_LOG})") from error
+            raise BenchError(f"Spark failed: {inventory.reason(error)} (the rest is in {out / SPARK_LOG})") from error
     digested = document["runs"]
     lines = sum(run["log"]["lines"] for run in digested)
     print(f"Digested {len(digested)} run{'s' * (len(digested) != 1)} ({lines:,} log lines) into {out}")

@@ -58,7 +58,7 @@ def _causal(options: argparse.Namespace) -> int:
 
 def _verdicts(runs: Sequence[str], shown: int, master: str, driver_memory: str) -> list[Json]:
     try:
-        from ingeborg.bench.spark import causal, logs, session
+        from ingeborg.bench.spark import causal, inventory, session
     except ModuleNotFoundError as error:
         raise ExtraMissing(f"PySpark or PyArrow is not installed ({error}): pip install 'ingeborg[bench]'") from error
     folder = Path(tempfile.mkdtemp(prefix="bench-check-"))
@@ -68,7 +68,7 @@ def _verdicts(runs: Sequence[str], shown: int, master: str, driver_memory: str) 
         with session.local_session(master, driver_memory, log) as spark:
             return causal.check(spark, runs, shown=shown)
     except session.SPARK_ERRORS as error:
-        wanted = f"Spark failed: {logs.reason(error)} (the rest is in {log})"
+        wanted = f"Spark failed: {inventory.reason(error)} (the rest is in {log})"
         raise BenchError(wanted) from error
     except BenchError as error:
         wanted = str(error)

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from ingeborg.bench.causality.clocks import NEVER
 from ingeborg.bench.digest.document import NS_PER_S, Json
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.spark import happened, inventory, logs, shipped
+from ingeborg.bench.spark import happened, inventory, logs, progress, shipped
 from ingeborg.bench.spark.schema import KEPT
 from ingeborg.bench.spark.session import SPARK_ERRORS, sized
 from ingeborg.bench.text import causal as text
@@ -32,14 +32,13 @@ Judged = Callable[[inventory.RunLog], bool]
 def check(spark: SparkSession, paths: Sequence[str], *, shown: int = text.SHOWN) -> list[Json]:
     """Return the verdict on each run in and below `paths`, in the form of `verdicts`. Raises BenchError if a log cannot
     be checked."""
+    progress.step("finding the runs")
     runs = inventory.find(spark, paths)
+    progress.step("comparing the files with their checksums")
     for run in runs:
         inventory.made_of(run)  # raises if a file is not what the run wrote
     with sized(spark, sum(run.size_bytes for run in runs)):
-        try:
-            return verdicts(logs.read(spark, runs), lambda _: True, shown=shown)
-        finally:
-            spark.catalog.clearCache()
+        return verdicts(logs.read(spark, runs), lambda _: True, shown=shown)
 
 
 def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
@@ -53,6 +52,7 @@ def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
     - about the sequential pass: `messages`, the `entries` of their clocks, `entries_max` of a single clock, and the
       processor time, `pass_s`.
     """
+    progress.step("judging causal order")
     numbers = [number for number, run in enumerate(read.runs) if is_judged(run)]
     events = read.events.where(F.col("run").isin(numbers))
     marks = _by_run(happened.marks_of(events))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -365,6 +366,8 @@ def _processes(run: RunLog, found: Sequence[int]) -> None:
 def reason(error: BaseException) -> str:
     """Return the first line of an error from Spark, which may have hundreds of lines. If the first line only says that
     Java or Python raised an exception, return the text of that exception."""
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return "its Java process has ended"
     first, *more = str(error).strip().splitlines() or [""]
     raised = [line for line in more if re.match(r"[A-Za-z_][\w.]*: ", line)]
     if more and more[0].startswith(": "):

@@ -15,7 +15,6 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from ingeborg.bench.digest import kept
 from ingeborg.bench.digest.document import CAUSAL, PERCENTILES_PPM, Json, Rows, document
 from ingeborg.bench.digest.tables import Digest
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.spark import inventory, logs
+from ingeborg.bench.spark import inventory, logs, progress
 from ingeborg.bench.spark import transforms as t
 from ingeborg.bench.spark.quantiles import percentiles, sketched
 from ingeborg.bench.spark.schema import BUCKETS_PER_DECADE, CURVE_PPM, EXACT_DELIVERIES_MAX, KEPT, SKETCH_ACCURACY
@@ -45,8 +44,9 @@ LAG_PPM = (PERCENTILES_PPM["p50"], PERCENTILES_PPM["p99"], PERCENTILES_PPM["max"
 Say = Callable[[str], None]
 
 
-def figures(read: logs.Logs, several: Sequence[int], large: Sequence[int]) -> dict[str, DataFrame]:
-    """Return every figure of every run as a frame that is not computed yet, by the names that `document` uses.
+def figures(read: logs.Logs, several: Sequence[int], large: Sequence[int]) -> dict[str, Callable[[], DataFrame]]:
+    """Return every figure of every run by the names that `document` uses, as a function that makes its frame. For a
+    small log, Spark needs longer to plan a frame than to compute it, so the caller runs these functions in parallel.
 
     `several` has the numbers of the runs with more than one measured phase. They also need percentiles over all
     measured phases together. `large` has the numbers of the large runs, in which a sketch gives the percentiles of
@@ -66,21 +66,21 @@ def figures(read: logs.Logs, several: Sequence[int], large: Sequence[int]) -> di
         few = sketched(rows.where(F.col("run").isin([*large])), keys, points, "latency_ns", SKETCH_ACCURACY)
         return exact.unionByName(few)
 
-    made = {
-        "deliveries": t.delivery_counts(deliveries),
-        "outcomes": t.outcomes(news, deliveries),
-        "latency": latency(deliveries, ["run", "phase"]),
-        "second_latency": percentiles(deliveries, ["run", "second"], SECOND_PPM, "latency_ns"),
-        "histogram": t.histogram(deliveries),
-        "sending": t.sending_counts(events),
-        "lag": percentiles(t.lags(events), ["run", "phase"], LAG_PPM, "lag_ns"),
-        "errors": t.error_counts(events),
-        "second_counts": t.per_second_counts(events),
-        "machine": t.machine_rates(read.machine),
-        "processes": t.machine_phases(read.machine, read.phases),
-        "counters": t.counter_deltas(read.counters),
+    made: dict[str, Callable[[], DataFrame]] = {
+        "deliveries": lambda: t.delivery_counts(deliveries),
+        "outcomes": lambda: t.outcomes(news, deliveries),
+        "latency": lambda: latency(deliveries, ["run", "phase"]),
+        "second_latency": lambda: percentiles(deliveries, ["run", "second"], SECOND_PPM, "latency_ns"),
+        "histogram": lambda: t.histogram(deliveries),
+        "sending": lambda: t.sending_counts(events),
+        "lag": lambda: percentiles(t.lags(events), ["run", "phase"], LAG_PPM, "lag_ns"),
+        "errors": lambda: t.error_counts(events),
+        "second_counts": lambda: t.per_second_counts(events),
+        "machine": lambda: t.machine_rates(read.machine),
+        "processes": lambda: t.machine_phases(read.machine, read.phases),
+        "counters": lambda: t.counter_deltas(read.counters),
     }
-    return made | ({"latency_measured": latency(judged, ["run"])} if several else {})
+    return made | ({"latency_measured": lambda: latency(judged, ["run"])} if several else {})
 
 
 def seconds(counts: Rows, latency: Rows) -> list[Json]:
@@ -125,7 +125,9 @@ def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool 
     If `out` already holds a run, made from exactly the same files, its figures come from there. `say` gets the number
     of these runs. With `fresh`, all runs are computed.
     """
+    progress.step("finding the runs")
     runs = inventory.find(spark, paths)
+    progress.step("comparing the files with their checksums")
     made_of = {run.run: inventory.made_of(run) for run in runs}
     old = Digest.empty() if fresh else digestdir.remembered(out, made_of, say)
     new = [run for run in runs if run.run not in old.runs]
@@ -135,6 +137,7 @@ def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool 
             "are computed (--fresh computes all)"
         )
     made = old.joined(_digested(spark, new, made_of)) if new else old
+    progress.step("writing the digest")
     return digestdir.write(out, made, [run.run for run in runs])
 
 
@@ -149,23 +152,21 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
         return [row.asDict() | {"run": names[row.run]} for row in frame.collect()]
 
     with sized(spark, sum(run.size_bytes for run in runs)):
-        try:
-            read = logs.read(spark, runs)
-            phases = rows(read.phases)
-            measured = Counter(row["run"] for row in phases if row["measured"])
-            several = [number for number, name in enumerate(names) if measured[name] > 1]
-            large = [number for number, run in enumerate(runs) if run.deliveries > EXACT_DELIVERIES_MAX]
-            frames = figures(read, several, large)
-            # Each figure is a small job. Planning one job while another runs keeps every core busy.
-            with ThreadPoolExecutor(FIGURES_AT_ONCE) as pool:
-                tables = dict(zip(frames, pool.map(rows, frames.values()), strict=True)) | {"phases": phases}
-            if has_causal_goal:
-                # This is loaded only here, so that executors need Arrow only if there is such a goal.
-                from ingeborg.bench.spark.causal import verdicts
+        read = logs.read(spark, runs)
+        phases = rows(read.phases)
+        measured = Counter(row["run"] for row in phases if row["measured"])
+        several = [number for number, name in enumerate(names) if measured[name] > 1]
+        large = [number for number, run in enumerate(runs) if run.deliveries > EXACT_DELIVERIES_MAX]
+        frames = figures(read, several, large)
+        # Each figure is a small job. Planning one job while another runs keeps every core busy.
+        parts = [lambda frame=frame: rows(frame()) for frame in frames.values()]
+        made = progress.run("computing the figures", parts, FIGURES_AT_ONCE)
+        tables = dict(zip(frames, made, strict=True)) | {"phases": phases}
+        if has_causal_goal:
+            # This is loaded only here, so that executors need Arrow only if there is such a goal.
+            from ingeborg.bench.spark.causal import verdicts
 
-                tables["causal"] = verdicts(read, lambda run: CAUSAL in run.facts["goals"], shown=0)
-        finally:
-            spark.catalog.clearCache()
+            tables["causal"] = verdicts(read, lambda run: CAUSAL in run.facts["goals"], shown=0)
     tables["seconds"] = seconds(tables.pop("second_counts"), tables.pop("second_latency"))
     described = [
         {

@@ -14,16 +14,19 @@ check of its files needs. The raw text is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.spark import progress
 from ingeborg.bench.spark.checks import checked
 from ingeborg.bench.spark.inventory import COPY, RunLog, literal, reason
 from ingeborg.bench.spark.schema import (
@@ -110,8 +113,7 @@ def read(spark: SparkSession, runs: list[RunLog]) -> Logs:
         BenchError: a file is not as bench/SCHEMA.md defines it. The text names the file, the line, and what to do.
     """
     # The tables are small jobs, and each would wait until the others are planned. In parallel they take half the time.
-    with ThreadPoolExecutor(len(TABLES)) as pool:
-        tables = list(pool.map(lambda table: _table(spark, table, runs), TABLES))
+    tables = progress.run("reading the logs", [partial(_table, spark, table, runs) for table in TABLES], len(TABLES))
     events = [0] * len(runs)
     for file in (file for _, files in tables for file in files):
         run = runs[file.run]
@@ -154,7 +156,7 @@ def _table(spark: SparkSession, table: Table, runs: Sequence[RunLog]) -> tuple[D
             raise BenchError(f"{shown} is empty, although no writer was killed while writing it: {COPY}")
     files = [(run, name) for run, name in named if runs[run].files[name].size_bytes]
     if not files:
-        return spark.createDataFrame([], StructType([*RUN_COLUMNS, *table.columns, *PLACED])), empty
+        return _frame(spark, [], StructType([*RUN_COLUMNS, *table.columns, *PLACED])), empty
     rows = _rows(spark, table, runs, files).persist(KEPT)
     judged = _judge(rows, table, runs, files)
     whole = rows.where(~F.col("is_header"))
@@ -172,8 +174,13 @@ def _rows(spark: SparkSession, table: Table, runs: Sequence[RunLog], files: Sequ
     paths = [f"{runs[run].directory}/{name}" for run, name in files]
     # A map of paths in the plan would be slower, because Spark would plan, send and compile all its entries for every
     # job.
-    known = spark.createDataFrame(
-        [(paths[file], run, runs[run].facts["started_ns"], file) for file, (run, _) in enumerate(files)], _FILE_COLUMNS
+    known = _frame(
+        spark,
+        [
+            {"path": paths[file], "run": run, "started_ns": runs[run].facts["started_ns"], "file": file}
+            for file, (run, _) in enumerate(files)
+        ],
+        _FILE_COLUMNS,
     )
     lines = (
         spark.read.option("lineSep", "\n")
@@ -196,6 +203,12 @@ def _rows(spark: SparkSession, table: Table, runs: Sequence[RunLog], files: Sequ
         .withColumn("size", F.octet_length("raw") + 1)
         .withColumn("raw", F.when(F.col("problem").isNotNull(), excerpt))
     )
+
+
+def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], columns: StructType) -> DataFrame:
+    """Return these few rows as a frame. Spark parses them itself, whereas `createDataFrame` would start Python on the
+    executors."""
+    return spark.range(0, 1, 1, 1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), ArrayType(columns))))
 
 
 def _judge(rows: DataFrame, table: Table, runs: Sequence[RunLog], files: Sequence[tuple[int, str]]) -> list[_File]:

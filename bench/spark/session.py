@@ -1,29 +1,37 @@
 """The local Spark session, which is small, uses only loopback, and prints nothing.
 
-Owns the start and the stop of the session, the settings that a job needs, and the check of Java. A job restores the
-settings of a session that spark-submit configured. Must never: let Spark write to the user's terminal. The output of
-the Java process goes to a log file.
+Owns the start and the stop of the session, the settings that a job needs, the flags of its Java process, and the check
+of Java. A job restores the settings of a session that spark-submit configured. Must never: let Spark write to the
+user's terminal. The output of the Java process goes to a log file, and `progress` shows the user what Spark does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import psutil
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.spark import progress
 
 JAVA_MIN = 17
 """The Java version that Spark 4 requires."""
@@ -32,7 +40,10 @@ JAVA_ANSWER_S_MAX = 30
 """Time limit of `java -version`, which normally takes a tenth of a second. A machine that needs longer has another
 problem."""
 
-SPARK_ERRORS = (PySparkException, Py4JError)
+JAVA_END_S_MAX = 10
+"""Time limit for Java to delete its temporary files after an interrupt, which normally takes a second."""
+
+SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 """The errors that Spark raises when a job fails, or when its Java process is gone."""
 
 PARTITION_BYTES = 24 << 20
@@ -106,48 +117,114 @@ def require_java(environment: dict[str, str]) -> None:
         raise BenchError(f"Java {version} ({where}) is too old. {_INSTALL}")
 
 
-def _end_java() -> None:
-    """End the Java process that PySpark was starting. PySpark abandons it, and it would run forever."""
+class _Interrupts:
+    """Ctrl-C and SIGTERM in a session end the Java process, and the block then ends with KeyboardInterrupt.
+
+    If the exception itself broke the wait for an answer of Java, py4j would print a stack trace, and no later call
+    would work. So a call that waits fails because Java ends, in this thread and in all others.
+    """
+
+    def __init__(self) -> None:
+        self._came = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+            self.take()
+        return self
+
+    def take(self) -> None:
+        """Set the handlers, also in place of the one that Spark has set for itself."""
+        for number in self._before:
+            signal.signal(number, self._on_signal)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self._came:
+            for process in psutil.wait_procs(_java(), timeout=JAVA_END_S_MAX)[1]:
+                process.kill()
+            raise KeyboardInterrupt from None
+
+    def _on_signal(self, _: int, frame: FrameType | None) -> None:
+        self._came = True
+        for process in _java():
+            process.terminate()
+        while frame is not None:
+            if frame.f_globals.get("__name__", "").startswith("py4j."):
+                return
+            frame = frame.f_back
+        raise KeyboardInterrupt
+
+
+def _java() -> list[psutil.Process]:
+    """Return the Java process that PySpark has started, or is starting with a script."""
+    found = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if any("pyspark-shell" in word for word in child.cmdline()):
-                child.kill()
+                found.append(child)
+    return found
 
 
 @contextlib.contextmanager
-def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkSession]:
-    """Start our own session on `master`. Java writes all of its output to the file `log`. Raises BenchError if the
-    session does not start."""
+def local_session(master: str, driver_memory: str, log: Path, *, quiet: bool = False) -> Iterator[SparkSession]:
+    """Start our own session on `master`, and show its progress. Java writes all of its output to the file `log`. Raises
+    BenchError if the session does not start. `quiet` shows no progress."""
+    settings = _LEAN | {"spark.master": master, "spark.driver.memory": driver_memory}
+    with contextlib.nullcontext() if quiet else progress.shown(), _Interrupts() as interrupts:
+        progress.step("starting Spark")
+        session = _started(settings, log, interrupts)
+        try:
+            progress.watch(session.sparkContext.statusTracker())
+            progress.step("computing the figures")
+            yield session
+        finally:
+            progress.watch(None)
+            with contextlib.suppress(*SPARK_ERRORS):  # Java may be gone, which is then the error of the block
+                session.stop()
+
+
+def _started(settings: Mapping[str, str], log: Path, interrupts: _Interrupts) -> SparkSession:
     require_java(dict(os.environ))
-    builder = SparkSession.builder.master(master).config("spark.driver.memory", driver_memory)
-    for name, value in _LEAN.items():
-        builder = builder.config(name, value)
+    _silence()
     # Some machines cannot resolve their own host name. Also, other machines must not be able to connect to Spark.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # So Python on the executors finds the packages that are installed here.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf().setAll([*settings.items()])
     try:
-        with _standard_streams_to(log):
-            session = builder.getOrCreate()
+        with log.open("wb") as output:
+            # Java outlives its first session, and the next one in this process uses it again.
+            streams = {"stdout": output, "stderr": output}
+            gateway = SparkContext._gateway or launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
+        interrupts.take()
+        session = SparkSession.builder.getOrCreate()
     except (*SPARK_ERRORS, OSError, RuntimeError) as error:
-        raise BenchError(f"Spark did not start on {master}: see its output in {log}") from error
-    except KeyboardInterrupt:
-        _end_java()
-        raise
+        raise BenchError(f"Spark did not start on {settings['spark.master']}: see its output in {log}") from error
     session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def _silence() -> None:
+    """Keep PySpark and py4j from printing the stack traces of errors, which they also raise."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        # These print each error from Spark as JSON with its Java stack trace, in addition to raising it.
         PySparkLogger.getLogger(name).disabled = True
-    try:
-        yield session
-    finally:
-        session.stop()
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    # py4j also uses the root logger.
+    logging.getLogger().addFilter(_is_not_py4j)
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 @contextlib.contextmanager
 def sized(spark: SparkSession, size_bytes: int) -> Iterator[None]:
-    """Configure the session during the block for a job that reads a log of this size, and restore the settings
-    afterwards."""
+    """Configure the session during the block for a job that reads a log of this size. Afterwards, restore the settings
+    and drop the frames that the job has cached."""
     partitions = min(PARTITIONS_MAX, math.ceil(size_bytes / PARTITION_BYTES))
     now = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     wanted = {
@@ -165,30 +242,10 @@ def sized(spark: SparkSession, size_bytes: int) -> Iterator[None]:
             spark.conf.set(name, value)
         yield
     finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
-
-
-@contextlib.contextmanager
-def _standard_streams_to(log: Path) -> Iterator[None]:
-    """Point the process's stdout and stderr (the descriptors, which a child inherits) at `log` during the block.
-
-    The Java process starts inside the block and keeps the descriptors that it inherited, so it never writes to the
-    terminal.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = os.dup(1), os.dup(2)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        os.dup2(target, 1)
-        os.dup2(target, 2)
-        yield
-    finally:
-        os.dup2(saved[0], 1)
-        os.dup2(saved[1], 2)
-        for descriptor in (*saved, target):
-            os.close(descriptor)
+        with contextlib.suppress(*SPARK_ERRORS):  # Java may be gone, which is then the error of the block
+            for name, old in before.items():
+                if old is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, old)
+            spark.catalog.clearCache()

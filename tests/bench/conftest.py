@@ -74,7 +74,7 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[obje
     with pytest.MonkeyPatch.context() as patch:
         for name, value in QUICK.items():
             patch.setitem(session._LEAN, name, value)
-        with session.local_session("local[1]", "1g", log) as started:
+        with session.local_session("local[1]", "1g", log, quiet=True) as started:
             yield started
 
 

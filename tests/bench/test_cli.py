@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ingeborg.bench import cli
+from ingeborg.bench.starting.child import over
 from tests import wants
 from tests.bench import digests, synthetic
+
+STEPS = {
+    "starting Spark",
+    "finding the runs",
+    "comparing the files with their checksums",
+    "reading the logs",
+    "computing the figures",
+    "writing the digest",
+}
+
+
+def steps(lines: Sequence[str]) -> list[str]:
+    """Return the steps of these lines of progress. Each begins with a line, and others give its counts."""
+    return [line.removesuffix(" …") for line in lines if not re.fullmatch(r"[A-Za-z ]+: ([0-9]+ of .*, )?\d+ s", line)]
 
 
 def bench(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -34,9 +54,12 @@ def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path: Path) -> None:
     run = synthetic.radio_run("the run", seconds=3, rate=30).write(tmp_path / "a run [1] {x} %20 ü")
     digest, page = tmp_path / "digest", tmp_path / "new" / "report.html"
     done = bench("digest", run, "--out", digest)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
     assert done.stdout.startswith("Digested 1 run (")
     assert done.stdout.count("\n") == 1
+    said = steps(done.stderr.splitlines())
+    assert said[0] == "starting Spark"
+    assert {"reading the logs", "computing the figures"} < set(said) <= STEPS
 
     done = bench("summary", digest)
     assert done.returncode == 0
@@ -57,6 +80,39 @@ def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path: Path) -> None:
     for phase in made["phases"]:
         assert set(by_hand["phases"][0]) == set(phase)
         assert set(phase["cpu_us_per_delivered"]) == {"server", "layer", "generator"}
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [("starting Spark", signal.SIGINT), ("starting Spark", signal.SIGTERM), ("reading the logs", signal.SIGINT)],
+)
+def test_an_interrupt_ends_a_digest_with_one_line_and_leaves_no_result(
+    tmp_path: Path, step: str, number: signal.Signals
+) -> None:
+    run = synthetic.radio_run("run", seconds=1, rate=10).write(tmp_path / "run")
+    command = [sys.executable, "-m", "ingeborg.bench.cli", "digest", str(run), "--out", str(tmp_path / "out")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+        assert process.stderr is not None
+        while process.stderr.readline() != f"{step} …\n":
+            assert process.poll() is None
+        java = wait_for_java(process.pid)
+        process.send_signal(number)
+        *said, last = steps(process.stderr.read().splitlines())
+    assert (process.returncode, last) == (130, "bench: interrupted")
+    assert set(said) <= STEPS, "no stack trace"
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["spark.log"]
+    assert over(java)
+
+
+def wait_for_java(pid: int) -> psutil.Process:
+    """Return the process that this one has started to run Spark."""
+    while True:
+        for child in psutil.Process(pid).children():
+            if any("pyspark-shell" in word for word in child.cmdline()):
+                return child
+        time.sleep(0.01)
 
 
 @pytest.mark.spark

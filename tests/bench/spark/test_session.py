@@ -1,4 +1,4 @@
-"""Java: found, missing, too old, broken. And the silence of Spark."""
+"""Java: found, missing, too old, broken, gone. And the silence of Spark."""
 
 from __future__ import annotations
 
@@ -74,3 +74,4 @@ ModuleNotFoundError: No module named 'pyarrow'"""
         "": "",
     }
     assert {text: reason(Exception(text)) for text in said} == said
+    assert reason(ConnectionRefusedError(111, "Connection refused")) == "its Java process has ended"
