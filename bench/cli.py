@@ -201,7 +201,8 @@ def digest(
         from ingeborg.bench.spark import inventory, job, session
     except ModuleNotFoundError as error:
         raise ExtraMissing(f"PySpark is not installed ({error}): pip install 'ingeborg[bench]'") from error
-    with session.local_session(master, driver_memory, out / SPARK_LOG) as spark:
+    size_bytes = inventory.local_bytes(runs)
+    with session.local_session(master, driver_memory, out / SPARK_LOG, size_bytes=size_bytes) as spark:
         try:
             document = job.digest(spark, runs, out, fresh=fresh)
         except session.SPARK_ERRORS as error:

@@ -65,7 +65,7 @@ def _verdicts(runs: Sequence[str], shown: int, master: str, driver_memory: str) 
     log = folder / "spark.log"
     wanted = ""
     try:
-        with session.local_session(master, driver_memory, log) as spark:
+        with session.local_session(master, driver_memory, log, size_bytes=inventory.local_bytes(runs)) as spark:
             return causal.check(spark, runs, shown=shown)
     except session.SPARK_ERRORS as error:
         wanted = f"Spark failed: {inventory.reason(error)} (the rest is in {log})"

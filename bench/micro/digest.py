@@ -1,4 +1,4 @@
-"""Time and memory of the digest of 1, 10 and 30 million events: `python -m ingeborg.bench.micro.digest`.
+"""Time and memory of the digest of 0.1, 1, 10 and 30 million events: `python -m ingeborg.bench.micro.digest`.
 
 With `--causal` it measures the causal check instead. With `--heard LATENCY_MS …` it measures the causal check of
 further logs, one for each LATENCY_MS. Each of these logs has a million messages of 10,000 publishers, and each
@@ -239,7 +239,11 @@ def main() -> int:
         description="Measure the digest, or the causal check, of synthetic logs on two cores."
     )
     parser.add_argument(
-        "--millions", type=int, nargs="+", default=[1, 10, 30], help="millions of events in each log (default: 1 10 30)"
+        "--millions",
+        type=float,
+        nargs="+",
+        default=[0.1, 1, 10, 30],
+        help="millions of events in each log (default: 0.1 1 10 30)",
     )
     parser.add_argument("--causal", action="store_true", help="measure `bench check causal` instead of the digest")
     parser.add_argument(
@@ -260,7 +264,7 @@ def main() -> int:
                 name, events = f"received within {size:,} ms", (2 + HEARD) * MESSAGES
                 heard_log(log, MESSAGES, size)
             else:
-                name, events = f"{size} M", size * 1_000_000
+                name, events = f"{size:g} M", round(size * 1_000_000)
                 traffic_log(log, events)
             size_bytes = sum(file.stat().st_size for file in log.iterdir())
             is_check = options.causal or options.heard

@@ -149,6 +149,15 @@ def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
     return sorted(runs.values(), key=lambda run: (run.facts.get("started_unix_ms") or 0, run.run))
 
 
+def local_bytes(paths: Sequence[str]) -> int | None:
+    """Return the size of all files in and below these directories, or None if one of them is not on this machine. This
+    needs no session, so that a session can be made for the size."""
+    if not all(map(os.path.isdir, paths)):
+        return None
+    folders = (folder for path in paths for folder in os.walk(path))
+    return sum(os.stat(os.path.join(top, name)).st_size for top, _, names in folders for name in names)
+
+
 def shown(path: str) -> str:
     """Return a path as a person would write it. A local path has no URI prefix."""
     return unquote(re.sub(r"^file:/+", "/", path))

@@ -88,6 +88,20 @@ _LEAN = {
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 
+QUICK_BYTES = 64 << 20
+"""Bytes of logs, about 1.1 million events, up to which `_QUICK` was measured to save time."""
+
+_QUICK = {
+    # Most of the time of a small job is Java's own: it loads and compiles code that then runs once. So Java does not
+    # use its second, slow compiler, starts no threads for garbage, and does not collect garbage while it loads classes.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=192m",
+    # Otherwise each sort and each aggregation fills 64 MB with zeros before its first row.
+    "spark.buffer.pageSize": "1m",
+    # The job still raises the number.
+    "spark.sql.shuffle.partitions": "1",
+}
+"""The settings for a small job that differ from `_LEAN`."""
+
 
 def java_version(answer: str) -> int | None:
     """Return the major version in the output of `java -version`: 17 for 17.0.15, 8 for 1.8.0_402, or None if there is
@@ -169,10 +183,17 @@ def _java() -> list[psutil.Process]:
 
 
 @contextlib.contextmanager
-def local_session(master: str, driver_memory: str, log: Path, *, quiet: bool = False) -> Iterator[SparkSession]:
+def local_session(
+    master: str, driver_memory: str, log: Path, *, size_bytes: int | None = None, quiet: bool = False
+) -> Iterator[SparkSession]:
     """Start our own session on `master`, and show its progress. Java writes all of its output to the file `log`. Raises
-    BenchError if the session does not start. `quiet` shows no progress."""
+    BenchError if the session does not start.
+
+    `size_bytes` is the size of all files that the session will read, if it is known. `quiet` shows no progress.
+    """
     settings = _LEAN | {"spark.master": master, "spark.driver.memory": driver_memory}
+    if size_bytes is not None and size_bytes <= QUICK_BYTES:
+        settings |= _QUICK
     with contextlib.nullcontext() if quiet else progress.shown(), _Interrupts() as interrupts:
         progress.step("starting Spark")
         session = _started(settings, log, interrupts)

@@ -189,7 +189,7 @@ def test_of_the_command_violations_are_exit_code_1_none_is_0_and_no_run_is_one_l
 ) -> None:
     from ingeborg.bench.spark import session
 
-    monkeypatch.setattr(session, "local_session", lambda *_: nullcontext(spark))
+    monkeypatch.setattr(session, "local_session", lambda *_, **__: nullcontext(spark))
     bad = plain.written("bad", "1>a 2<a 2>b 3<b 3<a").write(tmp_path / "runs" / "bad")
     good = plain.written("good", "1>a 2<a 2>b 3<a 3<b").write(tmp_path / "runs" / "good")
     out = tmp_path / "causal.json"

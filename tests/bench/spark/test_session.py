@@ -1,8 +1,9 @@
-"""Java: found, missing, too old, broken, gone. And the silence of Spark."""
+"""Java: found, missing, too old, broken, gone; its settings for small logs. And the silence of Spark."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 pytest.importorskip("pyspark", reason="needs pyspark: pip install -e '.[bench]'")
 
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.spark.inventory import REASON_CHARS_MAX, reason
+from ingeborg.bench.spark import session
+from ingeborg.bench.spark.inventory import REASON_CHARS_MAX, local_bytes, reason
 from ingeborg.bench.spark.session import java_version, require_java
 
 
@@ -75,3 +77,36 @@ ModuleNotFoundError: No module named 'pyarrow'"""
     }
     assert {text: reason(Exception(text)) for text in said} == said
     assert reason(ConnectionRefusedError(111, "Connection refused")) == "its Java process has ended"
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "is_quick"),
+    [(0, True), (session.QUICK_BYTES, True), (session.QUICK_BYTES + 1, False), (None, False)],
+)
+def test_java_does_without_its_second_compiler_for_small_logs_only(
+    size_bytes: int | None, is_quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Mapping[str, str]] = []
+
+    def started(settings: Mapping[str, str], *_: object) -> object:
+        seen.append(settings)
+        raise BenchError("enough")
+
+    monkeypatch.setattr(session, "_started", started)
+    with (
+        pytest.raises(BenchError, match="enough"),
+        session.local_session("local[3]", "5g", tmp_path, size_bytes=size_bytes, quiet=True),
+    ):
+        pass
+    [settings] = seen
+    assert (settings["spark.master"], settings["spark.driver.memory"]) == ("local[3]", "5g")
+    assert ("-XX:TieredStopAtLevel=1" in settings["spark.driver.extraJavaOptions"]) == is_quick
+    assert ("spark.buffer.pageSize" in settings) == is_quick
+
+
+def test_the_size_of_logs_is_known_only_of_folders_on_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "events").write_bytes(b"12345")
+    (tmp_path / "a" / "run.json").write_bytes(b"12")
+    assert local_bytes([str(tmp_path / "a"), str(tmp_path / "a" / "b")]) == 12
+    assert local_bytes([str(tmp_path / "a"), "s3a://bucket/runs"]) is None
