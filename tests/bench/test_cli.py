@@ -86,7 +86,7 @@ def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize(
     ("step", "number"),
-    [("starting Spark", signal.SIGINT), ("starting Spark", signal.SIGTERM), ("reading the logs", signal.SIGINT)],
+    [("starting Spark", signal.SIGINT), ("starting Spark", signal.SIGTERM), ("finding the runs", signal.SIGINT)],
 )
 def test_an_interrupt_ends_a_digest_with_one_line_and_leaves_no_result(
     tmp_path: Path, step: str, number: signal.Signals
