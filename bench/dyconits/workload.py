@@ -1,0 +1,230 @@
+"""The workload file of `bench dyconits`.
+
+Owns: its format, and all checks of it. Must never: run anything.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from ingeborg.bench.dyconits.layer.settings import TOPICS, ConsumerSettings, ManagerSettings, ProducerSettings
+from ingeborg.bench.errors import UsageError
+from ingeborg.protocol.bounds import check_bounds, parse_rules
+from ingeborg.protocol.errors import ProtocolError
+
+EXPERIMENTS: Final = ("e1", "e2", "e3")
+DEFAULT: Final = Path(__file__).parent.parent / "workloads" / "dyconits.toml"
+
+LENGTH_S_MAX, PAYLOAD_BYTES_MAX, COUNT_MAX, UNITS_MAX, WINDOW_MAX = 3_600.0, 65_536, 16, 1_000, 100_000
+"""Limits of the file's values. A run is kept in memory until its end."""
+
+Rules = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Readers:
+    """The readers of a run, all of which get all messages.
+
+    Attributes:
+        count: their number.
+        unit_ms: how long a unit occupies a reader, in milliseconds.
+        cpu_ms: for how long it computes in that time, in milliseconds.
+        window: how many notifications this broker sends ahead of a reader with bounds.
+    """
+
+    count: int
+    unit_ms: float
+    cpu_ms: float
+    window: int
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One of the experiments E1 to E3.
+
+    Attributes:
+        priorities: the default priority of each topic.
+        numerical: the numerical bound of each topic at the beginning, in messages.
+        staleness_ms: the staleness bound of each topic at the beginning, in milliseconds.
+        interval_min_ms, interval_max_ms: the time between two messages is drawn from this range, in milliseconds.
+        units: the cost of a message of each topic, in units.
+        all: this broker's bounds that deliver all messages.
+        latest: this broker's bounds that deliver the latest message.
+    """
+
+    priorities: Mapping[str, float]
+    numerical: float
+    staleness_ms: float
+    interval_min_ms: float
+    interval_max_ms: float
+    units: Mapping[str, int]
+    all: Rules
+    latest: Rules
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The whole file. ``length_s``: seconds of a run; ``short_s``: seconds of a run of the quick plan; ``lead_s``: for
+    how long the layer's readers run before the first message, in seconds."""
+
+    lead_s: float
+    length_s: float
+    short_s: float
+    payload_bytes: int
+    readers: Readers
+    manager: ManagerSettings
+    consumer: ConsumerSettings
+    producer: ProducerSettings
+    experiments: Mapping[str, Setup]
+
+    def settings(self, experiment: str) -> tuple[ManagerSettings, ConsumerSettings, ProducerSettings]:
+        """Return the settings of the layer's programs in an experiment."""
+        setup = self.experiments[experiment]
+        return (
+            replace(self.manager, priorities=dict(setup.priorities)),
+            replace(self.consumer, numerical=setup.numerical, staleness_ms=setup.staleness_ms),
+            replace(self.producer, interval_min_ms=setup.interval_min_ms, interval_max_ms=setup.interval_max_ms),
+        )
+
+
+def overhead(workload: Workload, experiment: str) -> tuple[float, float]:
+    """Return the upper and the lower bound of the layer's messages, as shares of all messages (equations 5.1 and
+    5.2)."""
+    setup = workload.experiments[experiment]
+    rate = len(TOPICS) * 2e3 / (setup.interval_min_ms + setup.interval_max_ms)
+    producers, consumer = 1e3 / workload.producer.report_ms, 1e3 / workload.consumer.report_ms
+    return (len(TOPICS) * producers + consumer) / rate, consumer / rate
+
+
+_GIVEN_BY_EXPERIMENT: Final = ("priorities", "numerical", "staleness_ms", "interval_min_ms", "interval_max_ms")
+"""Settings of the layer's programs that each experiment has for itself."""
+
+
+def load(path: Path) -> Workload:
+    """Read and check a file.
+
+    Raises:
+        UsageError: the file cannot be read, or a value is missing, unknown or wrong.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--workload {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--workload {path} is not TOML: {error}") from error
+    try:
+        return _workload(document)
+    except ValueError as error:
+        raise UsageError(f"--workload {path}: {error}") from error
+
+
+def _workload(document: dict[str, Any]) -> Workload:
+    own = {name: value for name, value in document.items() if not isinstance(value, dict)}
+    tables = {name: value for name, value in document.items() if isinstance(value, dict)}
+    _known("", tables, ("readers", "manager", "consumer", "producer", "experiments"))
+    _known("", own, ("lead_s", "length_s", "short_s", "payload_bytes"))
+    _complete("", {**own, **tables}, ("lead_s", "length_s", "short_s", "payload_bytes", "readers", "experiments"))
+    _complete("experiments", tables["experiments"], EXPERIMENTS)
+    _known("experiments", tables["experiments"], EXPERIMENTS)
+    return Workload(
+        _number("lead_s", own["lead_s"], 0.0, LENGTH_S_MAX),
+        _number("length_s", own["length_s"], 1.0, LENGTH_S_MAX),
+        _number("short_s", own["short_s"], 1.0, LENGTH_S_MAX),
+        int(_number("payload_bytes", own["payload_bytes"], 32, PAYLOAD_BYTES_MAX)),
+        _readers(tables["readers"]),
+        _settings("manager", tables.get("manager", {}), ManagerSettings),
+        _settings("consumer", tables.get("consumer", {}), ConsumerSettings),
+        _settings("producer", tables.get("producer", {}), ProducerSettings),
+        {name: _setup(f"experiments.{name}", tables["experiments"][name]) for name in EXPERIMENTS},
+    )
+
+
+def _readers(table: dict[str, Any]) -> Readers:
+    names = [each.name for each in fields(Readers)]
+    _known("readers", table, names)
+    _complete("readers", table, names)
+    unit_ms = _number("readers.unit_ms", table["unit_ms"], 0.001, 1_000.0)
+    return Readers(
+        int(_number("readers.count", table["count"], 1, COUNT_MAX)),
+        unit_ms,
+        _number("readers.cpu_ms", table["cpu_ms"], 0.0, unit_ms),
+        int(_number("readers.window", table["window"], 1, WINDOW_MAX)),
+    )
+
+
+Settings = TypeVar("Settings", ManagerSettings, ConsumerSettings, ProducerSettings)
+
+
+def _settings(where: str, table: dict[str, Any], kind: type[Settings]) -> Settings:
+    """Read the settings of one of the layer's programs. Settings that are missing have their default."""
+    own = {each.name: each for each in fields(kind) if each.name not in _GIVEN_BY_EXPERIMENT}
+    _known(where, table, list(own))
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        default = own[name].default
+        if default is MISSING:
+            values[name] = _by_topic(f"{where}.{name}", value, -10.0, 10.0)
+        elif isinstance(default, bool):
+            if not isinstance(value, bool):
+                raise ValueError(f"{where}.{name} has to be true or false")
+            values[name] = value
+        else:
+            values[name] = _number(f"{where}.{name}", value, 0.0, 1e9)
+    return kind(**values)
+
+
+def _setup(where: str, table: Any) -> Setup:
+    names = [each.name for each in fields(Setup)]
+    _known(where, table, names)
+    _complete(where, table, names)
+    least_ms = _number(f"{where}.interval_min_ms", table["interval_min_ms"], 0.1, 60_000.0)
+    return Setup(
+        _by_topic(f"{where}.priorities", table["priorities"], -1.0, 1.0),
+        _number(f"{where}.numerical", table["numerical"], 0.0, 1e9),
+        _number(f"{where}.staleness_ms", table["staleness_ms"], 0.0, 1e9),
+        least_ms,
+        _number(f"{where}.interval_max_ms", table["interval_max_ms"], least_ms, 60_000.0),
+        {topic: int(cost) for topic, cost in _by_topic(f"{where}.units", table["units"], 0, UNITS_MAX).items()},
+        _rules(f"{where}.all", table["all"]),
+        _rules(f"{where}.latest", table["latest"]),
+    )
+
+
+def _rules(where: str, value: Any) -> Rules:
+    try:
+        parse_rules(check_bounds(value))
+    except ProtocolError as error:
+        raise ValueError(f"{where}: {error.info}") from None
+    return list(value)
+
+
+def _by_topic(where: str, value: Any, least: float, most: float) -> dict[str, float]:
+    if not isinstance(value, dict) or set(value) != set(TOPICS):
+        raise ValueError(f"{where} has to have a number for each of {', '.join(TOPICS)}")
+    return {topic: _number(f"{where}.{topic}", value[topic], least, most) for topic in TOPICS}
+
+
+def _number(where: str, value: Any, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ValueError(f"{where} has to be a number from {least:g} to {most:g}, not {value!r}")
+    return float(value)
+
+
+def _known(where: str, table: Any, names: Sequence[str]) -> None:
+    if not isinstance(table, dict):
+        raise ValueError(f"{where} has to be a table")
+    unknown = [name for name in table if name not in names]
+    if unknown:
+        raise ValueError(f"{where or 'the file'} has no setting {unknown[0]}; it has {', '.join(names)}")
+
+
+def _complete(where: str, table: Any, names: Sequence[str]) -> None:
+    if not isinstance(table, dict):
+        raise ValueError(f"{where} has to be a table")
+    missing = [name for name in names if name not in table]
+    if missing:
+        raise ValueError(f"{where or 'the file'} lacks {', '.join(missing)}")
