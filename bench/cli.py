@@ -145,17 +145,18 @@ def _parser() -> argparse.ArgumentParser:
         from ingeborg.bench.caching.experiment import Caching
         from ingeborg.bench.compare import command as compare
         from ingeborg.bench.drift import command as drift
+        from ingeborg.bench.dyconits.experiment import Dyconits
         from ingeborg.bench.experiments import runner
         from ingeborg.bench.overlay.experiment import Overlay
         from ingeborg.bench.packing.experiment import Packing
         from ingeborg.bench.rivals import commands as rivals
     except ModuleNotFoundError as error:
-        for name in ("compare", "drift", "autoscale", "overlay", "packing", "caching", "rivals"):
+        for name in ("compare", "drift", "autoscale", "overlay", "packing", "caching", "dyconits", "rivals"):
             _add_absent(commands, name, error)
     else:
         compare.add(commands, digest, write_report)
         drift.add(commands)
-        for experiment in (Autoscale(), Overlay(), Packing(), Caching()):
+        for experiment in (Autoscale(), Overlay(), Packing(), Caching(), Dyconits()):
             runner.add(commands, experiment)
         rivals.add(commands)
     return parser

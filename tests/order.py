@@ -141,6 +141,8 @@ TOGETHER: dict[str, tuple[str, ...]] = {
         "tests/bench/caching/live/test_job.py",
         "tests/bench/caching/test_experiment.py",
         "tests/bench/caching/test_job.py",
+        "tests/bench/dyconits/test_job.py",
+        "tests/bench/dyconits/test_report.py",
         "tests/bench/overlay/test_experiment.py",
         "tests/bench/overlay/test_log.py",
         "tests/bench/packing/test_experiment.py",

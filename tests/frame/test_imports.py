@@ -243,7 +243,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
             more = extras["autoscale"] | extras["rivals"]
         if module.startswith("bench.micro."):
             more = extras["server"]
-        if module.startswith("bench.caching.live."):
+        if module.startswith(("bench.caching.live.", "bench.dyconits.")):
             more = extras["server"] | extras["rivals"]
         if module == "bench.micro.framing.picows_echo":  # another interpreter runs it
             more = more | {"picows"}

@@ -1,0 +1,203 @@
+"""How messages get to a reader and from a producer: through Kafka, or through an endpoint of this broker.
+
+Owns: the protocol of each. Must never: delay or order messages, which is the reader's business or the endpoint's.
+
+A message's payload has its number in its topic and its production time. The topics of a run begin with its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import orjson
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from websockets.asyncio.client import ClientConnection, connect
+
+from ingeborg.bench.dyconits.layer.settings import TOPICS
+from ingeborg.bench.errors import BenchError
+
+# The library raises the errors that it logs, or tries again.
+logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+
+TIMEOUT_S: Final = 30.0
+"""Time limit for connecting, and for an answer, in seconds."""
+
+FETCH_WAIT_MS: Final = 100
+"""How long Kafka may hold a fetch if there are no messages."""
+
+UNREAD_MAX: Final = 1_000_000
+"""Number of messages that a reader without bounds may have in its memory. A run has fewer."""
+
+
+class Message(NamedTuple):
+    """``number``: its place in the topic, from 1. ``produced_ms``: its production time in monotonic milliseconds.
+    ``skipped``: how many messages it replaces."""
+
+    number: int
+    produced_ms: float
+    skipped: int = 0
+
+
+def encoded(number: int, produced_ms: float, size: int) -> str:
+    """Return a payload of ``size`` characters."""
+    return f"{number} {produced_ms:.1f} ".ljust(size, "x")
+
+
+def decoded(payload: str) -> tuple[int, float]:
+    """Return the number and the production time of a payload."""
+    number, produced_ms, _ = payload.split(" ", 2)
+    return int(number), float(produced_ms)
+
+
+class Feed(Protocol):
+    """The messages of all topics. ``received`` has the number of the last message of each topic that has reached this
+    process, or is empty if that is not known."""
+
+    received: dict[str, int]
+
+    async def start(self) -> None:
+        """Connect and subscribe. Raises ``BenchError`` if that fails."""
+
+    async def next(self, topic: str) -> Message:
+        """Wait for the next message of a topic."""
+
+    def done(self) -> None:
+        """Say that a message has been worked off."""
+
+    async def stop(self) -> None:
+        """Disconnect."""
+
+
+class KafkaFeed:
+    """Each topic has its own consumer, as in the document's programs. It has no group, because it begins with the
+    topic, and commits nothing."""
+
+    def __init__(self, servers: str, run: str) -> None:
+        self.received: dict[str, int] = {}
+        self._consumers = {
+            topic: AIOKafkaConsumer(
+                bootstrap_servers=servers,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                fetch_max_wait_ms=FETCH_WAIT_MS,
+            )
+            for topic in TOPICS
+        }
+        self._run = run
+
+    async def start(self) -> None:
+        """See ``Feed``."""
+        for topic, consumer in self._consumers.items():
+            await consumer.start()
+            consumer.assign([TopicPartition(f"{self._run}-{topic}", 0)])
+
+    async def next(self, topic: str) -> Message:
+        """See ``Feed``."""
+        record = await self._consumers[topic].getone()
+        return Message(*decoded(record.value.decode()))
+
+    def done(self) -> None:
+        """Do nothing: a consumer of Kafka asks for each message."""
+
+    async def stop(self) -> None:
+        """See ``Feed``."""
+        for consumer in self._consumers.values():
+            await consumer.stop()
+
+
+class EndpointFeed:
+    """A client of this broker. ``rules`` are its bounds, whose topics lack the name of the run, or None for none.
+    ``window`` belongs to the bounds."""
+
+    def __init__(self, url: str, run: str, name: str, rules: Sequence[Any] | None, window: int) -> None:
+        self.received = dict.fromkeys(TOPICS, 0)
+        self._url = url
+        self._name = f"{run}-{name}"
+        self._names = {f"{run}-{topic}": topic for topic in TOPICS}
+        self._bounds: dict[str, Any] = {}
+        if rules is not None:
+            named = [{**rule, "topic": f"{run}-{rule['topic']}"} if "topic" in rule else rule for rule in rules]
+            self._bounds = {"bounds": named, "window": window}
+        self._queues: dict[str, asyncio.Queue[Message]] = {topic: asyncio.Queue(UNREAD_MAX) for topic in TOPICS}
+        self._done = 0
+        self._credited = False
+        self._socket: ClientConnection
+        self._reading: asyncio.Task[None]
+
+    async def start(self) -> None:
+        """See ``Feed``."""
+        self._socket = await connect(self._url, compression=None, max_size=None, open_timeout=TIMEOUT_S)
+        await ask(self._socket, command="listen", client_id=self._name, **self._bounds)
+        await ask(self._socket, command="subscribe", client_id=self._name, topic=[*self._names])
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for frame in self._socket:
+            message = orjson.loads(frame)
+            topic = self._names.get(message.get("key"))
+            if topic is None or "broadcast" not in message:
+                raise BenchError(f"the endpoint sent {frame[:200]!r}")
+            number, produced_ms = decoded(message["broadcast"])
+            self.received[topic] = number
+            self._queues[topic].put_nowait(Message(number, produced_ms, message.get("skipped", 0)))
+        raise BenchError(f"the endpoint closed the connection: {self._socket.close_reason}")
+
+    async def next(self, topic: str) -> Message:
+        """See ``Feed``."""
+        return await self._queues[topic].get()
+
+    def done(self) -> None:
+        """Give the credit for a message, if there is a window. Several messages of one turn have one credit."""
+        self._done += 1
+        if self._bounds and not self._credited:
+            self._credited = True
+            asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(self._credit()))
+
+    async def _credit(self) -> None:
+        self._credited = False
+        await self._socket.send(
+            orjson.dumps({"command": "credit", "client_id": self._name, "count": self._done}), text=True
+        )
+
+    async def stop(self) -> None:
+        """See ``Feed``."""
+        self._reading.cancel()
+        await asyncio.wait([self._reading])
+        await self._socket.close()
+
+
+async def ask(socket: ClientConnection, **command: Any) -> None:
+    """Send a command, and wait for its success. Notifications that come before it are dropped. Raises
+    ``BenchError``."""
+    await socket.send(orjson.dumps(command), text=True)
+    async with asyncio.timeout(TIMEOUT_S):
+        while not {"result", "error"} & set(answer := orjson.loads(await socket.recv())):
+            pass
+    if "error" in answer:
+        raise BenchError(f"{command['command']}: {answer}")
+
+
+Send = Callable[[str, str], Awaitable[None]]
+"""Sends a payload to a topic of the run."""
+
+
+def kafka_sender(producer: AIOKafkaProducer, run: str) -> Send:
+    """Return a function that produces through Kafka, without waiting for the acknowledgement."""
+
+    async def send(topic: str, payload: str) -> None:
+        await producer.send(f"{run}-{topic}", payload.encode())
+
+    return send
+
+
+def endpoint_sender(socket: ClientConnection, run: str) -> Send:
+    """Return a function that publishes through an endpoint, without an acknowledgement."""
+
+    async def send(topic: str, payload: str) -> None:
+        command = {"command": "publish", "client_id": f"{run}-p", "topic": f"{run}-{topic}", "payload": payload}
+        await socket.send(orjson.dumps({**command, "dedup": False}), text=True)
+
+    return send
