@@ -118,6 +118,7 @@ _FORMS: Final[dict[str, tuple[int, str]]] = {
     "staleness_max_s": (1, " s"),
     "cpu": (1, " %"),
     "cpu_peak": (1, " %"),
+    "server_cpu": (1, " %"),
     "taken_per_s": (0, "/s"),
     "skipped_per_s": (0, "/s"),
     "cpu_us_per_taken": (0, " µs"),

@@ -176,7 +176,8 @@ def _cells(facts: Sequence[Json], topics: Sequence[Any], used: Sequence[Any], co
                 {
                     **{name: fact[name] for name in ("part", "experiment", "system", "seed", "length_s", "server")},
                     "reader": reader,
-                    "server_s": fact["server_s"],
+                    "server_cpu": _rounded(fact["server_s"] / fact["length_s"] * 100),
+                    "level": fact["level"],
                     "late_ms": fact["late_ms"],
                     "updates": fact["updates"] / len(readers),
                     "reports": fact["reports"],

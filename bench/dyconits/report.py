@@ -161,6 +161,7 @@ def _table(found: Found, experiment: str) -> Block:
         "skipped",
         "lost",
         "CPU per message",
+        "server's CPU",
     )
     rows = []
     for system in found.systems(experiment):
@@ -177,11 +178,20 @@ def _table(found: Found, experiment: str) -> Block:
             Cell(amount(figure, found.mean(experiment, system, figure))) for figure in ("taken_per_s", "skipped_per_s")
         ]
         cells.append(Cell(f"{sum(cell['lost'] for cell in found.cells(experiment, system)):,}"))
-        cells.append(Cell(amount("cpu_us_per_taken", found.mean(experiment, system, "cpu_us_per_taken"))))
+        cells += [
+            Cell(amount(figure, found.mean(experiment, system, figure)))
+            for figure in ("cpu_us_per_taken", "server_cpu")
+        ]
         rows.append(cells)
+    level = max(cell["level"] for system in found.systems(experiment) for cell in found.cells(experiment, system))
+    steered = (
+        f"The endpoint's level rose to {level:.0f}, so steering contributed."
+        if level
+        else "The endpoint's level stayed 0: intervals and windows made the difference, and not steering."
+    )
     note = (
         "Staleness, and below it the numerical error, of each topic. Skipped messages were replaced by newer ones. A "
-        "message that still waits at the end of a run is neither taken nor lost."
+        f"message that still waits at the end of a run is neither taken nor lost. {steered}"
     )
     return table("", header, rows, note)
 

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from ingeborg.bench import rivals
+from ingeborg.bench.budgets.floor import figures
 from ingeborg.bench.compare import servers
 from ingeborg.bench.compare.matrix import System
 from ingeborg.bench.dyconits import rows
@@ -61,17 +62,21 @@ END_S: Final = 30.0
 LEADER_S: Final = 0.02
 """Seconds between two checks that new topics have leaders."""
 
+LOOK_S: Final = 1.0
+"""Seconds between two looks at the server during a run."""
+
 BEGIN_S: Final = 0.5
 """Seconds from the last preparation to the first message."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server. ``url``: for clients. ``pids``: returns its processes. ``version``: its release."""
+    """A running server. ``url``: for clients. ``version``: its release. ``look``: returns the CPU time of its
+    processes, in seconds, and its level of bounds, which is 0 for Kafka."""
 
     url: str
-    pids: Callable[[], Sequence[int]]
     version: str
+    look: Callable[[], Awaitable[tuple[float, float]]]
 
 
 def run(due: Sequence[Unit], results: Results, workload: Workload, done: Callable[[Unit, str], None]) -> None:
@@ -94,13 +99,20 @@ def run(due: Sequence[Unit], results: Results, workload: Workload, done: Callabl
 def _server(kind: str, out: Path) -> Iterator[Server]:
     if kind == KAFKA:
         with rivals.running("kafka", state=out / "kafka") as kafka:
-            yield Server(kafka.url.partition("://")[2], lambda: kafka.pids, f"Kafka {kafka.version}")
+
+            async def of_kafka() -> tuple[float, float]:
+                times = [psutil.Process(pid).cpu_times() for pid in kafka.pids]
+                return sum(each.user + each.system for each in times), 0.0
+
+            yield Server(kafka.url.partition("://")[2], f"Kafka {kafka.version}", of_kafka)
     else:
         with servers.running(System("ingeborg", "ingeborg"), out / "servers", layer=False) as broker:
-            port = int(broker.urls[0].rpartition(":")[2])
-            pids = [each.pid for each in psutil.net_connections("tcp") if each.laddr and each.laddr.port == port]
-            own = sorted({pid for pid in pids if pid})
-            yield Server(broker.urls[0], lambda: own, f"Ingeborg {broker.version}")
+
+            async def of_broker() -> tuple[float, float]:
+                found = await figures(broker.urls[0])
+                return found["process_cpu_seconds_total"], found["ingeborg_bounds_level"]
+
+            yield Server(broker.urls[0], f"Ingeborg {broker.version}", of_broker)
 
 
 async def _make(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> None:
@@ -134,6 +146,7 @@ class _Run:
         self._report_s = producer.report_ms / 1e3
         self._times: dict[str, list[float]] = {topic: [] for topic in TOPICS}
         self._late_ms = 0.0
+        self._level = 0.0
         self._ended = asyncio.Event()
         self._reports = 0
 
@@ -151,10 +164,10 @@ class _Run:
                 await awaited(reader.line(READY, READY_S))
             if self._manager is not None:
                 await asyncio.sleep(self._workload.lead_s)
-            before_s = self._server_s()
+            before_s, _ = await self._server.look()
             begun_ms = now_ms() + BEGIN_S * 1e3
             await self._produce(send, begun_ms)
-            server_s = self._server_s() - before_s
+            server_s = (await self._server.look())[0] - before_s
             self._ended.set()
             for reader in readers:
                 reader.stdin.write(f"{begun_ms}\n".encode())
@@ -182,6 +195,7 @@ class _Run:
             "server": self._server.version,
             "units": self._setup.units,
             "server_s": round(server_s, 3),
+            "level": self._level,
             "late_ms": round(self._late_ms, 1),
             "updates": messages,
             "reports": self._reports,
@@ -190,11 +204,6 @@ class _Run:
         for path in self._folder.iterdir():
             path.unlink()
         self._folder.rmdir()
-
-    def _server_s(self) -> float:
-        """Return the CPU time of the server's processes, in seconds."""
-        times = [psutil.Process(pid).cpu_times() for pid in self._server.pids()]
-        return sum(each.user + each.system for each in times)
 
     # Readers
 
@@ -228,16 +237,30 @@ class _Run:
     # Producers
 
     async def _produce(self, send: Send, begun_ms: float) -> None:
-        """Produce all messages of the run."""
-        async with asyncio.TaskGroup() as tasks:
-            for number, topic in enumerate(TOPICS):
-                tasks.create_task(self._topic(topic, send, begun_ms + number))
+        """Produce all messages of the run. Raises what has ended a producer."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                watching = tasks.create_task(self._watch())
+                producing = [
+                    tasks.create_task(self._topic(topic, send, begun_ms + number))
+                    for number, topic in enumerate(TOPICS)
+                ]
+                await asyncio.wait(producing)
+                watching.cancel()
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+    async def _watch(self) -> None:
+        """Note the greatest level of the server."""
+        while True:
+            self._level = max(self._level, (await self._server.look())[1])
+            await asyncio.sleep(LOOK_S)
 
     async def _topic(self, topic: str, send: Send, due_ms: float) -> None:
         producer, times = self._producers[topic], self._times[topic]
         end_ms = due_ms + self._cell.length_s * 1e3
         while due_ms < end_ms:
-            if (wait_ms := due_ms - now_ms()) > 0:
+            while (wait_ms := due_ms - now_ms()) > 0:  # a sleep may end a fraction of a millisecond early
                 await asyncio.sleep(wait_ms / 1e3)
             at_ms = now_ms()
             self._late_ms = max(self._late_ms, at_ms - due_ms)

@@ -39,6 +39,7 @@ def keep(results: Results, experiment: str, system: str, seed: int = 1, part: st
         "server": "Kafka 4.3.1",
         "units": LOAD.experiments[experiment].units,
         "server_s": 1.0,
+        "level": 0.0,
         "late_ms": 2.5,
         "updates": found.messages,
         "reports": 4,

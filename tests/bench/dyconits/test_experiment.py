@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ingeborg.bench.dyconits.experiment import VIRTUAL, Dyconits
 from ingeborg.bench.dyconits.layer.settings import TOPICS
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results, Selection, Unit
+from ingeborg.bench.starting import claim
 from tests import wants
 
 LOAD = workload.load(workload.DEFAULT)
@@ -99,6 +101,36 @@ def test_cells_of_this_broker_with_real_processes(tmp_path: Path) -> None:
     assert all(row["at_ms"][0] >= 0 for row in results.rows(rows.PRODUCED))
     assert [fact["updates"] for fact in results.rows(rows.FACTS)] == [0, 0]
     assert not list((tmp_path / "work").iterdir())
+
+
+def test_a_cell_whose_server_is_gone_fails_and_the_next_one_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def gone(kind: str, out: Path) -> Iterator[running.Server]:
+        with claim() as port:  # nobody listens there
+            yield running.Server(f"ws://127.0.0.1:{port.first}", "gone", look)
+
+    monkeypatch.setattr(running, "_server", gone)
+    ended: list[tuple[str, str]] = []
+    due = [unit for unit in cases.units(Selection(["e3"], 1), SHORT) if unit.work.system in (PLAIN, LATEST)]
+    running.run(due, Results(tmp_path), SHORT, lambda unit, error: ended.append((unit.work.system, error)))
+    assert [system for system, _ in ended] == [PLAIN, LATEST]
+    assert all("Connect" in error for _, error in ended)
+
+
+async def look() -> tuple[float, float]:
+    return 0.0, 0.0
+
+
+async def test_a_producer_that_fails_ends_the_run_with_its_error(tmp_path: Path) -> None:
+    async def send(topic: str, payload: str) -> None:
+        raise BenchError(f"{topic} is lost")
+
+    unit = Unit("one", "e3", Cell("e3", PLAIN, 1, 60.0))
+    one = running._Run(unit, Results(tmp_path), SHORT, running.Server("", "", look))
+    with pytest.raises(BenchError, match=r"^high is lost$"):
+        await one._produce(send, 0.0)
 
 
 def test_a_cell_of_the_layer_on_a_real_kafka(tmp_path: Path) -> None:
