@@ -101,7 +101,7 @@ pages: $(READY) ## make the pages (report.html) and summaries of the result sets
 		$(BIN)/bench report "$$digest" --out "$${digest%/*}/report.html"; \
 	done
 	@$(BIN)/python -m ingeborg.bench.text.page docs/benchmarks.md docs/comparison.md
-	@for name in autoscale caching overlay packing; do for digest in bench/results/*/$$name.json.xz; do \
+	@for name in autoscale caching dyconits overlay packing; do for digest in bench/results/*/$$name.json.xz; do \
 		$(BIN)/bench $$name --report-only --out "$${digest%/*}" >/dev/null; \
 	done; done
 
