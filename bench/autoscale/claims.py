@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA
-from ingeborg.bench.packing.claims import together
+from ingeborg.bench.experiments.figures import together
 from ingeborg.bench.text.blocks import FAILS, HOLDS, Claim, Verdict
 
 Json = Mapping[str, Any]
@@ -53,6 +53,17 @@ def _named(rows: Iterable[Json], system: str) -> list[Json]:
     return sorted((row for row in rows if row["system"] == system), key=lambda row: int(row["number"]))
 
 
+def _assigned(systems: Sequence[Json]) -> list[tuple[Json, str, list[Json]]]:
+    """Return MWF's row with each of Kafka's assignments and its rows."""
+    each = [(mwf, name, _named(systems, name)) for mwf in _named(systems, "mwf") for name in ASSIGNORS]
+    return [one for one in each if one[2]]
+
+
+def _mean_s(row: Json, at: int = P99) -> float:
+    """Return the mean of a percentile of the latency."""
+    return float(row["latency_s"][at][0])
+
+
 def _near(one: float, other: float) -> bool:
     return abs(one - other) <= NEAR * other
 
@@ -61,52 +72,51 @@ def _is(holds: bool) -> str:
     return HOLDS if holds else FAILS
 
 
+def _listed(found: Sequence[str], before: str = "") -> list[str]:
+    return [f"{before}{'; '.join(found)}."] if found else []
+
+
 # The abstract, and section VI-C: Kafka's own groups
 
 
 def _more_needed(systems: Sequence[Json]) -> Claim:
     verdicts, found = [], []
-    for mwf in _named(systems, "mwf"):
-        for assignor in ASSIGNORS:
-            rows = _named(systems, assignor)
-            if not rows:
-                continue
-            better = [row for row in rows if row["latency_s"][P99][0] < mwf["latency_s"][P99][0]]
-            more = [row["members"][0] / mwf["members"][0] - 1.0 for row in (better or rows[-1:])]
-            which = f"is better from {better[0]['number']} members on" if better else "is never better"
-            text = (
-                f"it {which}; p99 {rows[-1]['latency_s'][P99][0]:.2f} s with {rows[-1]['number']} members, "
-                f"{min(more):.0%} more than MWF, whose p99 is {mwf['latency_s'][P99][0]:.2f} s"
-            )
-            verdicts.append(Verdict(f"{assignor}, p99", _is(not better or min(more) >= MORE), text))
-            found.append(f"{assignor} {which}")
+    for mwf, assignor, rows in _assigned(systems):
+        better = [row for row in rows if _mean_s(row) < _mean_s(mwf)]
+        more = min(row["members"][0] / mwf["members"][0] - 1.0 for row in (better or rows[-1:]))
+        which = f"is better from {better[0]['number']} members on" if better else "is never better"
+        text = (
+            f"it {which}; p99 {_mean_s(rows[-1]):.2f} s with {rows[-1]['number']} members, {more:.0%} more than MWF, "
+            f"whose p99 is {_mean_s(mwf):.2f} s"
+        )
+        verdicts.append(Verdict(f"{assignor}, p99", _is(not better or more >= MORE), text))
+        found.append(f"{assignor} {which}")
     return Claim(
         "Abstract",
         "Kafka's assignment has lower latencies than MWF only with at least 60 % more consumers.",
         verdicts,
-        [f"{'; '.join(found)}."] if found else [],
+        _listed(found),
         "Only the numbers of members that were measured count.",
     )
 
 
 def _times(systems: Sequence[Json]) -> Claim:
     verdicts, found = [], []
-    for mwf in _named(systems, "mwf"):
-        for assignor in ASSIGNORS:
-            rows = [row for row in _named(systems, assignor) if row["members"][0] <= mwf["members"][0]]
-            if rows:
-                one, other = (float(row["latency_s"][P90][0]) for row in (rows[-1], mwf))
-                text = (
-                    f"p90 {one:.2f} s with {rows[-1]['number']} members, {one / other:.0f} times that of MWF with "
-                    f"{mwf['members'][0]:.1f} members"
-                )
-                verdicts.append(Verdict(f"{assignor}, all data", _is(one >= TIMES * other), text))
-                found.append(f"{assignor} {one / other:.0f} times")
+    for mwf, assignor, rows in _assigned(systems):
+        fewer = [row for row in rows if row["members"][0] <= mwf["members"][0]]
+        if fewer and _mean_s(mwf, P90):
+            p90_s, times = _mean_s(fewer[-1], P90), _mean_s(fewer[-1], P90) / _mean_s(mwf, P90)
+            text = (
+                f"p90 {p90_s:.2f} s with {fewer[-1]['number']} members, {times:.0f} times that of MWF with "
+                f"{mwf['members'][0]:.1f} members"
+            )
+            verdicts.append(Verdict(f"{assignor}, all data", _is(times >= TIMES), text))
+            found.append(f"{assignor} {times:.0f} times")
     return Claim(
         "VI-C",
         "With as many consumers, the 90th percentile of latency with Kafka's assignment is 48 times that of MWF.",
         verdicts,
-        [f"{'; '.join(found)}."] if found else [],
+        _listed(found),
         "The sentence holds if the factor is at least as great. An overloaded member falls behind until the stream "
         "ends, so the factor grows with the length of a stream.",
     )
@@ -118,23 +128,19 @@ def _unreliable(runs: Sequence[Json]) -> Claim:
         by_seed: dict[int, list[Json]] = {}
         for row in _named(runs, assignor):
             by_seed.setdefault(row["seed"], []).append(row)
-        steps = [
-            (seed, one["number"], other["number"])
-            for seed, rows in by_seed.items()
-            for one, other in pairwise(rows)
-            if other["latency_s"][P99] > one["latency_s"][P99]
-        ]
-        count = sum(len(rows) - 1 for rows in by_seed.values())
-        if count:
-            some = ", ".join(f"{one} to {other} (stream {seed})" for seed, one, other in steps[:3])
-            text = f"p99 gets worse at {len(steps)} of {count} steps{f', such as {some}' * bool(some)}"
-            verdicts.append(Verdict(f"{assignor}, p99 of a stream", _is(bool(steps)), text))
-            found.append(f"{assignor} at {len(steps)} of {count} steps")
+        steps = [(seed, *pair) for seed, rows in by_seed.items() for pair in pairwise(rows)]
+        worse = [step for step in steps if step[2]["latency_s"][P99] > step[1]["latency_s"][P99]]
+        if steps:
+            count = f"{len(worse)} of {len(steps)} steps"
+            some = ", ".join(f"{one['number']} to {other['number']} (stream {seed})" for seed, one, other in worse[:3])
+            text = f"p99 gets worse at {count}{f', such as {some}' * bool(some)}"
+            verdicts.append(Verdict(f"{assignor}, p99 of a stream", _is(bool(worse)), text))
+            found.append(f"{assignor} at {count}")
     return Claim(
         "VI-C",
         "More consumers do not reliably improve latencies if partitions are shared by their number.",
         verdicts,
-        [f"More members make p99 worse: {'; '.join(found)}."] if found else [],
+        _listed(found, "More members make p99 worse: "),
         "Another number of members makes other groups of partitions, and a group can be too much for its member.",
     )
 
@@ -145,7 +151,7 @@ def _keda(systems: Sequence[Json]) -> Claim:
         for row in _named(systems, KEDA):
             # Results that were stored before runs had a warm-up do not say whether a run began with a backlog.
             behind = row.get("not_caught_up")
-            late = f"p99 {row['latency_s'][P99][0]:.2f} s with {row['members'][0]:.1f} members"
+            late = f"p99 {_mean_s(row):.2f} s with {row['members'][0]:.1f} members"
             if behind is None or behind:
                 count = "an unknown number" if behind is None else str(behind)
                 unjudged.append(
@@ -153,9 +159,8 @@ def _keda(systems: Sequence[Json]) -> Claim:
                     "backlog."
                 )
                 continue
-            least = row["latency_s"][P99][0] - row["latency_s"][P99][1]
-            text = f"{late}; MWF {mwf['latency_s'][P99][0]:.2f} s"
-            verdicts.append(Verdict(f"lag {row['number']}, p99", _is(least > mwf["latency_s"][P99][0]), text))
+            least, text = _mean_s(row) - row["latency_s"][P99][1], f"{late}; MWF {_mean_s(mwf):.2f} s"
+            verdicts.append(Verdict(f"lag {row['number']}, p99", _is(least > _mean_s(mwf)), text))
     return Claim(
         "VI-C",
         "KEDA's way to add consumers and to leave the assignment to Kafka is unreliable.",
@@ -185,7 +190,7 @@ def _rate(rows: Sequence[Json]) -> Claim:
 
 
 def _measured(steps: Json | None) -> Claim:
-    known = list((steps or {}).get("known_after_s", ()))
+    known = steps["known_after_s"] if steps else ()
     texts = ["never" if value is None else f"{value:.1f} s" for value in known]
     is_near = together(value is not None and _near(value, MEASURED_S) for value in known)
     return Claim(
@@ -198,20 +203,13 @@ def _measured(steps: Json | None) -> Claim:
 
 def _each(changes: Sequence[Json], event: str) -> list[tuple[Json, str]]:
     """Return the rows of this event, with their figures as a text."""
-    return [
-        (
-            row,
-            f"median {row['seconds'][P50]:.3g} s, p90 {row['seconds'][P90]:.3g} s, longest {row['most']:.3g} s, of "
-            f"{row['count']:,}",
-        )
-        for row in changes
-        if row["event"] == event
-    ]
+    form = "median {:.3g} s, p90 {:.3g} s, longest {:.3g} s, of {:,}".format
+    chosen = [row for row in changes if row["event"] == event]
+    return [(row, form(row["seconds"][P50], row["seconds"][P90], row["most"], row["count"])) for row in chosen]
 
 
 def _medians(changes: Sequence[Json], event: str) -> list[str]:
-    each = [f"{row['seconds'][P50]:.3g} s at {row['of']}" for row, _ in _each(changes, event)]
-    return [f"Medians: {'; '.join(each)}."] if each else []
+    return _listed([f"{row['seconds'][P50]:.3g} s at {row['of']}" for row, _ in _each(changes, event)], "Medians: ")
 
 
 def _decided(changes: Sequence[Json]) -> Claim:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from pyspark.sql import functions as F
 from ingeborg.bench.autoscale import response, scale, throughput, work
 from ingeborg.bench.autoscale.cases import GROUPS, LONG, labels
 from ingeborg.bench.experiments.experiment import Results
-from ingeborg.bench.packing import scores
+from ingeborg.bench.experiments.figures import rounded, spread
 from ingeborg.bench.spark.session import local_session
 
 Json = dict[str, Any]
@@ -156,7 +157,7 @@ def _units(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
         row["label"] = f"{row['system']} {row['number']}" if row["number"] else row["system"]
         row |= {name: steps.get((row["unit"], event), 0) for name, event in WITHIN.items()}
         row["seconds"] = round((row.pop("ended_ms") - row.pop("begun_ms")) / 1e3, 1)
-        row["latency_s"] = [round(value, 3) for value in row["latency_s"]]
+        row["latency_s"] = rounded(row["latency_s"], 3)
         for name in ("most_s", "late", "members", "bytes_per_s"):
             row[name] = round(row[name], 4)
     return sorted(table, key=lambda row: (names.get(row["label"], len(names)), row["seed"]))
@@ -183,9 +184,9 @@ def _systems(units: list[Json]) -> list[Json]:
     found = []
     for label, rows in by_label.items():
         entry: Json = {"label": label, "system": rows[0]["system"], "number": rows[0]["number"], "seeds": len(rows)}
-        entry["members"] = _spread([row["members"] for row in rows])
-        entry["late"] = _spread([row["late"] for row in rows])
-        entry["latency_s"] = [_spread([row["latency_s"][at] for row in rows]) for at in range(len(PERCENTILES))]
+        entry |= {name: rounded(spread([row[name] for row in rows]), 4) for name in ("members", "late")}
+        percentiles = zip(*(row["latency_s"] for row in rows), strict=True)
+        entry["latency_s"] = [rounded(spread(values), 4) for values in percentiles]
         entry["waiting"] = sum(row["waiting"] for row in rows)
         # A run whose group was not warm has a backlog from its warm-up.
         entry["not_caught_up"] = sum(not row["caught_up"] for row in rows)
@@ -195,12 +196,6 @@ def _systems(units: list[Json]) -> list[Json]:
         entry |= {name: sum(row[name] for row in rows) for name in WITHIN}
         found.append(entry)
     return found
-
-
-def _spread(values: list[float]) -> list[float]:
-    """Return mean, half a 95 % interval, minimum and maximum."""
-    middle = scores.interval(values)
-    return [round(value, 4) for value in (*middle, min(values), max(values))]
 
 
 def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
@@ -249,17 +244,10 @@ def _throughput(rows: DataFrame | None) -> list[Json] | None:
             "median": round(values[len(values) // 2]),
             "least": round(values[0]),
             "most": round(values[-1]),
-            "histogram": _counts([int(value // scale.SAMPLE_BYTES) for value in values]),
+            "histogram": sorted(map(list, Counter(int(value // scale.SAMPLE_BYTES) for value in values).items())),
         }
         for test, values in sorted(found.items())
     ]
-
-
-def _counts(places: list[int]) -> list[list[int]]:
-    counts: dict[int, int] = {}
-    for place in places:
-        counts[place] = counts.get(place, 0) + 1
-    return [[place, count] for place, count in sorted(counts.items())]
 
 
 def _changes(rows: DataFrame | None, by: str) -> list[Json] | None:
@@ -283,7 +271,7 @@ def _changes(rows: DataFrame | None, by: str) -> list[Json] | None:
     found = []
     for row in table.collect():
         entry: Json = {"of": row["of"], "event": row["event"], "count": row["count"], "most": round(row["most"], 4)}
-        entry["seconds"] = [round(value, 4) for value in row["seconds"]]
+        entry["seconds"] = rounded(row["seconds"], 4)
         entry["below_1_s"] = round(row["below_1_s"], 4)
         entry["histogram"] = histograms[row["of"], row["event"]]
         found.append(entry)

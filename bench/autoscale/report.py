@@ -14,6 +14,7 @@ from typing import Any, Final
 from ingeborg.bench.autoscale import claims, scale
 from ingeborg.bench.autoscale.cases import ASSIGNORS, CONDITIONS, KEDA, PACKED
 from ingeborg.bench.autoscale.claims import P99
+from ingeborg.bench.experiments.figures import percent, with_interval
 from ingeborg.bench.report.plots import Axis, Plot, Point, Series, linear, logarithmic
 from ingeborg.bench.text.blocks import (
     Block,
@@ -86,7 +87,11 @@ def report(pure: Json, measured: Json) -> Report:
             ],
         ),
         Section("Beyond the document: groups on a real Kafka", _compared(pure, measured)),
-        *(_long(pure, found) for found in measured.get("long") or ()),
+        *(
+            Section(f"Beyond the document: streams with {count} decisions", _compared(pure, found, f"-{count}"))
+            for found in measured.get("long") or ()
+            for count in (found["iterations"],)
+        ),
         Section("500 decisions of the controller", _steps("Steps of a change", measured.get("changes_long"))),
     ]
     return Report(
@@ -104,19 +109,6 @@ def _command(pure: Json) -> str:
     if pure["iterations"] != scale.ITERATIONS:
         command += f" --iterations {pure['iterations']}"
     return command + (f" --delta {pure['delta']:g}" if pure["delta"] != scale.DELTA else "")
-
-
-def _long(pure: Json, found: Json) -> Section:
-    title = f"Beyond the document: streams with {found['iterations']} decisions"
-    return Section(title, _compared(pure, found, f"-{found['iterations']}"))
-
-
-def _number(values: Sequence[float], digits: int = 2) -> str:
-    return f"{values[0]:.{digits}f}" + (f" ± {values[1]:.{digits}f}" if values[1] else "")
-
-
-def _share(values: Sequence[float]) -> str:
-    return f"{values[0]:.1%}" + (f" ± {100 * values[1]:.1f}" if values[1] else "")
 
 
 def _seconds(value: float) -> str:
@@ -201,10 +193,7 @@ def _monitor(found: Json | None) -> list[Block]:
     written: list[Point] = [(place * scale.STEP_S, rate * overhead) for place, rate in enumerate(scale.STEP_RATES)]
     end_s = len(scale.STEP_RATES) * scale.STEP_S
     measured: list[Point] = [(x, y) for x, y in found["series"]]
-    series = [
-        Series("written", [*written, (end_s, None)], 1, steps=True),
-        Series("measured", measured, 0),
-    ]
+    series = [Series("written", [*written, (end_s, None)], 1, steps=True), Series("measured", measured, 0)]
     plot = Plot(
         title="Figure 14, Δt1: the monitor's values",
         description="Bytes per second over time, while the load changes between two rates every 40 s.",
@@ -330,9 +319,9 @@ class Groups:
             [
                 name_of(row),
                 str(row["seeds"]),
-                _number(row["members"], 1),
-                *(_number(value) for value in row["latency_s"]),
-                _share(row["late"]),
+                with_interval(row["members"], "{:.1f}".format),
+                *(with_interval(value, "{:.2f}".format) for value in row["latency_s"]),
+                percent(row["late"]),
                 f"{row['waiting'] / row['records']:.1%}" if row["waiting"] else "none",
             ]
             for row in self.systems

@@ -27,8 +27,7 @@ from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, O
 from ingeborg.bench.caching.restaurants import RETURNS
 from ingeborg.bench.caching.work import BOUND, CEILING, ROWS, SIMULATED
 from ingeborg.bench.experiments.experiment import Digest, Results
-from ingeborg.bench.packing.found import columns
-from ingeborg.bench.packing.scores import interval
+from ingeborg.bench.experiments.figures import columns, interval, rounded
 from ingeborg.bench.spark.session import local_session
 
 Json = dict[str, Any]
@@ -50,8 +49,6 @@ _DIGESTED: Final = "unit string, latency struct<p50_ms: double, p99_ms: double, 
 
 #: Spark's settings: all cores, and much more memory than the rows need.
 MASTER, MEMORY = "local[*]", "2g"
-
-DIGITS: Final = 5
 
 #: The figures of the document's experiments over the number of records, of its experiments 5 to 7, of the sweep over
 #: capacities, and of other streams.
@@ -97,10 +94,6 @@ def figures(spark: SparkSession, results: Results) -> Digest:
 
 def _read(spark: SparkSession, folder: Path, schema: str) -> DataFrame | None:
     return spark.read.schema(schema).json(str(folder)) if folder.is_dir() and any(folder.iterdir()) else None
-
-
-def _rounded(values: Iterable[float], digits: int = DIGITS) -> list[float]:
-    return [round(value, digits) for value in values]
 
 
 def _with_rates(rows: DataFrame) -> DataFrame:
@@ -153,14 +146,14 @@ def _means(entry: Json, names: Sequence[str]) -> Json:
     found = {name: value for name, value in entry.items() if name != "by_seed"} | {"seeds": len(by_seed)}
     for name in names:
         values = [each[name] for each in by_seed if each[name] is not None]
-        found[name] = _rounded(interval(values)) if values else None
+        found[name] = rounded(interval(values)) if values else None
     return found
 
 
 def _difference(one: Json, other: Json, name: str) -> list[float]:
     """Return the first value minus the second, as a mean and interval over the seeds that both entries have."""
     seeds = sorted(one["by_seed"].keys() & other["by_seed"].keys())
-    return _rounded(interval([one["by_seed"][seed][name] - other["by_seed"][seed][name] for seed in seeds]))
+    return rounded(interval([one["by_seed"][seed][name] - other["by_seed"][seed][name] for seed in seeds]))
 
 
 # The document's experiments
@@ -214,7 +207,7 @@ def _requests(rows: DataFrame, simulated: DataFrame | None) -> list[Json]:
         entry = {key: row[key] for key in keys} | {"seeds": len(row["seeds"])}
         for name in ("rate", *theirs):
             values = [one[name] for one in row["seeds"] if one[name] is not None]
-            entry[name] = _rounded(interval(values)) if values else None
+            entry[name] = rounded(interval(values)) if values else None
         found.append(entry)
     return found
 
@@ -285,9 +278,9 @@ def _live(rows: DataFrame, digested: DataFrame | None) -> list[Json]:
         .groupBy(*keys, "settings")
         .agg(
             F.count("*").alias("runs"),
-            *(F.round(F.avg(column), DIGITS).alias(name) for name, column in figures.items()),
+            *(F.round(F.avg(column), 5).alias(name) for name, column in figures.items()),
             *(F.array_sort(F.collect_list(column)).alias(name) for name, column in ranges.items()),
-            *(F.round(F.avg(F.col("parts")[name]["mean_ms"]), DIGITS).alias(f"{name}_ms") for name in PARTS),
+            *(F.round(F.avg(F.col("parts")[name]["mean_ms"]), 5).alias(f"{name}_ms") for name in PARTS),
         )
         .orderBy(*keys, "settings")
     )
@@ -295,6 +288,6 @@ def _live(rows: DataFrame, digested: DataFrame | None) -> list[Json]:
     for row in table.collect():
         entry = row.asDict()
         entry["parameters"] = " ".join(orjson.loads(entry.pop("settings")).values())
-        entry |= {name: _rounded(interval(entry[name])) if entry[name] else None for name in ranges}
+        entry |= {name: rounded(interval(entry[name])) if entry[name] else None for name in ranges}
         found.append({name: value for name, value in entry.items() if value is not None or name == "capacity"})
     return found

@@ -10,17 +10,18 @@ reading. A sentence holds for a reading if it holds at every delta above 0 that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ingeborg.autoscaler.groups.packing import DOCUMENT
+from ingeborg.bench.experiments.figures import percent, together
 from ingeborg.bench.packing import published
 from ingeborg.bench.packing.found import MAIN, SMALL, Found, Values, View
+from ingeborg.bench.packing.front import front
 from ingeborg.bench.packing.readings import FF_BY_AGE, FFD_BY_AGE, FirstFit, NextFit
-from ingeborg.bench.packing.scores import front
 from ingeborg.bench.packing.streams import Start
-from ingeborg.bench.text.blocks import FAILS, HOLDS, PARTLY, Claim, Verdict
+from ingeborg.bench.text.blocks import FAILS, HOLDS, Claim, Verdict
 
 MODIFIED: Final = ("MWF", "MBF", "MWFP", "MBFP")
 
@@ -38,17 +39,6 @@ NEAR: Final = 0.01
 NOISE: Final = 0.05
 
 
-def percent(values: Values, digits: int = 1) -> str:
-    """Format a share with its interval."""
-    return f"{values[0]:.{digits}%}" + (f" ± {100 * values[1]:.{digits}f}" if values[1] else "")
-
-
-def together(each: Iterable[bool]) -> str:
-    """Combine the verdicts of several deltas or streams."""
-    known = list(each)
-    return HOLDS if all(known) else PARTLY if any(known) else FAILS
-
-
 def judged(found: Found) -> list[Claim]:
     """Return the sentences that have figures, in the document's order."""
     claims = [_naming(found), _starts(found), *_orders(found), _more_bins(found), _less_moved(found)]
@@ -64,12 +54,12 @@ def _naming(found: Found) -> Claim:
         f"first fit, {FirstFit.OLDEST.value}": (FF_BY_AGE, FFD_BY_AGE),
         "next, best and worst fit": tuple(name for name in DOCUMENT if name not in (*MODIFIED, "FF", "FFD")),
     }
-    verdicts, texts = [], []
-    for reading, names in groups.items():
-        rows = [row for row in found.naming if row["algorithm"] in names]
-        if rows:
-            verdicts.append(Verdict(reading, together(not row["changed"] for row in rows)))
-    texts += [
+    changed = {
+        reading: [bool(row["changed"]) for row in found.naming if row["algorithm"] in names]
+        for reading, names in groups.items()
+    }
+    verdicts = [Verdict(reading, together(not one for one in each)) for reading, each in changed.items() if each]
+    texts = [
         f"{row['algorithm']}, {row['case'].partition(' ')[0]} queues, delta {row['delta']:g}: another number in "
         f"{row['changed'] / row['decisions']:.0%} of the decisions, {row['bins']:.2f} bins on average instead of "
         f"{row['unnamed']:.2f}"
@@ -102,16 +92,14 @@ def _ff(found: Found) -> str:
 
 
 def _starts(found: Found) -> Claim:
-    starts = [start for start in Start if start is not Start.RANDOM]
-    verdicts = []
+    scores, verdicts = found.scores, []
     for delta, _, _ in PRINTED:
-        each = []
-        for start in starts:
-            case = f"{SMALL} from {start}"
-            for name in ("MWF", "BFD"):
-                if found.scores.has(case, delta, name) and found.scores.has(SMALL, delta, name):
-                    rows = found.scores.of(SMALL, delta, name), found.scores.of(case, delta, name)
-                    each += [not _apart(*(row["rscore"] for row in rows))]
+        each = [
+            not _apart(*(scores.of(one, delta, name)["rscore"] for one in (SMALL, case)))
+            for case in (f"{SMALL} from {start}" for start in Start if start is not Start.RANDOM)
+            for name in ("MWF", "BFD")
+            if scores.has(case, delta, name) and scores.has(SMALL, delta, name)
+        ]
         if each:
             reading = f"delta {delta:g}, {SMALL} queues"
             verdicts.append(Verdict(reading, HOLDS if all(each) else FAILS, f"R of MWF {_by_start(found, delta)}"))
@@ -317,13 +305,10 @@ def _reading(view: View, with_next_fit: bool) -> str:
 def _more_bins(found: Found) -> Claim:
     verdicts = []
     for view in found.views():
-        if view.next_fit is NextFit.TEXT:
-            rows = {delta: found.scores.of(view.case, delta, "MWF")["cbs"] for delta, _, _ in PRINTED}
-            if any(len(row) < 4 for row in rows.values()):  # a digest of an older plan has no ranges
-                continue
-            each = [_agrees(rows[delta], more, CUT / 10) for delta, _, more in PRINTED]
-            text = " and ".join(percent(row) for row in rows.values())
-            verdicts.append(Verdict(_reading(view, False), together(each), text))
+        if view.next_fit is NextFit.TEXT and all(found.scores.has(view.case, delta, "MWF") for delta, _, _ in PRINTED):
+            rows = [found.scores.of(view.case, delta, "MWF")["cbs"] for delta, _, _ in PRINTED]
+            each = [_agrees(row, more, CUT / 10) for row, (_, _, more) in zip(rows, PRINTED, strict=True)]
+            verdicts.append(Verdict(_reading(view, False), together(each), " and ".join(map(percent, rows))))
     return Claim(
         "VI-E",
         "MWF needs 11.8 % more bins at delta 5, and 8.8 % at delta 25.",

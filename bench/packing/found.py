@@ -1,9 +1,9 @@
 """Look up the figures of a digest, by their subject.
 
-Owns: the look-ups, for claims and page, and the form of a table. Must never: compute a figure, make markup, or do I/O.
+Owns: the look-ups, for claims and page. Must never: compute a figure, make markup, or do I/O.
 
-A digest may lack a part that did not run, and a digest of an older plan lacks the figures that came later. A look-up
-then finds nothing, and the claims that need the figure are not judged.
+A digest may lack a part that did not run, or the streams of a delta that all failed. A look-up then finds nothing, and
+the claims that need the figure are not judged.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ingeborg.bench.experiments.figures import rows_of
 from ingeborg.bench.packing.readings import NextFit, twelve
 
 Json = Mapping[str, Any]
 Values = Sequence[float]
-"""A mean, half the width of its 95 % interval and, in newer digests, the least and the greatest value."""
+"""A mean, half the width of its 95 % interval and, for most figures, the least and the greatest value."""
 
 #: The number of items in the document's figures 9 to 12. It is taken from the published program, because the text does
 #: not state it.
@@ -30,7 +31,7 @@ class Scores:
     """The digest's scores, by case, delta and algorithm."""
 
     def __init__(self, found: Json) -> None:
-        self.rows = _rows(found)
+        self.rows = rows_of(found)
         self._rows = {(row["case"], row["delta"], row["algorithm"]): row for row in self.rows}
         self.cases = list(dict.fromkeys(row["case"] for row in self.rows))
 
@@ -55,20 +56,6 @@ class Scores:
         value: float = self._rows[case, delta, algorithm][what][0]
         return value
 
-    def point(self, case: str, delta: float, algorithm: str) -> tuple[float, float]:
-        """Return the algorithm's point in figure 12: the means of CBS and R."""
-        return self.mean(case, delta, algorithm, "cbs"), self.mean(case, delta, algorithm, "rscore")
-
-
-def columns(rows: Sequence[Json]) -> dict[str, Any]:
-    """Return the rows as a table that has the names of the columns only once."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return {"names": names, "rows": [[row.get(name) for name in names] for row in rows]}
-
-
-def _rows(found: Json) -> list[dict[str, Any]]:
-    return [dict(zip(found["names"], values, strict=True)) for values in found["rows"]]
-
 
 class View(NamedTuple):
     """A way to read the document's sentences about bins and moves: the streams of a case, and a reading of next fit.
@@ -84,22 +71,20 @@ class Found:
 
     def __init__(self, document: Json) -> None:
         self.scores = Scores(document["scores"])
-        reductions = document.get("reductions")
         self._reductions = {
-            (row["case"], row["delta"], row["than"]): row["change"] for row in (_rows(reductions) if reductions else ())
+            (row["case"], row["delta"], row["than"]): row["change"] for row in rows_of(document["reductions"])
         }
-        self.naming: Sequence[Json] = document.get("naming") or ()
+        self.naming: Sequence[Json] = document["naming"]
         self.latency: Mapping[str, Json] = {row["algorithm"]: row for row in document["latency"]}
 
     def views(self) -> list[View]:
-        """Return the views for which the digest has scores of all twelve algorithms."""
-        found = []
-        for case in JUDGED:
-            for reading in NextFit:
-                names = tuple(twelve(reading))
-                if set(names) <= set(self.scores.algorithms(case)):
-                    found.append(View(case, reading, names))
-        return found
+        """Return the views for which the digest has scores of all twelve algorithms, at a delta above 0."""
+        return [
+            View(case, reading, tuple(twelve(reading)))
+            for case in JUDGED
+            for reading in NextFit
+            if self.deltas(case) and set(twelve(reading)) <= set(self.scores.algorithms(case))
+        ]
 
     def deltas(self, case: str) -> list[float]:
         """Return the deltas above 0 of this case."""

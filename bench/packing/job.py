@@ -6,7 +6,7 @@ Owns: every figure that covers more than one stream. Must never: draw anything.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 
 from ingeborg.autoscaler.groups.packing import DOCUMENT
 from ingeborg.bench.experiments.experiment import Digest
-from ingeborg.bench.packing import latency, scores
+from ingeborg.bench.experiments.figures import columns, interval, rounded, spread
+from ingeborg.bench.packing import latency
 from ingeborg.bench.packing.cases import ALGORITHMS
-from ingeborg.bench.packing.found import columns
+from ingeborg.bench.packing.front import front, staircase
 from ingeborg.bench.packing.readings import NextFit, twelve
 from ingeborg.bench.packing.work import LATENCIES, OPTIMA, ROWS, TIMES
 from ingeborg.bench.spark.session import local_session
@@ -121,11 +122,11 @@ def _scores(streams: Sequence[Json]) -> list[Json]:
         entry: Json = {"case": case, "items": next(iter(rows.values()))["items"], "delta": delta}
         entry |= {"algorithm": algorithm, "seeds": len(rows)}
         for name in ("cbs", "rscore", "bins", "moves"):
-            entry[name] = _rounded(scores.spread([rows[seed][name] for seed in sorted(rows)]))
+            entry[name] = rounded(spread([rows[seed][name] for seed in sorted(rows)]))
         if algorithm in BESIDE and ours:
             for name in ("cbs", "rscore"):
                 differences = [rows[seed][name] - ours[seed][name] for seed in sorted(rows)]
-                entry[f"{name}_more_than_mend"] = _rounded(scores.interval(differences))
+                entry[f"{name}_more_than_mend"] = rounded(interval(differences))
         found.append(entry)
     return found
 
@@ -143,7 +144,7 @@ def _reductions(streams: Sequence[Json]) -> list[Json]:
             if name != CLAIMED and each:
                 ratios = [moved[CLAIMED] / moved[name] - 1.0 for moved in each]
                 entry: Json = {"case": case, "delta": delta, "than": name, "streams": len(ratios)}
-                found.append({**entry, "change": _rounded(scores.spread(ratios))})
+                found.append({**entry, "change": rounded(spread(ratios))})
     return found
 
 
@@ -156,7 +157,7 @@ def _fronts(streams: Sequence[Json]) -> list[Json]:
     found = []
     for (case, delta), rows in sorted(by_key.items()):
         means = {
-            name: tuple(_rounded(fmean(row[what] for row in of) for what in ("cbs", "rscore")))
+            name: tuple(rounded(fmean(row[what] for row in of) for what in ("cbs", "rscore")))
             for name, of in rows.items()
         }
         for reading in NextFit:
@@ -166,8 +167,8 @@ def _fronts(streams: Sequence[Json]) -> list[Json]:
             entry: Json = {"case": case, "delta": delta, "next_fit": reading.value}
             entry["points"] = [[name, *point] for name, point in points.items()]
             entry["ours"] = [["mend", *means["mend"]]] if "mend" in means else []
-            entry["front"] = scores.front(points)
-            entry["line"] = [list(corner) for corner in scores.staircase(points)]
+            entry["front"] = front(points)
+            entry["line"] = [list(corner) for corner in staircase(points)]
             found.append(entry)
     return found
 
@@ -188,10 +189,6 @@ def _naming(streams: DataFrame) -> list[Json]:
     rows = [row.asDict() for row in table.collect()]
     rows = [{**row, "bins": round(row["bins"], 5), "unnamed": round(row["unnamed"], 5)} for row in rows]
     return sorted(rows, key=lambda row: (row["case"], row["delta"], names.index(row["algorithm"])))
-
-
-def _rounded(values: Iterable[float]) -> list[float]:
-    return [round(value, 5) for value in values]
 
 
 def _optimum(optima: DataFrame | None) -> Json | None:
@@ -237,12 +234,12 @@ def _latency(rows: DataFrame | None) -> list[Json]:
         late = [row["over_positive"] for row in each if row["over_positive"]]
         entry: Json = {"algorithm": algorithm, "seeds": len(each), "with_late": len(late)}
         for name in ("consumers", "late", "most"):
-            entry[name] = _rounded(scores.spread([row[name] for row in each]))
+            entry[name] = rounded(spread([row[name] for row in each]))
         entry["over_all"] = _percentiles([row["over_all"] for row in each])
         entry["over_positive"] = _percentiles(late) if late else None
         if algorithm in HISTOGRAMS:
-            histogram = [sum(values) / len(each) for values in zip(*(row["histogram"] for row in each), strict=True)]
-            entry["histogram"] = [round(value, 6) for value in histogram]
+            histograms = zip(*(row["histogram"] for row in each), strict=True)
+            entry["histogram"] = rounded((sum(values) / len(each) for values in histograms), 6)
         if algorithm.startswith("kd_"):
             entry |= _compared(by_algorithm, algorithm)
         found.append(entry)
@@ -251,7 +248,7 @@ def _latency(rows: DataFrame | None) -> list[Json]:
 
 
 def _percentiles(rows: Sequence[Sequence[float]]) -> list[list[float]]:
-    return [_rounded(scores.spread(values)) for values in zip(*rows, strict=True)]
+    return [rounded(spread(values)) for values in zip(*rows, strict=True)]
 
 
 def _compared(by_algorithm: Mapping[str, Mapping[int, Json]], algorithm: str) -> Json:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Final
 
+from ingeborg.bench.experiments.figures import percent, together
 from ingeborg.bench.packing import latency
-from ingeborg.bench.packing.claims import percent, together
-from ingeborg.bench.packing.found import Found, Json
+from ingeborg.bench.packing.found import Found, Json, Values
 from ingeborg.bench.text.blocks import FAILS, HOLDS, Claim, Verdict
 
 P90: Final = latency.PERCENTILES.index(0.9)
@@ -43,13 +43,11 @@ MEAN, RANGE = "mean of the streams", "range of the streams"
 
 
 def judged(found: Found) -> list[Claim]:
-    """Return the sentences in the document's order, or nothing if the digest has no latencies. A digest of an older
-    plan has no ranges, and percentiles that include streams without late data, so it is not judged."""
+    """Return the sentences in the document's order, or nothing if the digest has no latencies."""
     rows = found.latency
-    if "MWF" not in rows or "kd_32" not in rows or "with_late" not in rows["MWF"]:
+    if not {"MWF", "kd_27", *(f"kd_{number}" for number in EQUAL_S)} <= rows.keys():
         return []
-    claims = [_consumers(rows), _late_mwf(rows), _latest_27(rows), _better(rows), _equal(rows), _more_needed(rows)]
-    return [*claims, _unreliable(rows)]
+    return [*_printed(rows), _better(rows), _equal(rows), _more_needed(rows), _unreliable(rows)]
 
 
 def _equal_shares(rows: Mapping[str, Json]) -> list[tuple[int, Json]]:
@@ -58,110 +56,98 @@ def _equal_shares(rows: Mapping[str, Json]) -> list[tuple[int, Json]]:
     return sorted(each, key=lambda pair: pair[0])
 
 
-def _p90_s(row: Json) -> tuple[float, float, float]:
-    """Return the mean, the least and the greatest 90th percentile of late data. It is 0 if no data is late."""
-    values = row["over_positive"]
-    if values is None:
-        return 0.0, 0.0, 0.0
-    mean, _, least, most = values[P90]
-    return mean, 0.0 if row["with_late"] < row["seeds"] else least, most
+def _p90_s(row: Json) -> Values:
+    """Return the 90th percentile of late data. It is 0 if no data is late."""
+    if row["over_positive"] is None:
+        return (0.0, 0.0, 0.0, 0.0)
+    mean, half, least, most = row["over_positive"][P90]
+    return (mean, half, 0.0 if row["with_late"] < row["seeds"] else least, most)
 
 
-def _near(one: float, other: float) -> bool:
-    return abs(one - other) <= NOISE * max(abs(one), abs(other))
-
-
-def _figure(mean: float, least: float, most: float, printed: float) -> list[Verdict]:
+def _verdicts(values: Values, printed: float) -> list[Verdict]:
     """Return the two verdicts on a printed figure."""
+    mean, _, least, most = values
+    near = abs(mean - printed) <= NOISE * max(abs(mean), abs(printed))
     within = least * (1 - NOISE) <= printed <= most * (1 + NOISE)
-    return [Verdict(MEAN, HOLDS if _near(mean, printed) else FAILS), Verdict(RANGE, HOLDS if within else FAILS)]
+    return [Verdict(MEAN, HOLDS if near else FAILS), Verdict(RANGE, HOLDS if within else FAILS)]
 
 
-def _seconds(values: tuple[float, float, float]) -> str:
-    mean, least, most = values
+def _seconds(values: Values) -> str:
+    mean, _, least, most = values
     return f"{mean:,.2f} s on average ({least:,.2f} to {most:,.2f} s)"
 
 
-def _consumers(rows: Mapping[str, Json]) -> Claim:
-    values = rows["MWF"]["consumers"]
-    least, most = values[2:]
-    return Claim(
-        "VI-C",
-        "MWF needs 15 consumers on average.",
-        _figure(values[0], least, most, CONSUMERS),
-        [f"{values[0]:.1f} ± {values[1]:.1f} consumers; the streams need {least:.1f} to {most:.1f}"],
-        "The number follows from the load of the stream.",
-    )
-
-
-def _late_mwf(rows: Mapping[str, Json]) -> Claim:
-    found = _p90_s(rows["MWF"])
-    late = rows["MWF"]["late"]
-    return Claim(
-        "VI-C",
-        "The 90th percentile of MWF's late data is 4.52 s.",
-        _figure(*found, MWF_S),
-        [f"{_seconds(found)}; {percent(late)} of the data is late"],
+def _printed(rows: Mapping[str, Json]) -> list[Claim]:
+    """Return the sentences with one printed figure."""
+    why = (
         f"The figure follows from the assumed pause of {latency.PAUSE_S:g} s: the latency after a move falls evenly "
-        "to 0, so its 90th percentile is 0.9 times the pause for every algorithm that moves anything.",
+        "to 0, so its 90th percentile is 0.9 times the pause for every algorithm that moves anything."
     )
-
-
-def _latest_27(rows: Mapping[str, Json]) -> Claim:
-    values = rows["kd_27"]["most"]
-    least, most = values[2:]
-    return Claim(
-        "VI-C",
-        "With 27 consumers that have equal numbers of partitions, data is up to 40 s late.",
-        _figure(values[0], least, most, MOST_27_S),
-        [f"the latest data of a stream: {_seconds((values[0], least, most))}"],
-        "The pairs of partitions are random. An overloaded consumer falls behind until the stream ends.",
-    )
+    mwf, p90_s, most_s = rows["MWF"], _p90_s(rows["MWF"]), rows["kd_27"]["most"]
+    mean, half, least, most = mwf["consumers"]
+    return [
+        Claim(
+            "VI-C",
+            "MWF needs 15 consumers on average.",
+            _verdicts(mwf["consumers"], CONSUMERS),
+            [f"{mean:.1f} ± {half:.1f} consumers; the streams need {least:.1f} to {most:.1f}"],
+            "The number follows from the load of the stream.",
+        ),
+        Claim(
+            "VI-C",
+            "The 90th percentile of MWF's late data is 4.52 s.",
+            _verdicts(p90_s, MWF_S),
+            [f"{_seconds(p90_s)}; {percent(mwf['late'])} of the data is late"],
+            why,
+        ),
+        Claim(
+            "VI-C",
+            "With 27 consumers that have equal numbers of partitions, data is up to 40 s late.",
+            _verdicts(most_s, MOST_27_S),
+            [f"the latest data of a stream: {_seconds(most_s)}"],
+            "The pairs of partitions are random. An overloaded consumer falls behind until the stream ends.",
+        ),
+    ]
 
 
 def _better(rows: Mapping[str, Json]) -> Claim:
-    claimed = rows["MWF"]["late"][0]
-    better = [number for number, row in _equal_shares(rows) if row["late"][0] < claimed]
-    verdicts = [Verdict(MEAN, HOLDS if better == list(BETTER) else FAILS)]
-    texts = [
-        "on average, equal shares leave less data late than MWF with "
-        f"{', '.join(map(str, better)) or 'no number of'} consumers ({percent(rows['MWF']['late'])} with MWF)"
-    ]
-    counts = {number: row.get("less_late_than_claimed") for number, row in _equal_shares(rows)}
-    if None not in counts.values():
-        seeds = rows["MWF"]["seeds"]
-        known = {number: count or 0 for number, count in counts.items()}
-        each = [known[number] == seeds if number in BETTER else not known[number] for number in known]
-        verdicts.append(Verdict(f"each of {seeds} streams", HOLDS if all(each) else FAILS))
-        some = ", ".join(f"{number}: {count}" for number, count in known.items() if count)
-        texts.append(f"number of streams, of {seeds}, in which equal shares are better, by consumers: {some}")
+    claimed, seeds, shares = rows["MWF"]["late"], rows["MWF"]["seeds"], _equal_shares(rows)
+    better = [number for number, row in shares if row["late"][0] < claimed[0]]
+    counts = {number: row["less_late_than_claimed"] for number, row in shares}
+    each = all(count == (seeds if number in BETTER else 0) for number, count in counts.items())
+    some = ", ".join(f"{number}: {count}" for number, count in counts.items() if count)
     return Claim(
         "VI-C",
         "Only equal shares with 24, 30, 31 and 32 consumers have fewer late samples than MWF.",
-        verdicts,
-        texts,
+        [
+            Verdict(MEAN, HOLDS if better == list(BETTER) else FAILS),
+            Verdict(f"each of {seeds} streams", HOLDS if each else FAILS),
+        ],
+        [
+            "on average, equal shares leave less data late than MWF with "
+            f"{', '.join(map(str, better)) or 'no number of'} consumers ({percent(claimed)} with MWF)",
+            f"number of streams, of {seeds}, in which equal shares are better, by consumers: {some}",
+        ],
         "Which numbers of consumers are better depends on the random pairs of partitions. With one consumer for each "
         "partition, none is overloaded.",
     )
 
 
 def _equal(rows: Mapping[str, Json]) -> Claim:
-    mean: list[bool] = []
-    within: list[bool] = []
-    texts = []
-    for number, printed in EQUAL_S.items():
-        found = _p90_s(rows[f"kd_{number}"])
-        one, other = _figure(*found, printed)
-        mean.append(one.verdict == HOLDS)
-        within.append(other.verdict == HOLDS)
-        texts.append(f"{number} consumers, {printed:g} s in the document: {_seconds(found)}")
-    times = _p90_s(rows["kd_15"])[0] / _p90_s(rows["MWF"])[0]
-    texts.append(f"with 15 consumers, {times:,.0f} times that of MWF; in the document, 48 times")
+    found = {number: _p90_s(rows[f"kd_{number}"]) for number in EQUAL_S}
+    each = [_verdicts(found[number], printed) for number, printed in EQUAL_S.items()]
+    texts = [
+        f"{number} consumers, {printed:g} s in the document: {_seconds(found[number])}"
+        for number, printed in EQUAL_S.items()
+    ]
+    if claimed := _p90_s(rows["MWF"])[0]:
+        times = found[15][0] / claimed
+        texts.append(f"with 15 consumers, {times:,.0f} times that of MWF; in the document, 48 times")
     return Claim(
         "VI-C",
         "The 90th percentile of late data is 217, 2.70, 1.11, 0 and 0 s with equal shares for 15, 24, 30, 31 and 32 "
         "consumers.",
-        [Verdict(MEAN, together(mean)), Verdict(RANGE, together(within))],
+        [Verdict(both[0].reading, together(one.verdict == HOLDS for one in both)) for both in zip(*each, strict=True)],
         texts,
         "An overloaded consumer falls behind until the stream ends, so the figure grows with the length of the stream "
         "and depends on its load. Means and ranges of seconds cover the streams with late data.",

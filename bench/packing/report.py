@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from ingeborg.autoscaler.groups.packing import DOCUMENT
 from ingeborg.bench.experiments.experiment import Digest
+from ingeborg.bench.experiments.figures import percent, with_interval
 from ingeborg.bench.packing import claims, late_claims, latency
-from ingeborg.bench.packing.claims import MODIFIED, PRINTED, percent
+from ingeborg.bench.packing.claims import MODIFIED, PRINTED
 from ingeborg.bench.packing.found import MAIN, SMALL, Found, Scores, Values
 from ingeborg.bench.packing.readings import NextFit
 from ingeborg.bench.report.plots import COLOURS, Plot, Point, Series, linear, logarithmic
@@ -99,15 +100,11 @@ NOTE: Final = (
 
 
 def _number(values: Values) -> str:
-    return f"{values[0]:.2f}" + (f" ± {values[1]:.2f}" if values[1] else "")
+    return with_interval(values, "{:.2f}".format)
 
 
 def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value < 100 else f"{value:,.0f} s"
-
-
-def _streams(count: int) -> str:
-    return "1 stream" if count == 1 else f"{count} streams"
 
 
 # Bins and moves
@@ -130,10 +127,8 @@ class Scored:
         names = self._scores.algorithms(self._case)
         seeds = self._scores.of(self._case, self._deltas[-1], names[0])["seeds"]
         both = [self._table(names, "cbs", "CBS", percent), self._table(names, "rscore", "R", _number)]
-        text = Text(f"Means over {_streams(seeds)} for each delta.")
-        if self._case == MAIN:
-            return [Panel(self._title, [text, *both])]
-        return [Fold(self._title, [text, *both])]
+        text = Text(f"Means over {seeds} {'stream' if seeds == 1 else 'streams'} for each delta.")
+        return [(Panel if self._case == MAIN else Fold)(self._title, [text, *both])]
 
     def _table(self, names: Sequence[str], what: str, title: str, text: Callable[[Values], str]) -> Block:
         rows = [

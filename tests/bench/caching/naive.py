@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from ingeborg.bench.caching.found import Stream
 from ingeborg.bench.caching.policies.named import BELADY, OURS, OWED
 from ingeborg.bench.caching.work import BOUND, CEILING, Row
-from ingeborg.bench.packing.scores import interval
+from ingeborg.bench.experiments.figures import interval
 
 Rate = tuple[float, float]
 """A mean, and half the width of its interval of 95 %."""

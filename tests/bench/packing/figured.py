@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ingeborg.autoscaler.groups.packing import DOCUMENT
+from ingeborg.bench.experiments.figures import columns
 from ingeborg.bench.packing import latency
-from ingeborg.bench.packing.found import Found, columns
+from ingeborg.bench.packing.found import Found
 from ingeborg.bench.packing.readings import SECOND
 
 Row = dict[str, Any]
@@ -100,14 +101,8 @@ def latency_row(name: str, consumers: float, late: float, p90_s: float) -> Row:
 
 def digest(**changed: Any) -> Row:
     """Return a digest, with some of its parts replaced."""
-    found = {
-        "scores": columns(scores()),
-        "reductions": columns(reductions()),
-        "naming": naming(),
-        "optimum": None,
-        "latency": latencies(),
-    }
-    return {**found, **changed}
+    found = {"scores": columns(scores()), "reductions": columns(reductions()), "naming": naming()}
+    return {**found, "optimum": None, "latency": latencies(), **changed}
 
 
 def found(**changed: Any) -> Found:
