@@ -26,10 +26,7 @@ THROUGHPUT, RESPONSE, GROUPS, LONG = "throughput", "response", "groups", "long"
 PARTS: Final = (
     Part(THROUGHPUT, "how fast one member reads under the three conditions of table VI, figure 13"),
     Part(RESPONSE, "how long each step of a change takes, figures 14 to 17"),
-    Part(
-        GROUPS,
-        "late data and members of packed groups, Kafka's own groups and KEDA's rule on the same streams",
-    ),
+    Part(GROUPS, "late data and members of packed groups, Kafka's own groups and KEDA's rule on the same streams"),
     Part(
         LONG,
         "the same with the document's 100 and 500 decisions in a stream, and 500 decisions of the controller",
@@ -79,9 +76,9 @@ CONDITIONS: Final = (
 
 @dataclass(frozen=True)
 class GroupRun:
-    """A group reads a stream. ``number`` is the number of members for Kafka's own assignments, the permitted number of
-    unread records per member for KEDA's rule, and 0 for the packed groups. ``iterations`` is the number of measurements
-    of the stream, and ``delta`` the greatest change between two of them, in per cent of C."""
+    """A group reads a stream of ``iterations`` measurements. From one to the next, a partition's load changes by at
+    most ``delta`` per cent of C. ``number`` is the number of members for Kafka's own assignments, the permitted number
+    of unread records per member for KEDA's rule, and 0 for the packed groups."""
 
     system: str
     number: int
@@ -96,12 +93,6 @@ class GroupRun:
         return f"{self.system} {self.number}" if self.number else self.system
 
     @property
-    def may_share(self) -> bool:
-        """Return whether the machine may have other runs at the same time. This is so if the number of members is
-        constant, because then the result does not depend on how long a program takes to start."""
-        return self.system in ASSIGNORS
-
-    @property
     def name(self) -> str:
         """Return the name of the unit's files."""
         length = f" n{self.iterations}" if self.part == LONG else ""
@@ -110,7 +101,7 @@ class GroupRun:
     @property
     def cost(self) -> float:
         """Return roughly how many seconds the run takes."""
-        kind = "fixed" if self.may_share else KEDA if self.system == KEDA else "packed"
+        kind = "fixed" if may_share(self) else KEDA if self.system == KEDA else "packed"
         return _WARM_S[kind] + self.iterations * scale.ITERATION_S + _END_S
 
 
@@ -120,8 +111,6 @@ class Reading:
 
     condition: Condition
     repeat: int
-    part: str = THROUGHPUT
-    may_share: bool = False
     cost: float = _READING_S
 
     @property
@@ -136,8 +125,6 @@ class Changes:
 
     delta: float
     count: int | None = None
-    part: str = RESPONSE
-    may_share: bool = False
 
     @property
     def name(self) -> str:
@@ -154,15 +141,18 @@ class Changes:
 class Steps:
     """A monitor measures a load that changes in steps."""
 
-    part: str = RESPONSE
-    may_share: bool = False
     cost: float = _STEPS_S
     name: str = "steps"
 
 
 Work = GroupRun | Reading | Changes | Steps
-"""The work of a unit. Each has a ``part``, a ``name`` that no other work has, and a ``cost`` in seconds. ``may_share``
-says whether other work may run at the same time."""
+"""The work of a unit. Each has a ``name`` that no other work has, and a ``cost`` in seconds."""
+
+
+def may_share(work: Work) -> bool:
+    """Return whether other work may run at the same time. It may if the number of members is constant, because then the
+    result does not depend on how long a program takes to start."""
+    return isinstance(work, GroupRun) and work.system in ASSIGNORS
 
 
 def labels() -> list[GroupRun]:
@@ -177,7 +167,7 @@ def group_runs(
 ) -> list[GroupRun]:
     """Return the runs of all groups, seed by seed, so that an interrupted run has complete seeds. For each seed, the
     packed groups come first."""
-    each = sorted(labels(), key=lambda run: (run.system not in PACKED, run.may_share))
+    each = sorted(labels(), key=lambda run: (run.system not in PACKED, may_share(run)))
     return [
         GroupRun(run.system, run.number, seed, iterations, delta, part) for seed in range(1, seeds + 1) for run in each
     ]
@@ -185,10 +175,13 @@ def group_runs(
 
 def units(parts: Collection[str], seeds: int, iterations: int, delta: float) -> list[Unit]:
     """Return the units of the parts. ``seeds``, ``iterations`` and ``delta`` are those of the part ``groups``."""
-    works: list[Work] = [Reading(one, repeat) for repeat in range(1, REPEATS + 1) for one in CONDITIONS]
-    works += [*(Changes(each) for each in DELTAS), Steps()]
-    works += group_runs(seeds, iterations, delta)
-    works += [Changes(each, LONG_CHANGES, LONG) for each in DELTAS]
+    works: dict[str, list[Work]] = {
+        THROUGHPUT: [Reading(one, repeat) for repeat in range(1, REPEATS + 1) for one in CONDITIONS],
+        RESPONSE: [*(Changes(each) for each in DELTAS), Steps()],
+        GROUPS: [*group_runs(seeds, iterations, delta)],
+        LONG: [Changes(each, LONG_CHANGES) for each in DELTAS],
+    }
     for count, streams in LONG_SEEDS.items():
-        works += group_runs(streams, count, scale.DELTA, LONG)
-    return [Unit(work.name, work.part, work, work.cost, is_live=True) for work in works if work.part in parts]
+        works[LONG] += group_runs(streams, count, scale.DELTA, LONG)
+    chosen = [(part, work) for part in works if part in parts for work in works[part]]
+    return [Unit(work.name, part, work, work.cost, is_live=True) for part, work in chosen]

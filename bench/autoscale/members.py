@@ -1,6 +1,7 @@
-"""The groups to compare, as processes: start them, count them, and end them.
+"""The groups to compare, as processes.
 
-Owns: every process of a group. Must never: leave one behind, or end one that it has not started.
+Owns: the start, the number and the end of a group's processes. Must never: leave a process behind, or end one that it
+has not started.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import asyncio
 import contextlib
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 import psutil
@@ -65,6 +67,9 @@ batch_bytes = {batch_bytes}
 wait_s = {wait_s}
 throttle_bytes_per_s = {throttle}
 beat_s = 1
+"""
+
+_ENDS: Final = """\
 [sink]
 kind = "http"
 url = "http://127.0.0.1:{port}"
@@ -75,43 +80,57 @@ grace_s = 10
 [web]
 port = -1
 """
+"""The last tables of each configuration file: where members send records, and how they start."""
 
 
-class Group(Protocol):
-    """A group that reads a topic."""
+class Group(ABC):
+    """A group that reads a topic. ``decisions`` counts its decisions, if its journal does not have them."""
 
+    decisions = 0
+
+    @abstractmethod
     async def start(self) -> None:
         """Start the group's programs, without waiting for them to be ready."""
 
-    async def tick(self) -> None:
+    async def tick(self) -> None:  # noqa: B027 (a fixed number of members needs none)
         """Do periodic work. This is called several times a second."""
 
+    @abstractmethod
     def has_joined(self) -> bool:
         """Return whether the programs that were started have joined, so that the load may begin."""
 
+    @abstractmethod
     def has_settled(self, loaded_s: float) -> bool:
         """Return whether every partition has an owner, and no change is pending. ``loaded_s`` is for how long the group
         has had its whole load, in seconds, or negative before that (see ``warming``)."""
 
+    @abstractmethod
     def running(self) -> int:
         """Return the number of member processes, including those that start or end."""
 
+    @abstractmethod
     async def stop(self) -> None:
         """Stop all programs."""
 
 
-class Processes:
-    """The members of one of Kafka's own groups. ``given`` is the argument of the program ``consumer``. ``log`` gets the
-    members' output."""
+class Members(Group):
+    """One of Kafka's own groups, which begins with ``count`` members. ``given`` is the argument of the program
+    ``consumer``. ``log`` gets the members' output."""
 
-    def __init__(self, given: Mapping[str, Any], log: Path) -> None:
+    def __init__(self, given: Mapping[str, Any], log: Path, arrivals: Arrivals, count: int) -> None:
         self._given = given
         self._log = log
+        self._arrivals = arrivals
+        self._count = count
         self._started = 0
         self._living: list[asyncio.subprocess.Process] = []
         self._ending: list[asyncio.subprocess.Process] = []
 
-    async def scale(self, count: int) -> None:
+    async def start(self) -> None:
+        """See ``Group``."""
+        await self._scale(self._count)
+
+    async def _scale(self, count: int) -> None:
         """Start or end members until ``count`` members run. The youngest members end first."""
         while len(self._living) > count:
             process = self._living.pop()
@@ -127,9 +146,11 @@ class Processes:
                 )
             self._living.append(process)
 
-    def count(self) -> int:
-        """Return how many members should run."""
-        return len(self._living)
+    def has_joined(self) -> bool:
+        """Return whether all first members together own all partitions, and have done so for a moment."""
+        owned = self._arrivals.owned
+        is_whole = len(owned) == self._count and sum(owned.values()) == scale.PARTITIONS and all(owned.values())
+        return is_whole and time.monotonic() - self._arrivals.changed_s > _QUIET_S
 
     def running(self) -> int:
         """Return how many members run. Raises ``BenchError`` if a member has ended unexpectedly."""
@@ -149,65 +170,24 @@ class Processes:
             await process.wait()
 
 
-def _own_everything(arrivals: Arrivals, count: int) -> bool:
-    """Return whether this number of members together owns all partitions, and has done so for a moment."""
-    owned = arrivals.owned
-    is_whole = len(owned) == count and sum(owned.values()) == scale.PARTITIONS and all(owned.values())
-    return is_whole and time.monotonic() - arrivals.changed_s > _QUIET_S
-
-
-class Fixed:
+class Fixed(Members):
     """Kafka's own assignment to a fixed number of members."""
-
-    def __init__(self, processes: Processes, count: int, arrivals: Arrivals) -> None:
-        self._processes = processes
-        self._count = count
-        self._arrivals = arrivals
-
-    async def start(self) -> None:
-        """See ``Group``."""
-        await self._processes.scale(self._count)
-
-    async def tick(self) -> None:
-        """Do nothing, because the number of members is fixed."""
-
-    def has_joined(self) -> bool:
-        """See ``Group``."""
-        return _own_everything(self._arrivals, self._count)
 
     def has_settled(self, loaded_s: float) -> bool:
         """Return whether all members have joined. Their number does not depend on the load."""
         return self.has_joined()
 
-    def running(self) -> int:
-        """See ``Group``."""
-        return self._processes.running()
 
-    async def stop(self) -> None:
-        """See ``Group``."""
-        await self._processes.stop()
+class Lagging(Members):
+    """Kafka's newest assignment, with the number of members from KEDA's rule. It begins with as many members as the
+    load needs on average, so that the rule does not begin far from the right number."""
 
-
-class Lagging:
-    """Kafka's newest assignment, with the number of members from KEDA's rule."""
-
-    def __init__(
-        self, processes: Processes, lag_each: float, servers: str, group: str, topic: str, arrivals: Arrivals
-    ) -> None:
-        self._processes = processes
-        self._arrivals = arrivals
+    def __init__(self, given: Mapping[str, Any], log: Path, arrivals: Arrivals, lag_each: float) -> None:
+        super().__init__(given, log, arrivals, scale.COUNTS[0])
         self._joined = False
         self._rule = LagRule(lag_each, scale.PARTITIONS, STABLE_S / scale.TIME)
-        self._admin = AdminClient({"bootstrap.servers": servers})
-        self._group = group
-        self._topic = topic
+        self._admin = AdminClient({"bootstrap.servers": given["servers"]})
         self._looked_s = self._changed_s = time.monotonic()
-        self.decisions = 0
-
-    async def start(self) -> None:
-        """Start as many members as the load needs on average, so that the rule does not begin far from the right
-        number."""
-        await self._processes.scale(scale.COUNTS[0])
 
     async def tick(self) -> None:
         """If a check is due, check the lag and adapt the number of members. The rule begins when the first members have
@@ -217,25 +197,26 @@ class Lagging:
             return
         self._looked_s = now_s
         lag = await asyncio.to_thread(self._lag)
-        running = self._processes.count()
+        running = len(self._living)
         wanted = self._rule.wanted(now_s, lag, running)
         if wanted != running:
             self.decisions += 1
             self._changed_s = now_s
-            await self._processes.scale(wanted)
+            await self._scale(wanted)
 
     def _lag(self) -> int:
-        partitions = [TopicPartition(self._topic, number) for number in range(scale.PARTITIONS)]
-        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self._group, partitions)])
-        committed = asked[self._group].result(_TIMEOUT_S).topic_partitions
+        group = self._given["group"]
+        partitions = [TopicPartition(self._given["topic"], number) for number in range(scale.PARTITIONS)]
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, partitions)])
+        committed = asked[group].result(_TIMEOUT_S).topic_partitions
         latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         ends = self._admin.list_offsets(dict.fromkeys(partitions, latest))
         behind = {each.partition: future.result(_TIMEOUT_S).offset for each, future in ends.items()}
         return sum(behind[each.partition] - max(each.offset, 0) for each in committed)
 
     def has_joined(self) -> bool:
-        """See ``Group``."""
-        self._joined = self._joined or _own_everything(self._arrivals, scale.COUNTS[0])
+        """Return whether the first members have ever owned all partitions together."""
+        self._joined = self._joined or super().has_joined()
         return self._joined
 
     def has_settled(self, loaded_s: float) -> bool:
@@ -244,27 +225,19 @@ class Lagging:
         stable_s = STABLE_S / scale.TIME
         return loaded_s > stable_s and time.monotonic() - self._changed_s > stable_s / 2
 
-    def running(self) -> int:
-        """See ``Group``."""
-        return self._processes.running()
-
-    async def stop(self) -> None:
-        """See ``Group``."""
-        await self._processes.stop()
-
 
 class Program:
     """A process of `ingeborg autoscale`, and the members that it starts as processes. ``folder`` has its files, and the
-    files about its members in ``members``. ``text`` is the content of its configuration file, and ``part`` the value of
-    its option ``--part``. Its journal is the file ``journal``."""
+    files about its members in ``members``. ``text`` is the beginning of its configuration file. Members send their
+    records to ``port``. ``part`` is the value of its option ``--part``. Its journal is the file ``journal``."""
 
-    def __init__(self, folder: Path, text: str, part: str) -> None:
+    def __init__(self, folder: Path, text: str, port: int, part: str = "all") -> None:
         self._folder = folder
         self._part = part
         self._process: asyncio.subprocess.Process | None = None
         self.journal = folder / "journal.jsonl"
         self._file = folder / "group.toml"
-        self._file.write_text(text, encoding="utf-8")
+        self._file.write_text(text + _ENDS.format(port=port), encoding="utf-8")
 
     async def start(self) -> None:
         """Start the program, without waiting until it is ready."""
@@ -309,38 +282,30 @@ class Program:
         await asyncio.to_thread(psutil.wait_procs, ending, _GRACE_S)
 
 
-class Packed:
+class Packed(Program, Group):
     """`ingeborg autoscale` as a group in the comparison."""
 
-    def __init__(self, system: str, folder: Path, servers: str, group: str, topic: str, port: int) -> None:
-        times = scale.TIME
+    def __init__(self, system: str, folder: Path, given: Mapping[str, Any]) -> None:
         text = _OURS.format(
-            group=group,
-            topic=topic,
-            servers=servers,
-            port=port,
+            **{name: given[name] for name in ("group", "topic", "servers")},
             members_max=scale.PARTITIONS,
             capacity=scale.CONSUMED * (1 + scale.OVERHEAD_BYTES / scale.RECORD_BYTES),
             fill=FILL[system],
             algorithm=system.partition("-")[0],
             look_s=_LOOK_S,
             down_cooldown_s=_DOWN_S,
-            catch_up_s=60.0 / times,
-            every_s=2.0 / times,
+            catch_up_s=60.0 / scale.TIME,
+            every_s=2.0 / scale.TIME,
             window_s=_WINDOW_S,
             batch_bytes=scale.BATCH_BYTES,
             wait_s=scale.WAIT_S,
             throttle=scale.CONSUMED,
         )
-        self._program = Program(folder, text, "all")
-
-    async def start(self) -> None:
-        """See ``Group``."""
-        await self._program.start()
+        super().__init__(folder, text, given["port"])
 
     async def tick(self) -> None:
-        """Do nothing, because the program acts on its own. Raises ``BenchError`` if the program has ended."""
-        self._program.check()
+        """Raise ``BenchError`` if the program, which acts on its own, has ended."""
+        self.check()
 
     def has_joined(self) -> bool:
         """Return whether the controller knows the group. It starts members when it has measured a load."""
@@ -355,17 +320,9 @@ class Packed:
         decided_ms, settled_ms = times.get("decided", 0), times.get("settled", -1)
         return bool(settled_ms >= decided_ms and unix_ms() - decided_ms > (_DOWN_S + 2 * _LOOK_S) * 1e3)
 
-    def notes(self) -> list[dict[str, Any]]:
-        """Return the program's journal."""
-        return self._program.notes()
-
     def running(self) -> int:
         """See ``Group``."""
-        return len(self._program.members())
-
-    async def stop(self) -> None:
-        """See ``Group``."""
-        await self._program.stop()
+        return len(self.members())
 
 
 def pids(folder: Path) -> list[int]:

@@ -28,7 +28,7 @@ from ingeborg.bench.autoscale.arrivals import Arrivals, listening, unix_ms
 from ingeborg.bench.autoscale.cases import CHANGES_S, Changes, Steps
 from ingeborg.bench.autoscale.load import Load
 from ingeborg.bench.autoscale.members import Program
-from ingeborg.bench.autoscale.topics import delete_topic, make_topic
+from ingeborg.bench.autoscale.topics import delete_topic, fill, make_topic
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results
 from ingeborg.bench.packing import streams
@@ -65,15 +65,6 @@ servers = ["{servers}"]
 batch_bytes = {batch_bytes}
 wait_s = {wait_s}
 throttle_bytes_per_s = {throttle}
-[sink]
-kind = "http"
-url = "http://127.0.0.1:{port}"
-[scaler]
-kind = "processes"
-state_folder = "members"
-grace_s = 10
-[web]
-port = -1
 """
 
 
@@ -92,13 +83,12 @@ async def _program(
             group=group,
             topic=topic,
             servers=servers,
-            port=port,
             capacity=scale.CONSUMED,
             batch_bytes=_BATCH_BYTES,
             wait_s=wait_s,
             throttle=scale.CONSUMED,
         )
-        program = Program(folder, text, part)
+        program = Program(folder, text, port, part)
         try:
             yield program, group, topic
         finally:
@@ -112,7 +102,9 @@ async def changes(work: Changes, servers: str, results: Results) -> dict[str, An
     # With this long wait, members send a batch only when it is full.
     async with _program(work.name, scale.PARTITIONS, servers, results, "controller", 10.0) as (program, group, topic):
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1"})
-        await asyncio.to_thread(_fill, producer, topic, work.cost)
+        places = [(topic, partition) for partition in range(scale.PARTITIONS)]
+        records = int(_BACKLOG_BYTES_PER_S * work.cost) // scale.RECORD_BYTES * scale.PARTITIONS
+        await asyncio.to_thread(fill, producer, places, records, scale.RECORD_BYTES)
         await program.start()
         await _until(program, "synchronized", 0, _CHANGE_S_MAX)
         begun_s = time.monotonic()
@@ -136,20 +128,6 @@ async def changes(work: Changes, servers: str, results: Results) -> dict[str, An
 def _speeds(topic: str, sizes: list[float], serial: int) -> Speeds:
     flows = tuple(Flow(Queue(topic, number), size, 0.0) for number, size in enumerate(sizes))
     return Speeds("stream", serial, 0, 1, 30.0, flows, ())
-
-
-def _fill(producer: Producer, topic: str, seconds: float) -> None:
-    value = b"x" * scale.RECORD_BYTES
-    for number in range(int(_BACKLOG_BYTES_PER_S * seconds) // scale.RECORD_BYTES * scale.PARTITIONS):
-        while True:
-            try:
-                producer.produce(topic, value, partition=number % scale.PARTITIONS)
-            except BufferError:
-                producer.poll(0.05)
-            else:
-                break
-    if producer.flush(_CHANGE_S_MAX):
-        raise BenchError("Kafka has not taken all records in time")
 
 
 async def _until(program: Program, event: str, before: int, most_s: float) -> None:

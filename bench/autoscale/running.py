@@ -1,4 +1,4 @@
-"""Runs units on a real Kafka, which starts once for all of them.
+"""Runs units on a real Kafka. All units use the same Kafka.
 
 Owns: the server, the lanes in which units run, and the facts of each unit. Must never: know what an experiment does.
 """
@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from ingeborg.bench import rivals
 from ingeborg.bench.autoscale import response, throughput, work
-from ingeborg.bench.autoscale.cases import Changes, GroupRun, Reading, Steps
+from ingeborg.bench.autoscale.cases import Changes, GroupRun, Reading, Steps, Work, may_share
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results, Unit
 
@@ -23,17 +23,17 @@ Done = Callable[[Unit, str], None]
 
 
 def run(due: Sequence[Unit], results: Results, done: Done, at_once: int) -> None:
-    """Run the units in their order, and call ``done`` after each. Of those that may share the machine, ``at_once`` run
-    at the same time. Raises ``BenchError`` if Kafka does not start."""
+    """Run the units in their order, and call ``done`` after each. Units that may share the machine run ``at_once`` at a
+    time. Raises ``BenchError`` if Kafka does not start."""
     with rivals.running("kafka", state=results.out / "kafka") as server:
         uvloop.run(_all(due, results, done, at_once, server))
 
 
 async def _all(due: Sequence[Unit], results: Results, done: Done, at_once: int, server: rivals.Server) -> None:
-    for may_share, some in itertools.groupby(due, lambda unit: unit.work.may_share):
+    for shared, some in itertools.groupby(due, lambda unit: may_share(unit.work)):
         waiting = iter(list(some))
         async with asyncio.TaskGroup() as lanes:
-            for _ in range(at_once if may_share else 1):
+            for _ in range(at_once if shared else 1):
                 lanes.create_task(_lane(waiting, results, done, server))
 
 
@@ -49,7 +49,7 @@ async def _lane(waiting: Iterator[Unit], results: Results, done: Done, server: r
             done(unit, "")
 
 
-async def _one(task: GroupRun | Reading | Changes | Steps, servers: str, results: Results) -> dict[str, Any]:
+async def _one(task: Work, servers: str, results: Results) -> dict[str, Any]:
     match task:
         case Reading():
             return await throughput.run(task, servers, results)

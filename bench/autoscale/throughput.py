@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from ingeborg.bench.autoscale.arrivals import Arrivals, listening
 from ingeborg.bench.autoscale.cases import Condition, Reading
 from ingeborg.bench.autoscale.members import Program
-from ingeborg.bench.autoscale.topics import delete_topic, make_topic
+from ingeborg.bench.autoscale.topics import delete_topic, fill, make_topic
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results
 
@@ -29,7 +29,6 @@ RECORD_BYTES: Final = 1_000
 ROWS: Final = "throughput"
 
 _SECONDS_MAX: Final = 180.0
-_TIMEOUT_S: Final = 120.0
 
 _FILE: Final = """\
 [group]
@@ -44,15 +43,6 @@ window_s = 3
 [member]
 batch_bytes = 5_000_000
 wait_s = 1
-[sink]
-kind = "http"
-url = "http://127.0.0.1:{port}"
-[scaler]
-kind = "processes"
-state_folder = "members"
-grace_s = 10
-[web]
-port = -1
 """
 
 
@@ -73,13 +63,16 @@ async def run(work: Reading, servers: str, results: Results) -> dict[str, Any]:
     for topic, partitions in zip(topics, shares(condition), strict=True):
         make_topic(admin, topic, partitions)
     try:
-        records = await asyncio.to_thread(_fill, condition, topics, servers)
+        producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1", "batch.size": 262_144})
+        places = [
+            (topic, each) for topic, count in zip(topics, shares(condition), strict=True) for each in range(count)
+        ]
+        records = condition.total_bytes // RECORD_BYTES
+        await asyncio.to_thread(fill, producer, places, records, RECORD_BYTES)
         arrivals = Arrivals(0, reads_lines=False)
         async with listening(arrivals) as port:
-            text = _FILE.format(
-                group=f"{name}-{stamp}", topics=orjson.dumps(topics).decode(), servers=servers, port=port
-            )
-            program = Program(folder, text, "all")
+            text = _FILE.format(group=f"{name}-{stamp}", topics=orjson.dumps(topics).decode(), servers=servers)
+            program = Program(folder, text, port)
             await program.start()
             begun_s = time.monotonic()
             try:
@@ -95,26 +88,3 @@ async def run(work: Reading, servers: str, results: Results) -> dict[str, Any]:
             delete_topic(admin, topic)
     results.keep(ROWS, name, arrivals.rows)
     return {"test": condition.number, "repeat": work.repeat, "records": records, "seconds": time.monotonic() - begun_s}
-
-
-def _fill(condition: Condition, topics: list[str], servers: str) -> int:
-    places = [
-        (topic, partition) for topic, count in zip(topics, shares(condition), strict=True) for partition in range(count)
-    ]
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1", "batch.size": 262_144})
-    value = b"x" * RECORD_BYTES
-    records = condition.total_bytes // RECORD_BYTES
-    for number in range(records):
-        topic, partition = places[number % len(places)]
-        while True:
-            try:
-                producer.produce(topic, value, partition=partition)
-            except BufferError:
-                producer.poll(0.05)
-            else:
-                break
-        if number % 10_000 == 0:
-            producer.poll(0)
-    if producer.flush(_TIMEOUT_S):
-        raise BenchError("Kafka has not taken all records in time")
-    return records

@@ -1,17 +1,22 @@
-"""The topics of a run, and the settings of a group.
+"""The topics of a run and their records, and the settings of a group.
 
-Owns: the calls to Kafka's administration. Must never: leave a topic behind that could be removed.
+Owns: the calls to Kafka's administration, and the filling of topics. Must never: leave a removable topic behind.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from ingeborg.bench.errors import BenchError
+
 _TIMEOUT_S: Final = 30.0
+#: Time limit for Kafka to take the records that a producer still has, in seconds.
+_FLUSH_S: Final = 120.0
 
 
 def make_topic(admin: AdminClient, topic: str, partitions: int) -> None:
@@ -26,6 +31,30 @@ def delete_topic(admin: AdminClient, topic: str) -> None:
     for future in admin.delete_topics([topic]).values():
         with contextlib.suppress(KafkaException):
             future.result(_TIMEOUT_S)
+
+
+def fill(producer: Producer, places: Sequence[tuple[str, int]], records: int, record_bytes: int) -> None:
+    """Write this number of records, one after the other into each place (a topic and a partition). Raises
+    ``BenchError`` if Kafka does not take them in time."""
+    value = b"x" * record_bytes
+    for number in range(records):
+        topic, partition = places[number % len(places)]
+        while True:
+            try:
+                producer.produce(topic, value, partition=partition)
+            except BufferError:
+                producer.poll(0.05)
+            else:
+                break
+        if number % 10_000 == 0:
+            producer.poll(0)
+    flush(producer)
+
+
+def flush(producer: Producer) -> None:
+    """Wait until Kafka has all records. Raises ``BenchError`` if it does not take them in time."""
+    if producer.flush(_FLUSH_S):
+        raise BenchError("Kafka has not taken all records in time")
 
 
 def hurry(admin: AdminClient, group: str, heartbeat_s: float) -> None:

@@ -22,8 +22,8 @@ from ingeborg.bench.autoscale import scale, warming
 from ingeborg.bench.autoscale.arrivals import Arrivals, listening, unix_ms
 from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA, GroupRun
 from ingeborg.bench.autoscale.load import Load
-from ingeborg.bench.autoscale.members import Fixed, Group, Lagging, Packed, Processes
-from ingeborg.bench.autoscale.topics import delete_topic, hurry, make_topic
+from ingeborg.bench.autoscale.members import Fixed, Group, Lagging, Packed
+from ingeborg.bench.autoscale.topics import delete_topic, flush, hurry, make_topic
 from ingeborg.bench.autoscale.warming import Warmed
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results
@@ -36,12 +36,11 @@ ARRIVALS, RUNNING, JOURNALS, FACTS = "arrivals", "running", "journals", "facts"
 _AFTER_S: Final = 5.0
 _TICK_S: Final = 0.02
 _LOOK_S: Final = 0.25
-_TIMEOUT_S: Final = 30.0
 
 
 def stream_of(seed: int, iterations: int, delta: float = scale.DELTA) -> list[list[float]]:
-    """Return bytes per second of each partition, one row for each measurement (equation 15; sizes stay at C or below).
-    ``delta`` is the greatest change of a size between two measurements, in per cent of C."""
+    """Return the bytes per second of each partition, with one row for each measurement (equation 15; no size exceeds
+    C). Between two measurements, a size changes by at most ``delta`` per cent of C."""
     rows = streams.drawn(scale.PARTITIONS, iterations, delta, seed)
     return [[size / streams.CAPACITY * scale.MOST for size in row] for row in rows]
 
@@ -74,17 +73,14 @@ async def run(work: GroupRun, servers: str, results: Results) -> dict[str, Any]:
 def _group(
     work: GroupRun, folder: Path, servers: str, admin: AdminClient, topic: str, port: int, arrivals: Arrivals
 ) -> Group:
-    name = topic.replace("load-", "group-", 1)
+    group = topic.replace("load-", "group-", 1)
+    given: dict[str, Any] = {"servers": servers, "group": group, "topic": topic, "port": port}
     if work.system not in (*ASSIGNORS, KEDA):
-        return Packed(work.system, folder, servers, name, topic, port)
+        return Packed(work.system, folder, given)
     assignor = ASSIGNORS[-1] if work.system == KEDA else work.system
     if assignor == ASSIGNORS[-1]:
-        hurry(admin, name, 5.0 / scale.TIME)
-    given = {
-        "servers": servers,
-        "group": name,
-        "topic": topic,
-        "port": port,
+        hurry(admin, group, 5.0 / scale.TIME)
+    given |= {
         "assignor": assignor,
         "consumed": scale.CONSUMED,
         "batch_bytes": scale.BATCH_BYTES,
@@ -92,10 +88,7 @@ def _group(
         "portion_s": scale.PORTION_S,
         "time_scale": scale.TIME,
     }
-    processes = Processes(given, folder / "members.log")
-    if work.system == KEDA:
-        return Lagging(processes, work.number, servers, name, topic, arrivals)
-    return Fixed(processes, work.number, arrivals)
+    return (Lagging if work.system == KEDA else Fixed)(given, folder / "members.log", arrivals, work.number)
 
 
 def _busy(before: Any, after: Any) -> float:
@@ -119,7 +112,6 @@ class Run:
         self._producer = producer
         self._topic = topic
         self._stream = stream_of(work.seed, work.iterations, work.delta)
-        self._value = b"x" * scale.RECORD_BYTES
         #: For each partition, the due times of its records, in the order of their offsets.
         self._sent: list[list[int]] = [[] for _ in range(scale.PARTITIONS)]
         self._looked_s = 0.0
@@ -141,8 +133,7 @@ class Run:
         at_ms, never_read = unix_ms(), self._unread()
         for partition, times in enumerate(self._sent):
             self._arrivals.waiting(at_ms, partition, times[self._arrivals.next[partition] :])
-        if self._producer.flush(_TIMEOUT_S):
-            raise BenchError("Kafka has not taken all records in time")
+        flush(self._producer)
         return {
             "unit": self._work.name,
             "system": self._work.system,
@@ -164,7 +155,7 @@ class Run:
             "refused": self._arrivals.refused,
             "sent_late_ms": self._late_ms_max,
             "busy_percent": busy,
-            "decisions": getattr(self._group, "decisions", 0),
+            "decisions": self._group.decisions,
         }
 
     async def warm_up(self) -> Warmed:
@@ -204,7 +195,7 @@ class Run:
     def _send(self, partition: int, time_ms: int) -> None:
         self._late_ms_max = max(self._late_ms_max, unix_ms() - time_ms)
         self._sent[partition].append(time_ms)
-        self._producer.produce(self._topic, self._value, partition=partition, timestamp=time_ms)
+        self._producer.produce(self._topic, b"x" * scale.RECORD_BYTES, partition=partition, timestamp=time_ms)
 
     async def _wait(self, is_over: Any, most_s: float) -> None:
         until_s = time.monotonic() + most_s

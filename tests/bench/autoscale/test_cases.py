@@ -76,4 +76,4 @@ def test_the_streams_of_the_comparison_can_be_chosen() -> None:
 
 
 def test_only_groups_with_a_fixed_number_of_members_may_share_the_machine() -> None:
-    assert {unit.work.system for unit in units(*EVERY) if unit.work.may_share} == set(ASSIGNORS)
+    assert {unit.work.system for unit in units(*EVERY) if cases.may_share(unit.work)} == set(ASSIGNORS)

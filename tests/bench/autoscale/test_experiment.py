@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from ingeborg.bench import cli, rivals
 from ingeborg.bench.autoscale import job, response, scale, throughput, work
-from ingeborg.bench.autoscale.cases import GROUPS, RESPONSE, THROUGHPUT, units
+from ingeborg.bench.autoscale.cases import GROUPS, RESPONSE, THROUGHPUT, may_share, units
 from ingeborg.bench.autoscale.experiment import Autoscale
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import MEASURED, Results, Unit
@@ -97,7 +97,7 @@ def test_a_unit_that_fails_does_not_end_the_others_and_has_no_facts(bench: Bench
 
 
 def test_only_groups_with_a_fixed_number_of_members_run_at_the_same_time(bench: Bench, tmp_path: Path) -> None:
-    packed = [unit for unit in due(THROUGHPUT, GROUPS) if not unit.work.may_share]
+    packed = [unit for unit in due(THROUGHPUT, GROUPS) if not may_share(unit.work)]
     live(tmp_path, packed, at_once=3)
     assert bench.most == 1
     live(tmp_path, due(GROUPS), at_once=3)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingeborg.bench.autoscale import members, scale, warming, work
-from ingeborg.bench.autoscale.cases import GroupRun
+from ingeborg.bench.autoscale.cases import GroupRun, may_share
 from ingeborg.bench.autoscale.load import Load
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results
@@ -54,7 +54,7 @@ async def test_a_group_warms_up_and_reads_each_record(unit: GroupRun, servers: s
     assert abs(len(measured) - sent(unit)) <= scale.PARTITIONS
     assert facts["warming_s"] >= warming.LEAST_S
     assert facts["caught_up"] is (facts["behind_s"] <= warming.CAUGHT_UP_S)
-    if unit.may_share:
+    if may_share(unit):
         assert (facts["again"], facts["settled"], facts["caught_up"]) == (0, True, True)
         assert running(tmp_path) == {unit.number}
     assert max(running(tmp_path)) <= scale.PARTITIONS
