@@ -22,10 +22,11 @@ from pyspark.sql import functions as F
 
 from ingeborg.bench.caching.cases import SHARES
 from ingeborg.bench.caching.live.parts import PARTS
-from ingeborg.bench.caching.live.work import DIGESTED, FACTS, LIVE
+from ingeborg.bench.caching.live.work import FACTS, LIVE
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, OWED
 from ingeborg.bench.caching.restaurants import RETURNS
 from ingeborg.bench.caching.work import BOUND, CEILING, ROWS, SIMULATED
+from ingeborg.bench.experiments.checking import DIGESTED
 from ingeborg.bench.experiments.experiment import Digest, Results
 from ingeborg.bench.experiments.figures import columns, interval, rounded
 from ingeborg.bench.spark.session import local_session

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ingeborg.bench.errors import ExtraMissing, UsageError
 from ingeborg.bench.experiments import units
 from ingeborg.bench.experiments.experiment import Digest, Experiment, Results, Selection, Unit
-from ingeborg.bench.overlay import cases, work
+from ingeborg.bench.overlay import cases, job, work
 from ingeborg.bench.text.blocks import Report
 from ingeborg.broker.core import overlay
 
@@ -58,7 +58,9 @@ class Overlay(Experiment):
             help="number of nodes in all worlds (default: both 10,000 and 1,000, and 1,000 in worlds with faults)",
         )
         command.add_argument(
-            "--keep-logs", action="store_true", help="keep the checked logs, about 70 MB for a cell of 10,000 nodes"
+            "--keep-logs",
+            action="store_true",
+            help="keep the checked logs, about 70 MB for a cell of 10,000 nodes (with --resume, too)",
         )
 
     def settle(self, options: argparse.Namespace, parts: Collection[str]) -> None:
@@ -91,22 +93,23 @@ class Overlay(Experiment):
 
     def after(self, batch: Sequence[Unit], results: Results) -> None:
         """Check the logs of the finished units, and delete them."""
-        from ingeborg.bench.overlay import job
+        from ingeborg.bench.experiments import checking
 
-        cells = [unit.work for unit in batch if not results.path(job.DIGESTED, unit.name).is_file()]
-        if not cells:
-            return
-        clear = "\r\x1b[K" if sys.stdout.isatty() else ""
-        print(f"{clear}  checking the logs of {len(cells)} cells …", flush=True)
-        job.check(cells, results)
+        logs = {unit.name: work.log_of(unit.work, results) for unit in batch}
+        due = checking.due(logs, results)
+        if due:
+            clear = "\r\x1b[K" if sys.stdout.isatty() else ""
+            print(f"{clear}  checking the logs of {len(due)} cells …", flush=True)
+            checking.check(due, results, work.ROWS, job.of_run, job.differences)
         if not self.keep_logs:
-            job.discard(cells, results)
+            checking.discard(logs)
 
     def digest(self, results: Results) -> Digest:
         """See ``Experiment``."""
-        from ingeborg.bench.overlay import drawing, job
+        from ingeborg.bench.experiments.checking import DIGESTED
+        from ingeborg.bench.overlay import drawing
 
-        found = {row["cell"]: row["phases"] for row in results.rows(job.DIGESTED)}
+        found = {row["cell"]: row["phases"] for row in results.rows(DIGESTED)}
         rows = [{**row, "digest": found[row["cell"]]} for row in results.rows(work.ROWS) if row["cell"] in found]
         times = list(results.rows(work.TIMES))
         totals = {name: sum(row[name] for row in times) for name in ("events", "cpu_seconds")}

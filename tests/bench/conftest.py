@@ -7,6 +7,7 @@ here. `bench digest` tests the product's own session in a separate process (`tes
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -76,6 +77,16 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[obje
             patch.setitem(session._LEAN, name, value)
         with session.local_session("local[1]", "1g", log, quiet=True) as started:
             yield started
+
+
+@pytest.fixture
+def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the tests' session in place of each session that an evaluation starts."""
+    from ingeborg.bench.caching import job
+    from ingeborg.bench.experiments import checking
+
+    for module in (checking, job):
+        monkeypatch.setattr(module, "local_session", lambda *_: contextlib.nullcontext(spark))
 
 
 @pytest.fixture

@@ -1,35 +1,22 @@
-"""Digest units: run each log through this project's PySpark job, and compare the result with the run's own counts.
+"""What the digest of a unit's log has to agree with: the run's own counts.
 
-Owns: the stored part of a digest, and the comparison. Must never: run a unit.
+Owns: the stored part of a digest, and the comparison. Must never: run a unit, or read a log.
 
-Two programs compute the deliveries, their mean latency, and the growth of the broker's counters. One is the job, which
-reads the log as it reads any log (``bench.spark.job``), and the other is ``run``. If their results differ, one program
-is wrong, and nothing is stored.
+Both the digest and ``run`` compute the deliveries, their mean latency, and the growth of the broker's counters.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
-
-import orjson
 
 from ingeborg.bench.caching.live.cases import Case
 from ingeborg.bench.caching.live.log import RUN
-from ingeborg.bench.caching.live.work import DIGESTED, LIVE, LOGS
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.caching.live.work import LIVE, LOGS
+from ingeborg.bench.experiments import checking
 from ingeborg.bench.experiments.experiment import Results
-from ingeborg.bench.spark import job
-from ingeborg.bench.spark.session import local_session
 
 Json = dict[str, Any]
-
-MASTER, MEMORY = "local[*]", "4g"
-"""Spark's options: all cores, and the memory for ten million events (docs/digest.md). The whole plan has half as many
-events."""
 
 AGREE_MS: Final = 1e-3
 """Largest permitted difference of the two means, in milliseconds. The digest's mean is a double."""
@@ -39,23 +26,11 @@ _COUNTED: Final = ("reads", "hits", "admitted", "admitted_utility", "records_uti
 
 
 def digest(units: Sequence[Case], results: Results) -> None:
-    """Digest the logs of these units that have not been digested, store their figures, and delete the logs. Raises
-    ``BenchError`` if the figures differ from the rows."""
-    due = {unit.name: log for unit in units if (log := results.path(LOGS, unit.name, "")).is_dir()}
-    if not due:
-        return
-    with (
-        tempfile.TemporaryDirectory(dir=results.out, prefix="digest-") as scratch,
-        local_session(MASTER, MEMORY, results.out / "spark.log") as spark,
-    ):
-        document = job.digest(spark, list(map(str, due.values())), Path(scratch), fresh=True, say=lambda _: None)
-    for run in document["runs"]:
-        name, found = run["run"], of_run(run)
-        row = orjson.loads(results.path(LIVE, name).read_bytes())
-        if differ := differences(row, found):
-            raise BenchError(f"{name}: the run and the digest of its log differ: {'; '.join(differ)}")
-        results.keep(DIGESTED, name, [found])
-        shutil.rmtree(due[name])
+    """Digest the logs of these units, store their figures, and delete the logs. Raises ``BenchError`` if the figures
+    differ from the rows."""
+    logs = {unit.name: log for unit in units if (log := results.path(LOGS, unit.name, "")).is_dir()}
+    checking.check(checking.due(logs, results), results, LIVE, of_run, differences)
+    checking.discard(logs)
 
 
 def of_run(run: Json) -> Json:

@@ -18,9 +18,9 @@ from ingeborg.bench.caching.live.cases import LATENCY, Case
 from ingeborg.bench.caching.live.run import NOWHERE, Outcome, Places, measure
 from ingeborg.bench.experiments.experiment import Results
 
-LIVE, LOGS, DIGESTED = "live", "logs", "digested"
+LIVE, LOGS = "live", "logs"
 """The kinds of results. Each unit has a row in ``LIVE``. Each latency has a log, which is a folder, until the log's
-figures are in ``DIGESTED``."""
+digest is stored (``experiments.checking``)."""
 
 FACTS = "facts"
 """The kind of rows with the machine of the measurements, and the user's notes on them."""

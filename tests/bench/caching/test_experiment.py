@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import lzma
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,26 +26,12 @@ from ingeborg.bench.text.blocks import claims_of
 from . import figured
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 STREAMS: list[Work] = [
     *(Document(60, seed, share) for seed in (1, 2) for share in (None, 0.1)),
     *(Sweep(policy, seed, records=60) for policy in NOVEL for seed in (1, 2)),
 ]
-
-
-@pytest.fixture
-def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the tests' session in place of separate sessions."""
-    from ingeborg.bench.caching import job
-    from ingeborg.bench.caching.live import job as live_job
-
-    @contextlib.contextmanager
-    def same(*_: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(live_job, "local_session", same)
-    monkeypatch.setattr(job, "local_session", same)
 
 
 @pytest.mark.spark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from ingeborg.bench.overlay.experiment import Overlay
 from tests import wants
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 Json = dict[str, Any]
 
@@ -34,24 +34,12 @@ def planned(monkeypatch: pytest.MonkeyPatch, cells: Sequence[Cell] = CELLS) -> l
     return plan
 
 
-@pytest.fixture
-def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the tests' session in place of one for each batch."""
-    from ingeborg.bench.overlay import job
-
-    @contextlib.contextmanager
-    def same(*_: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(job, "local_session", same)
-
-
 @pytest.mark.spark
 @pytest.mark.usefixtures("one_session")
 def test_a_run_checks_its_logs_and_deletes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ingeborg.bench.overlay import job
+    from ingeborg.bench.experiments.checking import DIGESTED
 
     planned(monkeypatch)
     monkeypatch.setattr(experiment, "AT_ONCE", 2 * CELLS[0].deliveries)
@@ -67,11 +55,17 @@ def test_a_run_checks_its_logs_and_deletes_them(
 
     # As if the run had been interrupted before the check of the last batch.
     work.run(CELLS[2], Results(out))
-    Results(out).path(job.DIGESTED, CELLS[2].name).unlink()
+    Results(out).path(DIGESTED, CELLS[2].name).unlink()
     assert cli.main(["overlay", "--out", str(out), "--resume", "--keep-logs"]) == 0
     assert capsys.readouterr().out.count("checking the logs of 1 cells …") == 1
     assert [path.name for path in (out / work.LOGS).iterdir()] == [CELLS[2].name]
     assert Results(out).read("overlay.json.xz") == document
+
+    # As if the run had been interrupted between the digest of a log and its deletion, or while deleting it.
+    (out / work.LOGS / CELLS[0].name).mkdir()
+    assert cli.main(["overlay", "--out", str(out), "--resume"]) == 0
+    assert "checking" not in capsys.readouterr().out
+    assert not list((out / work.LOGS).iterdir())
 
 
 def digested(row: Json) -> Json:
@@ -90,19 +84,18 @@ def test_a_digest_that_differs_from_the_row_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differs: bool
 ) -> None:
     wants.module("pyspark", "bench")
-    from ingeborg.bench.overlay import job
-    from ingeborg.bench.spark import job as of_any_log
+    from ingeborg.bench.experiments import checking
 
-    monkeypatch.setattr(job, "local_session", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(checking, "local_session", lambda *_: contextlib.nullcontext())
     (unit,) = planned(monkeypatch, CELLS[:1])
     results = Results(tmp_path)
     Overlay().run(unit, results)
     path = results.path(work.ROWS, unit.name)
     document = digested(json.loads(path.read_text(encoding="utf-8")))
-    monkeypatch.setattr(of_any_log, "digest", lambda *_, **__: document)
+    monkeypatch.setattr(checking.job, "digest", lambda *_, **__: document)
     if differs:
         path.write_text(path.read_text(encoding="utf-8").replace('"p99_ms":', '"p99_ms":1'), encoding="utf-8")
-        with pytest.raises(BenchError, match="the simulator and the digest of its log differ: first: p99_ms"):
+        with pytest.raises(BenchError, match="the run and the digest of its log differ: first: p99_ms"):
             Overlay().after([unit], results)
     else:
         Overlay().after([unit], results)

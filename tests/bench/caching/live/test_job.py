@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +12,7 @@ from ingeborg.bench.caching.live.cases import LATENCY, POLLING, THROUGHPUT, Case
 from ingeborg.bench.experiments.experiment import Results
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 UNITS = [
     Case(LATENCY, 200, "mean", subscribers=30),
@@ -23,22 +21,11 @@ UNITS = [
 ]
 
 
-@pytest.fixture
-def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the tests' session in place of a separate one."""
-    from ingeborg.bench.caching.live import job
-
-    @contextlib.contextmanager
-    def same(*_: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(job, "local_session", same)
-
-
 @pytest.mark.spark
 @pytest.mark.usefixtures("one_session")
 def test_the_digest_of_a_log_agrees_with_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ingeborg.bench.caching.live import job
+    from ingeborg.bench.experiments.checking import DIGESTED
 
     monkeypatch.setattr(subscribing, "POLL_S", 0.05)
     results = Results(tmp_path)
@@ -46,7 +33,7 @@ def test_the_digest_of_a_log_agrees_with_its_run(tmp_path: Path, monkeypatch: py
         work.run(unit, results)
     job.digest(UNITS, results)
     rows = {row["unit"]: row for row in results.rows(work.LIVE)}
-    digests = {found["unit"]: found for found in results.rows(work.DIGESTED)}
+    digests = {found["unit"]: found for found in results.rows(DIGESTED)}
     throughput = rows.pop(UNITS[1].name)
     assert throughput["records_per_s"] > 0 == throughput["hits"]
     assert rows.keys() == digests.keys() == {UNITS[0].name, UNITS[2].name}
@@ -56,7 +43,10 @@ def test_the_digest_of_a_log_agrees_with_its_run(tmp_path: Path, monkeypatch: py
         assert latency["p50_ms"] <= latency["p99_ms"] <= latency["max_ms"]
         assert sum(part["mean_ms"] for part in row["parts"].values()) == pytest.approx(row["latency_mean_ms"], abs=1e-4)
     assert not any((tmp_path / work.LOGS).iterdir())
-    job.digest(UNITS, results)  # there is nothing to do, and no log
+    # As if the run had been interrupted while it deleted a log.
+    results.path(work.LOGS, UNITS[0].name, "").mkdir()
+    job.digest(UNITS, results)
+    assert not any((tmp_path / work.LOGS).iterdir())
     # Every difference is reported.
     row, found = rows[UNITS[0].name], digests[UNITS[0].name]
     assert job.differences(row, found) == []

@@ -1,0 +1,80 @@
+"""Check the logs of units with this project's PySpark job.
+
+Owns: the stored part of a log's digest, and the deletion of checked logs. Must never: know what a unit does.
+
+Two programs compute figures of the same run. One is the job, which reads the log as it reads any log
+(``bench.spark.job``), and the other is the evaluation. If their results differ, one program is wrong, and nothing is
+stored. A log stays until its digest is stored. So after an interrupt, the next run checks the log, or deletes it if
+only its deletion was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.experiments.experiment import Results
+from ingeborg.bench.spark import job, logs
+from ingeborg.bench.spark.session import SPARK_ERRORS, local_session
+
+Json = dict[str, Any]
+
+DIGESTED: Final = "digested"
+"""The kind of rows with the stored parts of digests."""
+
+MASTER, MEMORY = "local[*]", "4g"
+"""Use all cores. docs/digest.md says how much memory ten million events take."""
+
+
+def due(found: Mapping[str, Path], results: Results) -> dict[str, Path]:
+    """Return the logs whose digests are not stored yet. Each log is a folder, by the name of its unit."""
+    return {name: log for name, log in found.items() if not results.path(DIGESTED, name).is_file()}
+
+
+def check(
+    found: Mapping[str, Path],
+    results: Results,
+    kind: str,
+    of_run: Callable[[Json], Json],
+    differences: Callable[[Json, Json], list[str]],
+) -> None:
+    """Digest logs, and store the figures.
+
+    Args:
+        found: the logs.
+        results: the folder of the results.
+        kind: the kind of rows with the evaluation's own figures of each unit.
+        of_run: returns the part of a run's digest that is stored.
+        differences: returns the differences between a unit's row and this part.
+
+    Raises:
+        BenchError: Spark fails, or a digest differs from its row.
+    """
+    if not found:
+        return
+    log = results.out / "spark.log"
+    scratch = tempfile.TemporaryDirectory(dir=results.out, prefix="digest-")
+    with scratch as folder, local_session(MASTER, MEMORY, log) as spark:
+        try:
+            document = job.digest(spark, list(map(str, found.values())), Path(folder), fresh=True, say=lambda _: None)
+        except SPARK_ERRORS as error:
+            raise BenchError(f"Spark failed: {logs.reason(error)} (the rest is in {log})") from error
+    by_run = {run["run"]: run for run in document["runs"]}
+    for name in found:
+        kept = of_run(by_run[name])
+        differ = differences(json.loads(results.path(kind, name).read_bytes()), kept)
+        if differ:
+            raise BenchError(f"{name}: the run and the digest of its log differ: {'; '.join(differ)}")
+        results.keep(DIGESTED, name, [kept])
+
+
+def discard(found: Mapping[str, Path]) -> None:
+    """Delete checked logs, as far as they are still there."""
+    for log in found.values():
+        if log.is_dir():
+            shutil.rmtree(log)
