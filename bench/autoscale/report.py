@@ -27,6 +27,7 @@ from ingeborg.bench.text.blocks import (
     Report,
     Section,
     Stack,
+    panel,
     table,
 )
 
@@ -79,7 +80,7 @@ def report(pure: Json, measured: Json) -> Report:
         Section(
             "Tables V and VI, and figures 13 to 17",
             [
-                _machines(measured),
+                *_machines(measured),
                 *_capacity(measured.get("throughput")),
                 *_monitor(measured.get("steps")),
                 *_steps("Figures 15 to 17: steps of a change", measured.get("changes")),
@@ -118,7 +119,7 @@ def _seconds(value: float) -> str:
 # The document's tables and figures
 
 
-def _machines(measured: Json) -> Panel:
+def _machines(measured: Json) -> list[Block]:
     machine = measured["machine"]
     rows = [
         ["Kafka", "3 nodes, AWS r5.xlarge", f"1 node of Kafka {', '.join(measured['kafka'])}, on the same machine"],
@@ -126,7 +127,7 @@ def _machines(measured: Json) -> Panel:
         ["controller, monitor", "one Deployment each (GKE)", "one process on the same machine"],
         ["machine", "", f"{machine['cores']} cores, {machine['memory']}, Python {machine['python']}"],
     ]
-    return Panel("Table V: infrastructure", [table("", ("", "the document", "here"), rows)])
+    return panel("Table V: infrastructure", ("", "the document", "here"), rows)
 
 
 def _capacity(rows: Sequence[Json] | None) -> list[Block]:
@@ -153,7 +154,7 @@ def _capacity(rows: Sequence[Json] | None) -> list[Block]:
         "divided by the whole time, which includes the last second, in which a batch waits because it does not become "
         "full."
     )
-    return [Panel("Table VI: one member at its fastest", [table("", header, body, note)]), _density(rows)]
+    return [*panel("Table VI: one member at its fastest", header, body, note), _density(rows)]
 
 
 def _density(rows: Sequence[Json]) -> Figure:
@@ -216,8 +217,6 @@ def _steps(title: str, rows: Sequence[Json] | None) -> list[Block]:
             if row["event"] == event:
                 seconds = (f"{value:.3g}" for value in (*row["seconds"][: P99 + 1], row["most"]))
                 found.append([words, theirs, row["of"], f"{row['count']:,}", *seconds])
-    if not found:
-        return []
     header = ("", "the document", "of", "count", "p50, s", "p90, s", "p99, s", "longest, s")
     note = (
         "The times are from the controller's journal. delta is the greatest change of a load, in per cent of C. The "
@@ -225,7 +224,7 @@ def _steps(title: str, rows: Sequence[Json] | None) -> list[Block]:
         "process on the same machine. It learns of a change even in the middle of a batch. The document's member has "
         "to finish two batches first."
     )
-    return [Panel(title, [table("", header, found, note)])]
+    return panel(title, header, found, note)
 
 
 def _durations(rows: Sequence[Json] | None) -> list[Block]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ingeborg.bench.overlay.cases import ALL, COLD, SENDERS, TIMEOUT1_MS, TIMEOUTS_MS, WARM
 from ingeborg.bench.overlay.cells import Cells, Reading, View, share
-from ingeborg.bench.overlay.judges import Finding
+from ingeborg.bench.overlay.judges import Finding, MissingError
 from ingeborg.bench.overlay.sentences import SENTENCES, Sentence
 from ingeborg.bench.text.blocks import DEPENDS, NOISE, Claim, Verdict
 from ingeborg.bench.text.blocks import Cell as Shown
@@ -88,16 +88,24 @@ def _of_start(sentence: Sentence, cells: Cells, nodes: int, start: str) -> list[
 
 def _judge(sentence: Sentence, cells: Cells, view: View) -> Judged | None:
     """Judge by the means over all seeds. If a seed alone has another verdict, the result is within noise."""
-    found = sentence.judge(cells.grid(view))
+    found = _finding(sentence, cells, view)
     if found is None:
         return None
     each = {
         seed: one
         for seed in cells.seeds(view.nodes)
-        if (one := sentence.judge(cells.grid(replace(view, seed=seed)))) is not None
+        if (one := _finding(sentence, cells, replace(view, seed=seed))) is not None
     }
     same = all(one.verdict == found.verdict for one in each.values())
     return Judged(found.verdict if same else NOISE, found.found, tuple(each))
+
+
+def _finding(sentence: Sentence, cells: Cells, view: View) -> Finding | None:
+    """Return the finding, or ``None`` if the cells of this view do not suffice."""
+    try:
+        return sentence.judge(cells.grid(view))
+    except MissingError:
+        return None
 
 
 def _rests_on(nodes: int, *found: Judged) -> str:

@@ -40,6 +40,7 @@ from ingeborg.bench.text.blocks import (
     Section,
     Table,
     Text,
+    panel,
     table,
 )
 
@@ -206,7 +207,7 @@ def _means(cells: Cells, nodes: int, lines: Sequence[Line], title: str) -> list[
         if any(value is not None for value in values):
             rows.append([_name(line), *map(_ms, values)])
     header = ("", *(f"{_size(payload)}, {interval} ms" for payload, interval in loads))
-    return [Panel(title, [table("", header, rows, "By payload and interval.")])] if rows else []
+    return panel(title, header, rows, "By payload and interval.")
 
 
 def _rmrs(cells: Cells, nodes: int, lines: Sequence[Line], title: str, note: str = "") -> list[Block]:
@@ -217,7 +218,7 @@ def _rmrs(cells: Cells, nodes: int, lines: Sequence[Line], title: str, note: str
         found = judges.redundancies(cells.grid(View(nodes, Reading(start))), protocol, senders)
         if found:
             rows.append([_name(line), *(_rmr(found.get(payload)) for payload in PAYLOADS)])
-    return [Panel(title, [table("", ("", *map(_size, PAYLOADS)), rows, note)])] if rows else []
+    return panel(title, ("", *map(_size, PAYLOADS)), rows, note)
 
 
 _FLOODS: Final = (
@@ -252,9 +253,7 @@ def _timers(cells: Cells, nodes: int) -> list[Block]:
         "with every message."
     )
     header = ("", *(f"{timeout} ms" for timeout in TIMEOUTS_MS))
-    return (
-        [Panel("Plumtree and CPTCast with other values of TIMEOUT1", [table("", header, rows, note)])] if rows else []
-    )
+    return panel("Plumtree and CPTCast with other values of TIMEOUT1", header, rows, note)
 
 
 def _printed(cells: Cells) -> list[Block]:
@@ -272,8 +271,7 @@ def _printed(cells: Cells) -> list[Block]:
         "with some seeds only can differ by chance, because the two worlds take another course from the first "
         "difference on. A place without a difference needs a rarer course of events, for which the project has a test."
     )
-    header = ("place", "as printed", "figures")
-    return [Panel("Eight places as printed", [table("", header, rows, note, "words")])] if rows else []
+    return panel("Eight places as printed", ("place", "as printed", "figures"), rows, note, "words")
 
 
 def _differing(cells: Cells, judged: Sequence[Claim], nodes: int) -> list[Block]:
@@ -284,10 +282,9 @@ def _differing(cells: Cells, judged: Sequence[Claim], nodes: int) -> list[Block]
         if claim.verdict != larger[claim.text].verdict:
             found = claim.found[0] if claim.found else claim.verdicts[0].found
             rows.append([claim.text, larger[claim.text].verdict, claim.verdict, found])
-    if not rows:
-        return [Text("All sentences have the same verdicts as above.")]
     header = ("", "above", f"{nodes:,} nodes", f"figures with {nodes:,} nodes")
-    return [Panel("Sentences with another verdict", [table("", header, rows, form="words")])]
+    same = Text("All sentences have the same verdicts as above.")
+    return panel("Sentences with another verdict", header, rows, form="words") or [same]
 
 
 # Beyond the document
@@ -301,7 +298,7 @@ def _beyond(cells: Cells, nodes: int) -> list[Block]:
     )
     header = ("", "goal", *map(_senders, SENDERS))
     return [
-        *([Panel("grove and its goals", [table("", header, goals, note)])] if goals else []),
+        *panel("grove and its goals", header, goals, note),
         *_compared(cells, nodes),
         *_means(cells, nodes, OURS, "Mean latency of further lines"),
         *_rmrs(cells, nodes, OURS, "RMR of further lines"),
@@ -340,8 +337,7 @@ def _compared(cells: Cells, nodes: int) -> list[Block]:
         "longest path of a payload, in links (LDH). First: RMR of each sender's first message. Control: bytes other "
         "than the payload, per node and message. Memory: bytes of a node's state at the end, in this interpreter."
     )
-    title = "All protocols compared: 1 KB every 20 ms"
-    return [Panel(title, [table("", ("", *(name for name, _ in _COLUMNS)), rows, note)])] if rows else []
+    return panel("All protocols compared: 1 KB every 20 ms", ("", *(name for name, _ in _COLUMNS)), rows, note)
 
 
 def _kinds(cells: Cells, nodes: int) -> list[Block]:
@@ -401,16 +397,15 @@ def _faulted(rows: Sequence[Json], columns: Columns, note: str = "") -> Table:
 def _why_flood(rows: Sequence[Json]) -> list[Block]:
     """Explain the greatest RMR of a flood."""
     floods = [row for row in rows if row["protocol"] == "flood" and row["doubles"]]
-    if not floods:
-        return []
-    row = max(floods, key=lambda row: row["redundancy"])
-    text = (
-        "A node of a flood forgets a message when all neighbours have sent it. If the overlay then gets a new link, a "
-        "late copy on that link counts as new, and the node delivers it and sends it over all links again. So a flood "
-        f"has an RMR of {row['redundancy']:.3f} after a crash of {row['share']:.0%}, with {row['doubles']:,} repeated "
-        "deliveries."
-    )
-    return [Text(text)]
+    return [
+        Text(
+            "A node of a flood forgets a message when all neighbours have sent it. If the overlay then gets a new "
+            "link, a late copy on that link counts as new, and the node delivers it and sends it over all links again. "
+            f"So a flood has an RMR of {row['redundancy']:.3f} after a crash of {row['share']:.0%}, with "
+            f"{row['doubles']:,} repeated deliveries."
+        )
+        for row in sorted(floods, key=lambda row: -row["redundancy"])[:1]
+    ]
 
 
 def _undelivered(rows: Sequence[Json], nodes: int) -> Figure:
@@ -508,7 +503,7 @@ def _all(cells: Cells, measured: Json) -> list[Block]:
         for row in cells.rows
     ]
     words = f"{len(rows)} cells, with {sum(row['events'] for row in cells.rows):,} events in their worlds."
-    if measured:
+    if measured.get("cpu_seconds"):
         speed = measured["events"] / measured["cpu_seconds"]
         words += f" The simulator handled {speed:,.0f} events per second of a core."
     header = ("cell", *(name for name, _ in columns), "events")

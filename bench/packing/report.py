@@ -28,6 +28,7 @@ from ingeborg.bench.text.blocks import (
     Report,
     Section,
     Text,
+    panel,
     table,
 )
 
@@ -217,11 +218,9 @@ def _ahead(scores: Scores) -> list[Block]:
                 certain = min(bins[0] - bins[1], moves[0] - moves[1]) > 0.0
                 cells.append(Cell(f"{percent(bins)}, {_number(moves)}", mark="good" if certain else "bad"))
             rows.append(cells)
-    if not rows:
-        return []
     note = "Means of the differences within each stream. Green: both intervals are above 0."
     title = "How many more bins (CBS) and how much more R the others need than mend"
-    return [Panel(title, [table("", ("queues", "MWF", "MWFP", "NFD"), rows, note)])]
+    return panel(title, ("queues", "MWF", "MWFP", "NFD"), rows, note)
 
 
 # The optimum, latencies and times
@@ -242,7 +241,7 @@ def _optimum(found: Json | None) -> list[Block]:
     ]
     header = ("", "bins above the optimum", "optimal", "below the optimum")
     note = "No packing can be below the optimum, so that column has to be 0."
-    return [Bullets([text]), Panel("Distance from the optimum", [table("", header, rows, note)])]
+    return [Bullets([text]), *panel("Distance from the optimum", header, rows, note)]
 
 
 def _latency(rows: Sequence[Json]) -> list[Block]:
@@ -352,12 +351,10 @@ def _times(measured: Json) -> list[Block]:
         ]
         for row in measured.get("times", ())
     ]
-    if not rows:
-        return []
     note = (
         "Measured on the machine and in the form that ran the command. Only these figures do not follow from the seed. "
         "Each decision is made three times, and the shortest time of each slice counts. The first decision of a "
         "stream, which packs everything, is left out."
     )
     header = ("", "form", "median, ms", "longest, ms", "longest slice, ms")
-    return [Panel("How long a decision takes", [table("", header, rows, note)])]
+    return panel("How long a decision takes", header, rows, note)

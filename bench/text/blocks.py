@@ -244,6 +244,13 @@ class Fold:
     more: str = ""
 
 
+def panel(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str | Cell]], note: str = "", form: str = ""
+) -> list[Block]:
+    """Return a panel with a table, or nothing if the table has no rows."""
+    return [Panel(title, [table("", header, rows, note, form)])] if rows else []
+
+
 @dataclass(frozen=True)
 class Section:
     """A heading, and the blocks below it. ``identity`` is the target of links, and unique on the page."""

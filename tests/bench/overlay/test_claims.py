@@ -219,6 +219,22 @@ def test_a_part_alone_judges_what_it_can(part: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "missing",
+    [
+        of("plumtree", ALL, payload_bytes=500_000),
+        of("cptcast", 1, payload_bytes=1_000_000),
+        of("prc", 1, payload_bytes=1_000),
+        of("cptcast", ALL, interval_ms=20),
+    ],
+)
+def test_cells_that_did_not_run_are_left_out(missing: Where) -> None:
+    cells = [cell for cell in plan(PARTS, NODES, (1,)) if not missing(cell)]
+    found = claims.judged(Cells([row(cell) for cell in cells]), [NODES])
+    assert {claim.verdict for claim in found} == {HOLDS}
+    assert len(SENTENCES) - 6 <= len(found) <= len(SENTENCES)
+
+
 def test_rows_from_before_the_start_was_a_fact_are_cold() -> None:
     rows = [row(cell) for cell in plan(["document"], NODES, [1]) if not cell.warm]
     for each in rows:
