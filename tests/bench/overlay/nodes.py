@@ -1,12 +1,26 @@
-"""Nodes for the simulator's own tests: one that records events, and one that floods."""
+"""Nodes for the simulator's own tests: one that records events, and one that floods; and programs with a hash seed."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 
 CONTROL = 20
+
+
+def outputs(program: str, *seeds: str) -> set[str]:
+    """Return the different outputs of a program with these seeds of Python's hashes."""
+    command = [sys.executable, "-c", program]
+    return {
+        subprocess.run(
+            command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True, timeout=120
+        ).stdout
+        for seed in seeds
+    }
 
 
 class Diary(Node):

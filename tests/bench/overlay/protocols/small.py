@@ -293,6 +293,20 @@ class World:
         return self.ways.setdefault(way, deque())
 
 
+def sent(world: World, kind: int) -> list[tuple[Peer, Peer]]:
+    """Return the ways of the messages of this kind that were sent."""
+    return [(frm, to) for frm, to, wire in world.sent if wire[0] == kind]
+
+
+def cost_in_grafts(make: Make, kind: int) -> int:
+    """Return how many messages of the kind GRAFT four broadcasts over a full mesh cost."""
+    world = World(make, range(6), [*ring(6), *chords(6)], Random(2))
+    for _ in range(4):
+        world.broadcast(0)
+        world.settle()
+    return len(sent(world, kind))
+
+
 def ring(nodes: int) -> list[tuple[Peer, Peer]]:
     """Return the links of a circle."""
     return [(each, (each + 1) % nodes) for each in range(nodes)]

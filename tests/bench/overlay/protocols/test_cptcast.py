@@ -7,8 +7,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ingeborg.bench.overlay.protocols.cptcast import CptCast, CptCastOptions
 from ingeborg.bench.overlay.protocols.linking import LinkingOptions
@@ -17,7 +15,8 @@ from ingeborg.bench.overlay.protocols.wires import GOSSIP, GRAFT, IHAVE, PRUNE, 
 from ingeborg.broker.core.overlay.node import Desk, Peer, Wire
 from tests.planted import finds
 
-from .small import EndlessError, Make, World, chords, ring, wander
+from .causal import nothing_is_left, wandered
+from .small import EndlessError, Make, World, chords, cost_in_grafts, ring, sent, wander
 
 
 def made(repairs: Repairs = REPAIRED, waiting: bool = True) -> Make:
@@ -33,87 +32,12 @@ def node_of(world: World, name: Peer) -> CptCast:
     return node
 
 
-def sent(world: World, kind: int) -> list[tuple[Peer, Peer]]:
-    return [(frm, to) for frm, to, wire in world.sent if wire[0] == kind]
-
-
 def make_lazy(world: World, *pairs: tuple[Peer, Peer]) -> None:
     """Make both ends of these links lazy, as if a redundant message had come over it."""
     for one, other in pairs:
         for frm, to in ((one, other), (other, one)):
             world.desks[frm].send(to, (PRUNE,), 1)
     world.flow()
-
-
-def wandered(seed: int, nodes: int, make: Make) -> World:
-    """Return a world after links between its nodes have come and gone; a circle of links has stayed."""
-    world = World(make, range(nodes), ring(nodes), Random(seed))
-    wander(world, chords(nodes), range(nodes), 500)
-    world.settle()
-    return world
-
-
-def nothing_is_left(world: World) -> None:
-    """Check that all links are safe in both directions, and that no node keeps a message or an exchange."""
-    for name in world.nodes:
-        node = node_of(world, name)
-        assert sorted(node.links, key=str) == sorted(node.outgoing(), key=str) == sorted(node.in_view, key=str)
-        assert not set(node.eager) & set(node.lazy)
-        assert not any((node.expected, node.unsafe_in, node.unsafe_out, node.r_buffers, node.s_buffers))
-        assert not any((node.missing, node.timers, node.grafted))
-        assert not any((*node.eager.values(), *node.lazy.values()))
-
-
-def test_everybody_gets_everything_once_and_causally_while_links_come_and_go() -> None:
-    @settings(max_examples=100)
-    @given(st.integers(0, 2**32), st.integers(4, 9))
-    def check(seed: int, nodes: int) -> None:
-        world = wandered(seed, nodes, CptCast)
-        judge = world.judge
-        assert (judge.doubles(), judge.disorder(), judge.lacking(range(nodes))) == ([], [], [])
-        nothing_is_left(world)
-
-    check()
-
-
-def test_a_node_that_joins_gets_what_is_sent_from_then_on() -> None:
-    @settings(max_examples=40)
-    @given(st.integers(0, 2**32))
-    def check(seed: int) -> None:
-        world = World(CptCast, range(5), ring(5), Random(seed))
-        wander(world, chords(5), range(5), 200)
-        world.add("new")
-        world.link("new", 2)
-        world.pass_on(2, "new")  # its first link
-        wander(world, [*chords(5), ("new", 0), ("new", 4)], range(5), 300)
-        world.settle()
-        everybody = [*range(5), "new"]
-        later = [world.broadcast(name) for name in everybody]
-        world.settle()
-        judge = world.judge
-        assert (judge.doubles(), judge.disorder(), judge.lacking(range(5))) == ([], [], [])
-        assert set(later) <= set(judge.order["new"])
-        nothing_is_left(world)
-
-    check()
-
-
-def test_when_a_node_crashes_the_others_have_the_same() -> None:
-    @settings(max_examples=60)
-    @given(st.integers(0, 2**32))
-    def check(seed: int) -> None:
-        world = World(CptCast, range(6), ring(6), Random(seed))
-        wander(world, chords(6), range(6), 300)
-        world.crash(3)
-        others = [name for name in range(6) if name != 3]
-        wander(world, [pair for pair in chords(6) if 3 not in pair], others, 300)
-        world.settle()
-        judge = world.judge
-        assert (judge.doubles(), judge.disorder(), judge.lacking(others, others)) == ([], [], [])
-        assert len({frozenset(judge.order[name]) for name in others}) == 1
-        nothing_is_left(world)
-
-    check()
 
 
 def test_the_first_message_makes_a_tree_and_the_second_goes_by_it() -> None:
@@ -447,15 +371,8 @@ def test_an_announcement_without_an_answer_is_found() -> None:
 
 @finds(PrunesItsParent)
 def test_a_prune_of_the_parent_is_found_by_what_every_message_then_costs() -> None:
-    costs = []
-    for make in (CptCast, PrunesItsParent):
-        world = World(make, range(6), [*ring(6), *chords(6)], Random(2))
-        for _ in range(4):
-            world.broadcast(0)
-            world.settle()
-        costs.append(len(sent(world, GRAFT)))
-    assert costs[0] == 0
-    assert costs[1] >= 5
+    assert cost_in_grafts(CptCast, GRAFT) == 0
+    assert cost_in_grafts(PrunesItsParent, GRAFT) >= 5
 
 
 @finds("A timer is shorter than the latency of the tree.")
@@ -475,10 +392,3 @@ def test_a_timer_below_the_trees_latency_is_found_by_grafts_for_what_was_coming(
             world.fire(min(world.timers))
         world.pass_on(*way)
     assert bool(sent(world, GRAFT)) == grafts
-
-
-def test_hops_are_the_links_that_a_payload_has_crossed() -> None:
-    world = World(CptCast, "abcd", [("a", "b"), ("b", "c"), ("c", "d")])
-    mid = world.broadcast("a")
-    world.flow()
-    assert [world.judge.hops[name, mid] for name in "abcd"] == [0, 1, 2, 3]

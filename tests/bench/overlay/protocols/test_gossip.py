@@ -51,10 +51,3 @@ def test_only_the_latest_messages_are_known(monkeypatch: pytest.MonkeyPatch) -> 
     node = world.nodes["b"]
     assert isinstance(node, Gossip)
     assert list(node.seen) == [("a", 3), ("a", 4), ("a", 5)]
-
-
-def test_hops_are_the_links_that_a_payload_has_crossed() -> None:
-    world = World(Gossip, "abcd", [("a", "b"), ("b", "c"), ("c", "d")])
-    mid = world.broadcast("a")
-    world.flow()
-    assert [world.judge.hops[name, mid] for name in "abcd"] == [0, 1, 2, 3]
