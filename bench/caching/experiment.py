@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import os
 import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -129,10 +128,12 @@ class Caching(Experiment):
     def live(self, due: Sequence[Unit], results: Results, done: Callable[[Unit, str], None]) -> None:
         """See ``Experiment``."""
         from ingeborg.bench.caching.live import work as live_work
+        from ingeborg.bench.caching.live.log import machine
         from ingeborg.bench.caching.live.run import Places
 
+        facts = machine() | {"python": platform.python_version(), "form": form.name(), "note": self.note}
         for part in {unit.part for unit in due}:
-            results.keep(live_work.FACTS, part, [_machine() | {"note": self.note}])
+            results.keep(live_work.FACTS, part, [facts])
         with ExitStack() as stack:
             kafka = ""
             if any(unit.part == cases.LIVE_KAFKA for unit in due):
@@ -163,13 +164,3 @@ class Caching(Experiment):
         from ingeborg.bench.caching import report
 
         return report.report(digest)
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "form": form.name(),
-    }

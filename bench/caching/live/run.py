@@ -21,7 +21,7 @@ import psutil
 
 from ingeborg.bench.caching.live import drawing, parts, verdict
 from ingeborg.bench.caching.live.cases import EITHER, KAFKA, LATENCY, RECORDS_MAX, RIAK, THROUGHPUT, WAITING, Case
-from ingeborg.bench.caching.live.log import RUN, Counters, Log, Phase
+from ingeborg.bench.caching.live.log import Counters, Log
 from ingeborg.bench.caching.live.messages import COUNTERS, MESSAGE_BYTES_MAX, REPORT
 from ingeborg.bench.caching.live.publishing import Direct, Publishing, Way
 from ingeborg.bench.caching.live.settings import Settings
@@ -102,10 +102,10 @@ async def measure(
         async with AsyncExitStack() as stack:
             return await _Run(unit, places, begun, scratch, log, stack).go()
     except BenchError as error:
-        log.close(failed=f"{error}".splitlines()[0])
+        log.close(complete=False, failed=f"{error}".splitlines()[0])
         raise BenchError(f"{unit.name}: {error}") from error
     except BaseException:
-        log.close(failed="it was interrupted")
+        log.close(complete=False, failed="it was interrupted")
         raise
 
 
@@ -163,17 +163,17 @@ class _Run:
         after = await self._whole()
         report = orjson.loads(await self._ask(REPORT))
         made = self._judged(crowd, after)
-        phases = [
-            Phase("connect", begun_ns, connected_ns, amount=unit.subscribers),
-            Phase("subscribe", connected_ns, subscribed_ns, amount=unit.subscribers),
-            Phase(RUN, start_ns, end_ns, RUN, True, unit.rate_per_s, before=before, after=after),
-        ]
         await crowd.end()
         await awaited(self._child.end(END_S))
         if unit.kind == LATENCY:
             self._log.events(publishing, made, report["readers"], unit.subscribers)
-        self._log.phases(phases)
-        self._log.close()
+        for name, from_ns, to_ns in (
+            ("connect", begun_ns, connected_ns),
+            ("subscribe", connected_ns, subscribed_ns),
+        ):
+            self._log.phase(name, name, from_ns, to_ns, measured=False, amount=unit.subscribers)
+        self._log.run(start_ns, end_ns, unit.rate_per_s, before, after)
+        self._log.close(complete=True)
         return Outcome(self._row(publishing, made, report, after, (end_ns - start_ns) / 1e9, shares), report)
 
     async def _topic(self) -> tuple[str, str]:
