@@ -300,7 +300,7 @@ WORKS: Final[dict[str, Callable[[Seeds], list[Work]]]] = {
 
 
 def units(seeds: int, parts: Collection[str], *, log: bool) -> list[Unit]:
-    """Return the units of the parts, the most expensive first. A unit that two parts share is in the first of them.
+    """Return the units of the parts, the most expensive first. If two parts share a unit, the first part has it.
     ``log`` says whether there is a now-playing log."""
     found: dict[str, Unit] = {}
     for part, works in WORKS.items():

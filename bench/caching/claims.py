@@ -75,7 +75,7 @@ def _difference(found: Found, records: int, one: str, other: str, what: str, wor
 
 def _rates(found: Found, what: str, form: str, world: World) -> str:
     """Return the strategies' rates with the largest number of records, for the rooms of all numbers of records. Say the
-    number of seeds, because unlimited memory has more of them than other rooms."""
+    number of seeds, because unlimited memory has more seeds than other rooms."""
     rows = {name: _document(found, found.most, name, world) for name in STRATEGIES[1:]}
     known = {name: row for name, row in rows.items() if row is not None}
     if world[0] not in (None, *SHARES) or not known:

@@ -97,8 +97,8 @@ def _factor(found: Found) -> Claim:
         "A rule's duplication factor is the same with each capacity.",
         verdicts,
         [],
-        "A rule does not know the room. It sees each record once if missed records stay out. If they ask again, the "
-        "number of misses depends on the room, and each of them changes the rule's threshold.",
+        "A rule does not know the room. It sees each record once if missed records stay out. If they ask again, each "
+        "miss changes the rule's threshold, and the number of misses depends on the room.",
     )
 
 

@@ -27,6 +27,7 @@ from ingeborg.bench.caching.policies import named
 from ingeborg.bench.caching.policies.named import RULES
 from ingeborg.bench.caching.reads import AWAY_S, WISHES
 from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
+from ingeborg.bench.experiments.figures import rows_of
 
 Json = Mapping[str, Any]
 Rate = Sequence[float]
@@ -83,24 +84,21 @@ def _stream(row: Json) -> Stream:
     return Stream(row["stream"], row["away_s"], row["wishes"], row["share"])
 
 
-def _rows(found: Json | None) -> list[dict[str, Any]]:
-    return [dict(zip(found["names"], values, strict=True)) for values in found["rows"]] if found else []
-
-
 class Found:
     """The figures of `job.digest`: ``pure`` depends on the seeds, ``measured`` comes from real processes. Each part of
     the plan can be missing."""
 
     def __init__(self, pure: Json, measured: Json) -> None:
-        self._document = {tuple(row[name] for name in _OF_DOCUMENT): row for row in _rows(pure["document"])}
+        self._document = {tuple(row[name] for name in _OF_DOCUMENT): row for row in rows_of(pure["document"])}
         self._differences = {
-            tuple(row[name] for name in (*_OF_DOCUMENT[1:6], "one", "other")): row for row in _rows(pure["differences"])
+            tuple(row[name] for name in (*_OF_DOCUMENT[1:6], "one", "other")): row
+            for row in rows_of(pure["differences"])
         }
-        self._reads = {(_stream(row), row["policy"], row["knows"]): row for row in _rows(pure["reads"])}
-        self._ahead = {(_stream(row), row["knows"]): row for row in _rows(pure["ahead"])}
-        self._over_rules = {(_stream(row), row["policy"]): row for row in _rows(pure["over_rules"])}
-        self._requests = {(row["exponent"], row["share"], row["policy"]): row for row in _rows(pure["requests"])}
-        self.live = _rows(measured.get("live"))
+        self._reads = {(_stream(row), row["policy"], row["knows"]): row for row in rows_of(pure["reads"])}
+        self._ahead = {(_stream(row), row["knows"]): row for row in rows_of(pure["ahead"])}
+        self._over_rules = {(_stream(row), row["policy"]): row for row in rows_of(pure["over_rules"])}
+        self._requests = {(row["exponent"], row["share"], row["policy"]): row for row in rows_of(pure["requests"])}
+        self.live = rows_of(measured.get("live"))
         self.facts: Json = measured.get("facts", {})
         self._measured = {tuple(row[name] for name in _OF_LIVE): row for row in self.live}
         self.streams = list(dict.fromkeys(stream for stream, _, _ in self._reads))
@@ -144,11 +142,10 @@ class Found:
         share: float | None = None,
         *,
         again: bool = False,
-        exponent: float = EXPONENT,
         returns: float = RETURNS,
     ) -> Rate | None:
         """Return the difference of two of the document's strategies in a figure, which is computed seed by seed."""
-        world = (records, exponent, returns, share, again)
+        world = (records, EXPONENT, returns, share, again)
         if row := self._differences.get((*world, one, other)):
             there: Rate = row[what]
             return there
@@ -187,33 +184,22 @@ class Found:
         return self._requests.get((exponent, share, policy))
 
     def measured(
-        self,
-        kind: str,
-        records: int,
-        strategy: str,
-        share: float | None = None,
-        setup: Setup = ON_LMDB,
-        parameters: str = "",
+        self, kind: str, records: int, strategy: str, share: float | None = None, setup: Setup = ON_LMDB
     ) -> Json | None:
         """Return a row of real processes. A strategy that writes each record in any case has only one row."""
         writes = setup.writes if strategy in named.EITHER else ALWAYS
-        place = PLACES[setup.place]
-        return self._measured.get((kind, *place, writes, setup.fetches, records, strategy, share, parameters))
+        return self._measured.get((kind, *PLACES[setup.place], writes, setup.fetches, records, strategy, share, ""))
 
     def setups(self, kind: str) -> list[Setup]:
         """Return the set-ups and readings that were measured without a cache and with unlimited caching."""
         every = [Setup(place, writes, fetches) for place in PLACES for fetches in FETCHED for writes in WRITTEN]
         return [setup for setup in every if self.measured_records(kind, setup)]
 
-    def measured_records(self, kind: str, setup: Setup = ON_LMDB) -> list[int]:
+    def measured_records(self, kind: str, setup: Setup) -> list[int]:
         """Return the numbers of records that were measured in this set-up with unlimited memory, both without a cache
         and with unlimited caching."""
-        numbers = {row["records"] for row in self.live}
-        return sorted(
-            number
-            for number in numbers
-            if all(self.measured(kind, number, strategy, None, setup) is not None for strategy in ("none", "all"))
-        )
+        numbers = sorted({row["records"] for row in self.live})
+        return [one for one in numbers if all(self.measured(kind, one, name, None, setup) for name in ("none", "all"))]
 
     def measured_sweep(self, strategy: str, fetches: str = WAITING) -> dict[str, Json]:
         """Return the rows of a strategy's latencies on LMDB, by its parameters."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from ingeborg.bench.caching.cases import SHARES
 from ingeborg.bench.caching.found import Found
+from ingeborg.bench.caching.judging import points
 from ingeborg.bench.caching.policies.named import BELADY, PLAIN
 from ingeborg.bench.caching.work import BOUND
 
@@ -41,9 +42,8 @@ def _ahead(found: Found) -> Goal:
         for stream in found.compared(share):
             row = found.ahead(stream)
             if row is not None:
-                mean, half = row["by_read"]
-                text = f"{100 * mean:+.1f}{f' ± {100 * half:.1f}' if half else ''} ({row['other']})"
-                goal.found.append((f"{stream.stream}, {share:.0%}", text, mean >= AHEAD_MIN))
+                text = f"{points(row['by_read'])} ({row['other']})"
+                goal.found.append((f"{stream.stream}, {share:.0%}", text, row["by_read"][0] >= AHEAD_MIN))
     return goal
 
 

@@ -61,7 +61,7 @@ def slower(one: Json, other: Json) -> str:
 
 def falls(rates: Sequence[Rate]) -> str:
     """Return whether each value is less than the previous value, or whether all are about equal. The values do not fall
-    if one of them is greater than an earlier one, and the intervals of these two do not overlap."""
+    if any value certainly exceeds an earlier one, so that the two intervals do not overlap."""
     values = [mean for mean, _ in rates]
     if not values or max(values) - min(values) <= SLIGHT * max(values):
         return NOISE
@@ -102,7 +102,7 @@ def ms(value: float | None) -> str:
     return f"{1e3 * value:,.0f} µs" if value < 1 else f"{value:,.1f} ms"
 
 
-def with_interval(row: Json, what: str, text: Callable[[float], str]) -> str:
+def of_runs(row: Json, what: str, text: Callable[[float], str]) -> str:
     """Format a figure, with half the width of its interval if there are several runs."""
     mean, half = row[what]
     return text(mean) if row["runs"] < RUNS_MIN else f"{text(mean)} ± {text(half)}"

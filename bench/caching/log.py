@@ -13,8 +13,10 @@ from typing import NamedTuple
 import orjson
 
 from ingeborg.bench.errors import BenchError
-from ingeborg.loadgen.workloads.nowplaying import Entry, entries
+from ingeborg.loadgen.workloads.nowplaying import entries
 from ingeborg.loadgen.workloads.settings import WorkloadError
+
+_PAYLOAD = ("station", "artist", "track", "duration_s")
 
 
 class Play(NamedTuple):
@@ -29,17 +31,16 @@ class Play(NamedTuple):
 def read(path: Path) -> list[Play]:
     """Read all plays, in the order of their times. Raises BenchError, which names the file, the line and the reason."""
     try:
-        plays = [_play(entry, entry.song) for entry in entries(path, durations=True) if entry.song is not None]
+        plays = [
+            Play(entry.offset_s, entry.song, len(orjson.dumps({name: getattr(entry, name) for name in _PAYLOAD})))
+            for entry in entries(path, durations=True)
+            if entry.song is not None
+        ]
     except WorkloadError as error:
         raise BenchError(str(error)) from error
     if not plays:
         raise BenchError(f"{path} has no row with an artist or a track")
     return sorted(plays, key=lambda play: play.at_s)
-
-
-def _play(entry: Entry, song: str) -> Play:
-    payload = {name: getattr(entry, name) for name in ("station", "artist", "track", "duration_s")}
-    return Play(entry.offset_s, song, len(orjson.dumps(payload)))
 
 
 def songs(plays: Sequence[Play]) -> list[int]:

@@ -53,51 +53,35 @@ def hits(found: Found) -> list[Block]:
 
 def copies(found: Found) -> list[Block]:
     """Plot experiment 2, the duplication factor, and copies per record."""
-    blocks: list[Block] = []
-    for what, title, identity, caption in (
-        (
-            "duplication",
-            "Experiment 2: duplication factor",
-            "e2",
-            "Mean number of subscribers of a record in memory, without a limit.",
-        ),
-        (
-            "copies_per_record",
-            "Experiment 2, additionally: copies per record",
-            "e2-copies",
-            "Mean number of subscribers of any record. A record that did not come into memory counts as 0.",
-        ),
-    ):
-        blocks += _over_records(
+
+    def lines(what: str, title: str, identity: str, caption: str) -> list[Block]:
+        return _over_records(
             found.records,
-            lambda records, name, what=what: _mean(found.document(records, name), what),  # type: ignore[misc]
-            title,
+            lambda records, name: _mean(found.document(records, name), what),
+            f"Experiment 2{title}",
             identity,
             caption,
-            lambda value: f"{value:g}",
+            "{:g}".format,
         )
-    return blocks
+
+    caption = "Mean number of subscribers of a record in memory, without a limit."
+    others = "Mean number of subscribers of any record. A record that did not come into memory counts as 0."
+    return [
+        *lines("duplication", ": duplication factor", "e2", caption),
+        *lines("copies_per_record", ", additionally: copies per record", "e2-copies", others),
+    ]
 
 
 def latency(found: Found) -> list[Block]:
     """Plot experiment 3: the whole latency, and the database's part."""
-    blocks: list[Block] = []
-    for what, title, identity, caption in (
-        (
-            "latency_ms",
-            "Experiment 3: end-to-end latency",
-            "e3",
-            "The mean time from the moment when a record should be sent until its subscriber has it.",
-        ),
-        (
-            "database_ms",
-            "Experiment 3, additionally: the part that a strategy can change",
-            "e3-database",
-            "The mean time for reading the database, which is a part of the latencies above.",
-        ),
-    ):
-        blocks += _measured(found, LATENCY, what, title, identity, caption, lambda value: f"{value:g} ms")
-    return blocks
+    title = "Experiment 3, additionally: the part that a strategy can change"
+    caption = "The mean time from the moment when a record should be sent until its subscriber has it."
+    others = "The mean time for reading the database, which is a part of the latencies above."
+    text = "{:g} ms".format
+    return [
+        *_measured(found, LATENCY, "latency_ms", "Experiment 3: end-to-end latency", "e3", caption, text),
+        *_measured(found, LATENCY, "database_ms", title, "e3-database", others, text),
+    ]
 
 
 def throughput(found: Found) -> list[Block]:

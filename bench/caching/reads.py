@@ -10,7 +10,6 @@ them.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import random
 from array import array
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ingeborg.bench.caching.log import Play, songs
+from ingeborg.bench.caching.requests import following
 
 #: Subscribers, and the mean number of topics that each wishes for (a topic cannot have more subscribers than exist).
 CLIENTS: Final = 2_000
@@ -72,23 +72,10 @@ class Stream:
         """Return this share of the bytes of all records."""
         return int(self.bytes * share)
 
-    def digest(self, count: int) -> str:
-        """Return a digest of the first events, with the sizes and readers of their records."""
-        found = hashlib.blake2b(digest_size=8)
-        for event in self.events[:count]:
-            record = max(event, ~event)
-            found.update(b"%d %d %d\n" % (event, self.sizes[record], self.readers[record]))
-        return found.hexdigest()
-
     def following(self) -> list[int]:
         """Return, for each event, the index of its record's next read. An index beyond the end means that there is no
         next read."""
-        end = len(self.events)
-        found, next_at = [end] * end, [end] * len(self.sizes)
-        for at in range(end - 1, -1, -1):
-            record = max(self.events[at], ~self.events[at])
-            found[at], next_at[record] = next_at[record], at
-        return found
+        return following([max(event, ~event) for event in self.events])
 
 
 def drawn(

@@ -41,21 +41,6 @@ class Outcome:
     copies: int
     counts: Counts | None = None
 
-    @property
-    def by_read(self) -> float:
-        """Return the share of reads that were hits."""
-        return self.hits / self.reads if self.reads else 0.0
-
-    @property
-    def duplication(self) -> float:
-        """Return the document's duplication factor: the mean number of subscribers of a record in memory."""
-        return self.copies / self.cached if self.cached else 0.0
-
-    @property
-    def copies_per_record(self) -> float:
-        """Return the mean number of subscribers over all records, where records outside memory count as 0."""
-        return self.copies / self.records if self.records else 0.0
-
 
 def requests(items: list[int], policy: Policy, entries_max: int) -> Counts:
     """Replay requests for items of one size. A missing item requests admission."""

@@ -12,13 +12,14 @@ from typing import Any, Final
 from ingeborg.bench.caching import claims, conclusions, goals, plots
 from ingeborg.bench.caching.cases import GONE, GONE_AWAY_S, HOUR_S, PLAYS, POPULAR, SHARES, SIZES, SWEPT, UNEVEN
 from ingeborg.bench.caching.found import FETCHED, MISSED, PLACES, ROOMS, STRATEGIES, Found, Rate, Setup, Stream
-from ingeborg.bench.caching.judging import ms, room
+from ingeborg.bench.caching.judging import ms, points, room
 from ingeborg.bench.caching.live.cases import LATENCY, POLLING, SUBSCRIBERS, THROUGHPUT
 from ingeborg.bench.caching.live.parts import PARTS
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, OURS, OWED, PLAIN
 from ingeborg.bench.caching.reads import AWAY_S, WISHES
 from ingeborg.bench.caching.work import BOUND, CEILING
 from ingeborg.bench.experiments.experiment import Digest
+from ingeborg.bench.experiments.figures import with_interval
 from ingeborg.bench.text.blocks import (
     Block,
     Bullets,
@@ -119,7 +120,7 @@ def _value(row: Json | None, what: str, text: Callable[[float], str]) -> str:
     values: Rate | None = None if row is None else row.get(what)
     if values is None:
         return NONE
-    return text(values[0]) + (f" ± {text(values[1])}" if values[1] else "")
+    return with_interval(values, text)
 
 
 def _rate(row: Json | None) -> str:
@@ -133,10 +134,7 @@ def _percent(row: Json | None) -> Cell:
 
 def _ahead(row: Json | None) -> str:
     """Format the lead of `owed`, and the policy that it is compared with."""
-    if row is None:
-        return NONE
-    mean, half = row["by_read"]
-    return f"{100 * mean:+.1f}{f' ± {100 * half:.1f}' if half else ''} ({row['other']})"
+    return NONE if row is None else f"{points(row['by_read'])} ({row['other']})"
 
 
 # The document's experiments

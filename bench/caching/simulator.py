@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from ingeborg.bench.asked import Asked
-from ingeborg.bench.errors import UsageError
 
 PROGRAM: Final = Path(__file__).with_name("simulator_program.py")
 
@@ -33,10 +32,7 @@ class Simulator(Asked):
         return found
 
 
-def check(python: str | None) -> None:
-    """Check that there is an interpreter, and that its libcachesim answers. Raises ``UsageError`` if there is none, and
-    ``BenchError`` if it does not answer."""
-    if python is None:
-        raise UsageError("the part libcachesim needs --libcachesim PYTHON: make simulator prepares an environment")
+def check(python: str) -> None:
+    """Check that this interpreter's libcachesim answers. Raises ``BenchError`` if it does not."""
     with Simulator(python) as simulator:
         simulator.hits("lru", 1, [1])

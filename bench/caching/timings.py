@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ingeborg.bench.caching.found import FETCHED, STRATEGIES, WRITTEN, Found, Json, Setup
-from ingeborg.bench.caching.judging import RUNS_MIN, SLIGHT, above, ms, over, sign, slower, with_interval
+from ingeborg.bench.caching.judging import RUNS_MIN, SLIGHT, above, ms, of_runs, over, sign, slower
 from ingeborg.bench.caching.live.cases import ALWAYS, EITHER, LATENCY, THROUGHPUT
 from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, Claim, Verdict
 
@@ -68,7 +68,7 @@ def _latencies(rows: dict[str, Json]) -> str:
 
 
 def _ms(row: Json) -> str:
-    return with_interval(row, "latency_ms", ms)
+    return of_runs(row, "latency_ms", ms)
 
 
 # Experiment 4
@@ -125,9 +125,7 @@ def _with_ours(found: Found, records: int, setup: Setup, rows: dict[str, Json]) 
 
 def _listed(rows: dict[str, Json], what: str, form: str) -> str:
     each = {name: row for name, row in rows.items() if what in row}
-    return ", ".join(
-        f"{name} {with_interval(row, what, lambda value: f'{value:{form}}')}" for name, row in each.items()
-    )
+    return ", ".join(f"{name} {of_runs(row, what, lambda value: f'{value:{form}}')}" for name, row in each.items())
 
 
 def _runs(rows: dict[str, Json]) -> str:

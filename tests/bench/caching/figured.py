@@ -5,7 +5,7 @@ Owns: the figures. Must never: be taken for results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -17,6 +17,7 @@ from ingeborg.bench.caching.policies import named
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, PLAIN
 from ingeborg.bench.caching.reads import AWAY_S, WISHES
 from ingeborg.bench.caching.work import BOUND, CEILING
+from ingeborg.bench.experiments.figures import columns, rows_of
 
 Row = dict[str, Any]
 
@@ -25,13 +26,6 @@ COPIES = {"none": 0.0, "all": 40.0, "threshold": 100.0, "mean": 98.0, "buffer": 
 
 #: The database's part of a latency with the largest number of records, in ms, as only a distant Riak would have.
 DATABASE_MS = {"none": 40.0, "all": 0.01, "threshold": 20.0, "mean": 15.0, "buffer": 10.0, "owed": 0.01}
-
-
-def columns(rows: Iterable[Row]) -> Row:
-    """Return the rows in the job's form."""
-    kept = list(rows)
-    names = list(dict.fromkeys(name for row in kept for name in row))
-    return {"names": names, "rows": [[row.get(name) for name in names] for row in kept]}
 
 
 def world(**changes: Any) -> Row:
@@ -182,6 +176,5 @@ def found(kind: str = "", change: Callable[[Row], Row] = lambda row: row) -> Fou
     pure, measured = digests()
     for name, table in (pure | measured).items():
         if name == kind:
-            rows = [change(dict(zip(table["names"], values, strict=True))) for values in table["rows"]]
-            (pure if name in pure else measured)[name] = columns(rows)
+            (pure if name in pure else measured)[name] = columns(list(map(change, rows_of(table))))
     return Found(pure, measured)

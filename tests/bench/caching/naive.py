@@ -54,9 +54,9 @@ class Best(NamedTuple):
     reads_in: bool
     rows: Mapping[int, Mapping[str, Any]]
 
-    def rate(self, value: Value = by_read) -> Rate:
-        """Return the rate over the seeds."""
-        return interval([value(self.rows[seed]) for seed in sorted(self.rows)])
+    def rate(self) -> Rate:
+        """Return the rate by read over the seeds."""
+        return interval([by_read(self.rows[seed]) for seed in sorted(self.rows)])
 
 
 def better(rows: Iterable[Mapping[str, Any]]) -> Best:
@@ -100,7 +100,7 @@ class Reads:
         this itself."""
         return self._best.get((stream, policy, told))
 
-    def ahead(self, stream: Stream, *, told: bool = False, value: Value = by_read) -> Ahead:
+    def ahead(self, stream: Stream, *, told: bool) -> Ahead:
         """Return the lead over the best other policy that a broker could have. ``told``: the others have the same
         knowledge."""
         ours = self._best[stream, OWED, False].rows
@@ -109,10 +109,10 @@ class Reads:
             for (one, name, knows), best in self._best.items()
             if one == stream and knows == told and name not in (*OURS, *NO_POLICY)
         }
-        other = max(others, key=lambda name: others[name].rate(value)[0])
+        other = max(others, key=lambda name: others[name].rate()[0])
         theirs = others[other].rows
         seeds = sorted(ours.keys() & theirs.keys())  # not every seed has all ways
-        return Ahead(other, interval([value(ours[seed]) - value(theirs[seed]) for seed in seeds]))
+        return Ahead(other, interval([by_read(ours[seed]) - by_read(theirs[seed]) for seed in seeds]))
 
 
 # The document's experiments

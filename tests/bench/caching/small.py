@@ -5,6 +5,7 @@ Owns: the access of tests to these. Must never: read the log twice.
 
 from __future__ import annotations
 
+import hashlib
 import random
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,15 @@ def stream(seed: int, records: int = 60, clients: int = 6, topics: int = 5, *, e
         for at in range(records)
     ]
     return drawn(publications, subscribers, [8.0] * clients, numbers)
+
+
+def digest(found: Stream) -> str:
+    """Return a digest of the first 1,000 events, with the sizes and readers of their records."""
+    hashed = hashlib.blake2b(digest_size=8)
+    for event in found.events[:1_000]:
+        record = max(event, ~event)
+        hashed.update(b"%d %d %d\n" % (event, found.sizes[record], found.readers[record]))
+    return hashed.hexdigest()
 
 
 def plays() -> list[logs.Play]:

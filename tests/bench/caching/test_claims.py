@@ -8,6 +8,7 @@ import pytest
 
 from ingeborg.bench.caching import claims, conclusions, goals
 from ingeborg.bench.caching.found import Found
+from ingeborg.bench.experiments.figures import columns
 from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, Claim
 
 from . import figured
@@ -263,7 +264,7 @@ def test_each_finding_says_its_figures_and_why() -> None:
 
 def test_parts_that_did_not_run_are_left_out() -> None:
     pure, measured = figured.digests()
-    empty = figured.columns([])
+    empty = columns([])
     nothing = dict.fromkeys(pure, empty)
     assert set(verdicts(Found(pure, {"live": empty}))) == {1, 2, 5, 6, 7}
     assert set(verdicts(Found(nothing, measured))) == {0, 3, 4, 5, 6, 7}

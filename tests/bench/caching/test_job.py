@@ -11,7 +11,7 @@ import pytest
 
 from ingeborg.bench.caching import work
 from ingeborg.bench.caching.cases import SHARES, SWEEP_SHARE, Document, Sweep, Work
-from ingeborg.bench.caching.found import STRATEGIES, Found, Setup
+from ingeborg.bench.caching.found import STRATEGIES, Found, Setup, Stream
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, OWED
 from ingeborg.bench.caching.replay import Ways
 from ingeborg.bench.experiments.experiment import Results, Unit
@@ -212,6 +212,52 @@ def test_runs_that_repeat_a_unit_are_one_row_with_an_interval(spark: SparkSessio
     assert other is not None
     assert (other["runs"], other["records_per_s"], other["written_share"]) == (1, [500.0, 0.0], 0.25)
     assert {name: row["p99_ms"] for name, row in found.measured_sweep("threshold").items()} == {"0.3 0.7": 11.0}
+
+
+def test_the_figures_of_a_few_rows_are_those_that_were_found_by_hand(spark: SparkSession, tmp_path: Path) -> None:
+    from ingeborg.bench.caching import job
+
+    stream = Stream("zipf 1", 3_600.0, 16.0, 0.1)
+
+    def row(policy: str, seed: int, hits: float, **more: Any) -> Row:
+        return {"kind": "reads", "seed": seed, "policy": policy, "reads": 100, "hits": hits} | stream._asdict() | more
+
+    def ways(policy: str, told: bool, plain: tuple[int, int], again: tuple[int, int]) -> list[Row]:
+        pairs = [(reads_in, *one) for reads_in, each in ((False, plain), (True, again)) for one in enumerate(each, 1)]
+        return [row(policy, seed, hits, reads_in=reads_in, told=told) for reads_in, seed, hits in pairs]
+
+    facts: Row = {"kind": "document", "policy": "mean", "parameters": "", "share": None, "sweep": False, "reads": 80}
+    facts |= {"exponent": 1.0, "returns": 20.0, "copies": 60, "told": False}
+    documents = [(20, 1, False, 8, 30), (20, 2, False, 16, 60), (20, 1, True, 8, 1), (20, 2, True, 8, 1)]
+    names = ("records", "seed", "reads_in", "hits", "cached")
+    rows = [
+        *ways("lru", False, (10, 30), (25, 20)),
+        *ways("lru", True, (40, 42), (10, 10)),
+        *ways("mean", False, (20, 20), (30, 10)),
+        *ways("owed", True, (50, 54), (56, 52)),
+        *ways("owed inflated", True, (99, 99), (99, 99)),
+        *(row("belady", seed, hits, reads_in=True, told=True) for seed, hits in ((1, 70), (2, 72))),
+        *(row("ceiling", seed, hits) for seed, hits in ((1, 55.5), (2, 54.5))),
+        *ways("gdsf", False, (22, 0), (0, 0))[:1],
+        *(facts | dict(zip(names, each, strict=True)) for each in (*documents, (40, 1, False, 40, 0))),
+    ]
+    write(tmp_path / work.ROWS / "rows.jsonl", rows)
+    found = Found(*job.figures(spark, Results(tmp_path)))
+    reads = {name: found.reads(stream, name) or {} for name in ("lru", "mean", "belady", "ceiling")}
+    assert reads["lru"]["reads_in"]  # more hits on average over all seeds
+    assert not reads["mean"]["reads_in"]  # equal: no record comes in again
+    assert reads["lru"]["by_read"] == pytest.approx([0.225, 12.706 * 0.05 / 2], abs=1e-5)
+    assert [reads[name]["by_read"][0] for name in ("belady", "ceiling")] == [0.71, 0.55]
+    ahead, told = (found.ahead(stream, knows=knows) or {} for knows in (False, True))
+    assert (ahead["other"], told["other"], told["by_read"][0]) == ("lru", "lru", 0.13)
+    assert ahead["by_read"] == pytest.approx([0.315, 12.706 * 0.01 / 2], abs=1e-5)  # 31 and 32 points
+    over = found.over_rules(stream, "gdsf") or {}
+    assert (over["rule"], over["by_read"]) == ("mean", [0.02, 0.0])  # only of the seed that both have
+    keys = ((20, False), (20, True), (40, False))
+    document = {key: found.document(key[0], "mean", again=key[1]) or {} for key in keys}
+    assert document[20, False]["by_read"] == pytest.approx([0.15, 0.6353], abs=1e-4)
+    assert [document[key]["duplication"][0] for key in keys] == [1.5, 60.0, 0.0]  # 0 without a record in memory
+    assert document[20, False]["copies_per_record"][0] == 3.0
 
 
 def test_ours_is_told_or_it_is_nothing() -> None:

@@ -85,6 +85,7 @@ def test_a_digest_that_differs_from_the_row_is_refused(
 ) -> None:
     wants.module("pyspark", "bench")
     from ingeborg.bench.experiments import checking
+    from ingeborg.bench.spark import job
 
     monkeypatch.setattr(checking, "local_session", lambda *_: contextlib.nullcontext())
     (unit,) = planned(monkeypatch, CELLS[:1])
@@ -92,7 +93,7 @@ def test_a_digest_that_differs_from_the_row_is_refused(
     Overlay().run(unit, results)
     path = results.path(work.ROWS, unit.name)
     document = digested(json.loads(path.read_text(encoding="utf-8")))
-    monkeypatch.setattr(checking.job, "digest", lambda *_, **__: document)
+    monkeypatch.setattr(job, "digest", lambda *_, **__: document)
     if differs:
         path.write_text(path.read_text(encoding="utf-8").replace('"p99_ms":', '"p99_ms":1'), encoding="utf-8")
         with pytest.raises(BenchError, match="the run and the digest of its log differ: first: p99_ms"):
