@@ -38,8 +38,8 @@ MORE: Final = 0.6
 
 
 def judged(measured: Json) -> list[Claim]:
-    """Return the sentences that have figures, in the document's order. A sentence without a verdict cannot be judged by
-    its figures, and its ``found`` says why."""
+    """Return the sentences that have figures, in the document's order. If the figures of a sentence allow no verdict,
+    its ``found`` says why."""
     systems, runs = measured.get("systems") or [], measured.get("runs") or []
     changes = measured.get("changes") or []
     claims = [_more_needed(systems), _times(systems), _unreliable(runs), _keda(systems)]

@@ -111,9 +111,11 @@ class Autoscale(Experiment):
     def digest(self, results: Results) -> Digest:
         """See ``Experiment``."""
         from ingeborg.bench.autoscale import job
+        from ingeborg.bench.experiments import digesting
 
         plan = {"time_scale": scale.TIME, "iterations": self.iterations, "delta": self.delta}
-        return Digest(plan, job.digest(results))
+        with digesting.session(results) as spark:
+            return Digest(plan, job.figures(spark, results.out))
 
     def report(self, digest: Digest) -> Report:
         """See ``Experiment``."""

@@ -20,14 +20,9 @@ from pyspark.sql import functions as F
 
 from ingeborg.bench.autoscale import response, scale, throughput, work
 from ingeborg.bench.autoscale.cases import GROUPS, LONG, labels
-from ingeborg.bench.experiments.experiment import Results
 from ingeborg.bench.experiments.figures import rounded, spread
-from ingeborg.bench.spark.session import local_session
 
 Json = dict[str, Any]
-
-#: Spark's options: all cores, and enough memory for the rows of the whole plan.
-MASTER, MEMORY = "local[*]", "4g"
 
 PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
 #: Figure 13 counts bytes in windows of this length, in seconds.
@@ -49,12 +44,6 @@ _FACTS = (
 _JOURNAL = "unit string, delta double, event string, seconds double, unix_ms long"
 _THROUGHPUT = "at long, records long"
 _STEPS = "time_s double, bytes_per_s double"
-
-
-def digest(results: Results) -> Json:
-    """Digest all results, in a separate Spark session."""
-    with local_session(MASTER, MEMORY, results.out / "spark.log") as spark:
-        return figures(spark, results.out)
 
 
 def figures(spark: SparkSession, out: Path) -> Json:
@@ -121,14 +110,18 @@ def _latencies(spark: SparkSession, out: Path, facts: DataFrame) -> DataFrame:
     batches = spark.read.schema(_ARRIVALS).json(str(out / work.ARRIVALS)).withColumn("unit", name)
     is_waiting = F.coalesce("waiting", F.lit(False)).alias("waiting")
     each = batches.select("unit", "at", is_waiting, F.explode("times").alias("due"))
-    known = facts.select("unit", "begun_ms", "ended_ms")
-    within = each.join(F.broadcast(known), "unit").where("due >= begun_ms and due <= ended_ms")
-    return within.select(
+    return _within(each, "due", facts).select(
         "unit",
         "waiting",
         ((F.col("due") - F.col("begun_ms")) / 1e3).alias("time_s"),
         ((F.col("at") - F.col("due")) / 1e3).alias("latency_s"),
     )
+
+
+def _within(rows: DataFrame, at: str, facts: DataFrame) -> DataFrame:
+    """Return the rows whose time is in the measured time of their run, with that time."""
+    known = facts.select("unit", "begun_ms", "ended_ms")
+    return rows.join(F.broadcast(known), "unit").where(f"{at} >= begun_ms and {at} <= ended_ms")
 
 
 def _units(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
@@ -142,12 +135,9 @@ def _units(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
         F.avg((F.col("latency_s") > 1.0).cast("double")).alias("late"),
         F.sum(F.col("waiting").cast("int")).alias("waiting"),
     )
-    running = spark.read.schema(_RUNNING).json(str(out / work.RUNNING))
-    within = running.join(F.broadcast(facts.select("unit", "begun_ms", "ended_ms")), "unit")
-    members = (
-        within.where("at >= begun_ms and at <= ended_ms")
-        .groupBy("unit")
-        .agg(F.avg("running").alias("members"), F.min("running").alias("fewest"), F.max("running").alias("most"))
+    running = _within(spark.read.schema(_RUNNING).json(str(out / work.RUNNING)), "at", facts)
+    members = running.groupBy("unit").agg(
+        F.avg("running").alias("members"), F.min("running").alias("fewest"), F.max("running").alias("most")
     )
     steps = _steps_within(spark, out, facts)
     names = {unit.label: place for place, unit in enumerate(labels())}
@@ -167,11 +157,8 @@ def _steps_within(spark: SparkSession, out: Path, facts: DataFrame) -> dict[tupl
     """Return how often each event occurs in a run's journal during the run's measured time."""
     if not any((out / work.JOURNALS).glob("*.jsonl")):
         return {}
-    notes = spark.read.schema(_JOURNAL).json(str(out / work.JOURNALS))
-    within = notes.join(F.broadcast(facts.select("unit", "begun_ms", "ended_ms")), "unit").where(
-        "unix_ms >= begun_ms and unix_ms <= ended_ms"
-    )
-    rows = within.groupBy("unit", "event").count().collect()
+    notes = _within(spark.read.schema(_JOURNAL).json(str(out / work.JOURNALS)), "unix_ms", facts)
+    rows = notes.groupBy("unit", "event").count().collect()
     return {(row["unit"], row["event"]): row["count"] for row in rows}
 
 

@@ -20,13 +20,13 @@ from ingeborg.bench.text.blocks import (
     Block,
     Bullets,
     Cell,
-    Claims,
     Figure,
     Fold,
     Panel,
     Report,
     Section,
     Stack,
+    judged,
     panel,
     table,
 )
@@ -66,14 +66,13 @@ RUNS: Final = ("", "members", "p99", "backlog", "decisions", "starts", "hand-ove
 
 def report(pure: Json, measured: Json) -> Report:
     """Return the report for the plan in ``pure`` and the digest of `job.digest`."""
-    judged = claims.judged(measured)
-    sentences = Claims("The document's sentences", [claim for claim in judged if claim.verdicts])
-    unjudged = [f"“{claim.text}” ({claim.where}) {' '.join(claim.found)}" for claim in judged if not claim.verdicts]
+    known = claims.judged(measured)
+    unjudged = [f"“{claim.text}” ({claim.where}) {' '.join(claim.found)}" for claim in known if not claim.verdicts]
     sections = [
         Section(
             "The claims of the document, and our results",
             [
-                *([sentences] if sentences.claims else []),
+                *judged("The document's sentences", [claim for claim in known if claim.verdicts]),
                 *([Panel("Not judged", [Bullets(unjudged)])] if unjudged else []),
             ],
         ),

@@ -156,8 +156,10 @@ class Caching(Experiment):
     def digest(self, results: Results) -> Digest:
         """See ``Experiment``."""
         from ingeborg.bench.caching import job
+        from ingeborg.bench.experiments import digesting
 
-        return job.digest(results)
+        with digesting.session(results) as spark:
+            return job.figures(spark, results)
 
     def report(self, digest: Digest) -> Report:
         """See ``Experiment``."""

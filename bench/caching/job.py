@@ -26,10 +26,9 @@ from ingeborg.bench.caching.live.work import FACTS, LIVE
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, OWED
 from ingeborg.bench.caching.restaurants import RETURNS
 from ingeborg.bench.caching.work import BOUND, CEILING, ROWS, SIMULATED
-from ingeborg.bench.experiments.checking import DIGESTED
+from ingeborg.bench.experiments.digesting import DIGESTED
 from ingeborg.bench.experiments.experiment import Digest, Results
 from ingeborg.bench.experiments.figures import columns, interval, rounded
-from ingeborg.bench.spark.session import local_session
 
 Json = dict[str, Any]
 
@@ -48,9 +47,6 @@ _LIVE: Final = (
 )
 _DIGESTED: Final = "unit string, latency struct<p50_ms: double, p99_ms: double, max_ms: double>"
 
-#: Spark's settings: all cores, and much more memory than the rows need.
-MASTER, MEMORY = "local[*]", "2g"
-
 #: The figures of the document's experiments over the number of records, of its experiments 5 to 7, of the sweep over
 #: capacities, and of other streams.
 DOCUMENT_FIGURES: Final = (
@@ -63,12 +59,6 @@ READS_FIGURES: Final = ("by_read",)
 #: The strategies that are compared seed by seed, pair by pair, and the figures.
 PAIRED: Final = ("all", *NOVEL)
 COMPARED: Final = ("by_read", "duplication")
-
-
-def digest(results: Results) -> Digest:
-    """Digest everything in the folder, in a Spark session of its own."""
-    with local_session(MASTER, MEMORY, results.out / "spark.log") as spark:
-        return figures(spark, results)
 
 
 def figures(spark: SparkSession, results: Results) -> Digest:

@@ -47,8 +47,8 @@ def above(one: Json, other: Json, what: str) -> str:
 
 def slower(one: Json, other: Json) -> str:
     """Return whether the first latency is higher. Only the time for the database can depend on the strategy: its reads,
-    and its writes, which can wait for reads. A difference is noise if the database explains less than half of it, if it
-    is below ``SLIGHT``, or if several runs of both have overlapping intervals."""
+    and its writes, which can wait for reads. A difference is noise if the database explains less than half,
+    if it is below ``SLIGHT``, or if several runs of both have overlapping intervals."""
     mean, second = one["latency_ms"][0], other["latency_ms"][0]
     database_ms, other_ms = (row["database_ms"] + row["writing_ms"] for row in (one, other))
     if abs(database_ms - other_ms) < abs(mean - second) / 2:

@@ -24,7 +24,6 @@ from ingeborg.bench.text.blocks import (
     Block,
     Bullets,
     Cell,
-    Claims,
     Facts,
     Fold,
     Panel,
@@ -32,6 +31,7 @@ from ingeborg.bench.text.blocks import (
     Section,
     Table,
     Text,
+    judged,
     table,
 )
 
@@ -66,15 +66,14 @@ NOTE: Final = (
 def report(digest: Digest) -> Report:
     """Return the report for the digest of `job.digest`."""
     found = Found(digest.pure, digest.measured)
-    own = conclusions.judged(found)
-    judged: list[Block] = [
-        Claims("The document's sentences", claims.judged(found), NOTE),
-        Panel("Sentences without a verdict", [Bullets(claims.NOT_JUDGED)]),
-    ]
     sections = [
         Section(
             "The claims of the document, and our results",
-            [*judged, *([Claims("Our own sentences, judged by the same figures", own)] if own else [])],
+            [
+                *judged("The document's sentences", claims.judged(found), NOTE),
+                Panel("Sentences without a verdict", [Bullets(claims.NOT_JUDGED)]),
+                *judged("Our own sentences, judged by the same figures", conclusions.judged(found)),
+            ],
         ),
         Section("Experiment 1: cache hit rate", plots.hits(found)),
         Section("Experiment 2: duplication factor", [*plots.copies(found), *_document(found)]),

@@ -93,20 +93,20 @@ class Overlay(Experiment):
 
     def after(self, batch: Sequence[Unit], results: Results) -> None:
         """Check the logs of the finished units, and delete them."""
-        from ingeborg.bench.experiments import checking
+        from ingeborg.bench.experiments import digesting
 
         logs = {unit.name: work.log_of(unit.work, results) for unit in batch}
-        due = checking.due(logs, results)
+        due = digesting.due(logs, results)
         if due:
             clear = "\r\x1b[K" if sys.stdout.isatty() else ""
             print(f"{clear}  checking the logs of {len(due)} cells …", flush=True)
-            checking.check(due, results, work.ROWS, job.of_run, job.differences)
+            digesting.check(due, results, work.ROWS, job.of_run, job.differences)
         if not self.keep_logs:
-            checking.discard(logs)
+            digesting.discard(logs)
 
     def digest(self, results: Results) -> Digest:
         """See ``Experiment``."""
-        from ingeborg.bench.experiments.checking import DIGESTED
+        from ingeborg.bench.experiments.digesting import DIGESTED
         from ingeborg.bench.overlay import drawing
 
         found = {row["cell"]: row["phases"] for row in results.rows(DIGESTED)}

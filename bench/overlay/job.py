@@ -1,4 +1,4 @@
-"""What the digest of a cell's log has to agree with: the simulator's own counts.
+"""Compare the digest of a cell's log with the simulator's own counts.
 
 Owns: the stored part of a digest, and the comparison. Must never: simulate a cell, read a log, or make a report.
 

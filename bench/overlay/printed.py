@@ -32,7 +32,7 @@ PLACES: Final = {
     "removes_found": "Algorithm 13: a node removes the first waiting message instead of the one that it found.",
     PRINTED: "All eight places as printed.",
 }
-"""What is printed at each place, by the name of its repair."""
+"""The document's text at each place, by the name of its repair."""
 
 WORSE: Final = 0.001
 """A reliability is lower if the difference is above this, because another course of events changes a few losses."""

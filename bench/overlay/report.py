@@ -31,7 +31,6 @@ from ingeborg.bench.text.blocks import (
     Block,
     Cell,
     Claim,
-    Claims,
     Drawing,
     Figure,
     Fold,
@@ -40,6 +39,7 @@ from ingeborg.bench.text.blocks import (
     Section,
     Table,
     Text,
+    judged,
     panel,
     table,
 )
@@ -92,18 +92,14 @@ def report(digest: Digest) -> Report:
     """Return the report for a digest of the evaluation."""
     cells = Cells(digest.pure["cells"])
     sizes = cells.sizes(THESIS, TIMERS, "crash", "cut", "churn")
-    judged = claims.judged(cells, sizes)
+    sentences = claims.judged(cells, sizes)
     note = (
         f"Figures are means over seeds. A difference of latency or RMR of at most {judges.SAME:.0%} is none. A verdict "
         "that only some seeds have is within noise. All loads: each payload at each interval. Two loads: 1 KB every 20 "
         "ms, and 1 MB every 300 ms."
     )
-    sections = [
-        Section(
-            "The claims of the document, and our results",
-            [Claims("The document's sentences", judged, note)] * any(judged),
-        )
-    ]
+    title = "The document's sentences"
+    sections = [Section("The claims of the document, and our results", judged(title, sentences, note))]
     for nodes in sizes[:1]:
         sections += [
             Section(f"Figures 4.2 and 4.3, {nodes:,} nodes", _figures(cells, nodes)),
@@ -120,7 +116,7 @@ def report(digest: Digest) -> Report:
             ("Beyond the document", _beyond(cells, nodes)),
         )
         others = [Fold(title, blocks) for title, blocks in folds if blocks]
-        sections.append(Section(f"With {nodes:,} nodes", [*_differing(cells, judged, nodes), *others]))
+        sections.append(Section(f"With {nodes:,} nodes", [*_differing(cells, sentences, nodes), *others]))
     sections += [
         Section("An overlay and a tree", [_drawing(digest.pure["drawing"])]),
         Section("All cells", _all(cells, digest.measured)),
@@ -274,9 +270,9 @@ def _printed(cells: Cells) -> list[Block]:
     return panel("Eight places as printed", ("place", "as printed", "figures"), rows, note, "words")
 
 
-def _differing(cells: Cells, judged: Sequence[Claim], nodes: int) -> list[Block]:
+def _differing(cells: Cells, sentences: Sequence[Claim], nodes: int) -> list[Block]:
     """Return the sentences that have another verdict with this number of nodes."""
-    larger = {claim.text: claim for claim in judged}
+    larger = {claim.text: claim for claim in sentences}
     rows = []
     for claim in claims.judged(cells, [nodes]):
         if claim.verdict != larger[claim.text].verdict:
@@ -419,7 +415,7 @@ def _undelivered(rows: Sequence[Json], nodes: int) -> Figure:
         series.append(Series(protocol, sorted(least.items()), index, dashed=protocol == "cptcast", dots=True))
     plot = Plot(
         title="Share of surviving nodes that lack the worst-delivered message",
-        description="The share of surviving nodes that lack the message that reached the fewest of them.",
+        description="The share of surviving nodes that lack the message with the fewest receivers.",
         series=series,
         x=linear(0.8, lambda value: f"{value:.0%}", 0.0),
         y=linear(1.0, lambda value: f"{value:.0%}"),

@@ -65,9 +65,11 @@ class Packing(Experiment):
 
     def digest(self, results: Results) -> Digest:
         """See ``Experiment``."""
+        from ingeborg.bench.experiments import digesting
         from ingeborg.bench.packing import job
 
-        return job.digest(results.out)
+        with digesting.session(results) as spark:
+            return job.figures(spark, results.out)
 
     def report(self, digest: Digest) -> Report:
         """See ``Experiment``."""

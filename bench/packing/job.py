@@ -22,7 +22,6 @@ from ingeborg.bench.packing.cases import ALGORITHMS
 from ingeborg.bench.packing.front import front, staircase
 from ingeborg.bench.packing.readings import NextFit, twelve
 from ingeborg.bench.packing.work import LATENCIES, OPTIMA, ROWS, TIMES
-from ingeborg.bench.spark.session import local_session
 
 Json = dict[str, Any]
 
@@ -40,9 +39,6 @@ _LATENCIES = (
 )
 _TIMES = "case string, delta double, algorithm string, form string, number int, ms double, slice_ms double"
 
-#: Options of Spark, which uses all cores and has enough memory for the rows of a thousand seeds.
-MASTER, MEMORY = "local[*]", "4g"
-
 #: Algorithms in figure 5.
 HISTOGRAMS = ("MWF", "kd_27", "mend")
 
@@ -51,12 +47,6 @@ BESIDE = ("MWF", "MWFP", "NFD", "MBF", "MBFP", "BFD")
 
 #: The document's own algorithm in its claims (section VI-E).
 CLAIMED = "MWF"
-
-
-def digest(out: Path) -> Digest:
-    """Digest everything below ``out``, in a separate session."""
-    with local_session(MASTER, MEMORY, out / "spark.log") as spark:
-        return figures(spark, out)
 
 
 def figures(spark: SparkSession, out: Path) -> Digest:

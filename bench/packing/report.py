@@ -21,13 +21,13 @@ from ingeborg.bench.text.blocks import (
     Block,
     Bullets,
     Cell,
-    Claims,
     Figure,
     Fold,
     Panel,
     Report,
     Section,
     Text,
+    judged,
     panel,
     table,
 )
@@ -37,7 +37,7 @@ Json = Mapping[str, Any]
 #: The fewest consumers in figure 8. With fewer consumers it would only show a backlog.
 FEWEST_SHOWN: Final = 15
 
-#: What the names of the cases mean, for titles.
+#: The meanings of the cases' names, for titles.
 CASES: Final = {
     "as written": "sizes as written",
     "whole per cent": "sizes in whole per cent",
@@ -69,7 +69,7 @@ def report(digest: Digest) -> Report:
     sections = [
         Section(
             "The claims of the document, and our results",
-            [Claims("The document's sentences", [*claims.judged(found), *late_claims.judged(found)], NOTE)],
+            judged("The document's sentences", [*claims.judged(found), *late_claims.judged(found)], NOTE),
         ),
         Section("Figures 5 to 8: latency", _latency(list(found.latency.values()))),
         Section("Figures 9 to 12: bins and moves", [*main.lines(), *_fronts(digest.pure), *main.tables()]),

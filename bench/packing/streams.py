@@ -36,7 +36,7 @@ class Reading(StrEnum):
     """A size has no upper limit, as in equation 15."""
 
     WHOLE = "whole per cent"
-    """A size is at most the capacity, and a whole per cent of it, as in the published program."""
+    """A size is a whole per cent of the capacity, and at most the capacity, as in the published program."""
 
 
 class Start(StrEnum):

@@ -222,6 +222,11 @@ class Claims:
     note: str = ""
 
 
+def judged(title: str, claims: Sequence[Claim], note: str = "") -> list[Block]:
+    """Return the sentences with their verdicts, or nothing if there are none."""
+    return [Claims(title, claims, note)] if claims else []
+
+
 @dataclass(frozen=True)
 class Panel:
     """Blocks in a frame, below a title."""

@@ -82,11 +82,9 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[obje
 @pytest.fixture
 def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the tests' session in place of each session that an evaluation starts."""
-    from ingeborg.bench.caching import job
-    from ingeborg.bench.experiments import checking
+    from ingeborg.bench.experiments import digesting
 
-    for module in (checking, job):
-        monkeypatch.setattr(module, "local_session", lambda *_: contextlib.nullcontext(spark))
+    monkeypatch.setattr(digesting, "local_session", lambda *_: contextlib.nullcontext(spark))
 
 
 @pytest.fixture

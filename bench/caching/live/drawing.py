@@ -4,7 +4,7 @@ Owns: the form of a kind as a filter, and of a record as a payload. Must never: 
 does), or depend on a policy.
 
 The world is the same, record by record, as that of the replayed experiments with the same seed. Only the first 200 of
-its 1,000 subscribers take part, because two cores cannot serve all of them. Subscribers are in random order, so each
+its 1,000 subscribers take part, because two cores cannot serve all 1,000. Subscribers are in random order, so each
 kind has about the same share among the first subscribers as among all.
 """
 

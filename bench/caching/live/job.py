@@ -1,4 +1,4 @@
-"""What the digest of a unit's log has to agree with: the run's own counts.
+"""Compare the digest of a unit's log with the run's own counts.
 
 Owns: the stored part of a digest, and the comparison. Must never: run a unit, or read a log.
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from ingeborg.bench.caching.live.cases import Case
 from ingeborg.bench.caching.live.log import RUN
 from ingeborg.bench.caching.live.work import LIVE, LOGS
-from ingeborg.bench.experiments import checking
+from ingeborg.bench.experiments import digesting
 from ingeborg.bench.experiments.experiment import Results
 
 Json = dict[str, Any]
@@ -29,8 +29,8 @@ def digest(units: Sequence[Case], results: Results) -> None:
     """Digest the logs of these units, store their figures, and delete the logs. Raises ``BenchError`` if the figures
     differ from the rows."""
     logs = {unit.name: log for unit in units if (log := results.path(LOGS, unit.name, "")).is_dir()}
-    checking.check(checking.due(logs, results), results, LIVE, of_run, differences)
-    checking.discard(logs)
+    digesting.check(digesting.due(logs, results), results, LIVE, of_run, differences)
+    digesting.discard(logs)
 
 
 def of_run(run: Json) -> Json:

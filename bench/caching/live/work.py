@@ -20,7 +20,7 @@ from ingeborg.bench.experiments.experiment import Results
 
 LIVE, LOGS = "live", "logs"
 """The kinds of results. Each unit has a row in ``LIVE``. Each latency has a log, which is a folder, until the log's
-digest is stored (``experiments.checking``)."""
+digest is stored (``experiments.digesting``)."""
 
 FACTS = "facts"
 """The kind of rows with the machine of the measurements, and the user's notes on them."""

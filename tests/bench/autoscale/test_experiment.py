@@ -18,6 +18,7 @@ from ingeborg.bench.autoscale import job, response, scale, throughput, work
 from ingeborg.bench.autoscale.cases import GROUPS, RESPONSE, THROUGHPUT, may_share, units
 from ingeborg.bench.autoscale.experiment import Autoscale
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.experiments import digesting
 from ingeborg.bench.experiments.experiment import MEASURED, Results, Unit
 from ingeborg.bench.rivals import kafka_jars
 
@@ -57,7 +58,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(kafka_jars, "java_home", lambda: Path("/java"))
     for module, name in ((throughput, "run"), (response, "changes"), (response, "steps"), (work, "run")):
         monkeypatch.setattr(module, name, found.run)
-    monkeypatch.setattr(job, "digest", lambda results: MACHINE)
+    monkeypatch.setattr(digesting, "local_session", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(job, "figures", lambda spark, out: MACHINE)
     return found
 
 

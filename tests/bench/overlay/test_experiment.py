@@ -39,7 +39,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, cells: Sequence[Cell] = CELLS) -> l
 def test_a_run_checks_its_logs_and_deletes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ingeborg.bench.experiments.checking import DIGESTED
+    from ingeborg.bench.experiments.digesting import DIGESTED
 
     planned(monkeypatch)
     monkeypatch.setattr(experiment, "AT_ONCE", 2 * CELLS[0].deliveries)
@@ -84,10 +84,10 @@ def test_a_digest_that_differs_from_the_row_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differs: bool
 ) -> None:
     wants.module("pyspark", "bench")
-    from ingeborg.bench.experiments import checking
+    from ingeborg.bench.experiments import digesting
     from ingeborg.bench.spark import job
 
-    monkeypatch.setattr(checking, "local_session", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(digesting, "local_session", lambda *_: contextlib.nullcontext())
     (unit,) = planned(monkeypatch, CELLS[:1])
     results = Results(tmp_path)
     Overlay().run(unit, results)

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.spark
-def test_a_run_gives_a_report_with_every_figure(
-    tmp_path: Path, results: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job, "digest", lambda out: job.figures(spark, out))
+@pytest.mark.usefixtures("one_session")
+def test_a_run_gives_a_report_with_every_figure(tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = [unit for unit in small.units() if unit.part != cases.OPTIMUM]
     monkeypatch.setattr(cases, "units", lambda seeds, parts: plan)
     out = tmp_path / "packing"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -45,7 +44,6 @@ async def played(
     database: str = "",
     either: bool = False,
     rounds: int = 1,
-    begun: Callable[[Crowd, Server], None] = lambda crowd, server: None,
 ) -> Played:
     """Play all records of the world at that rate, ``None``: at full speed, in some rounds. Raises the broker's
     errors."""
@@ -74,7 +72,6 @@ async def played(
             await crowd.subscribe()
             publisher = await connect(url.result(), lambda _, message: None)
             publishing = Publishing(drawn.payloads)
-            begun(crowd, server)
             loop = asyncio.get_running_loop()
             crowd.begin(loop.time())
             if rate_per_s is None:

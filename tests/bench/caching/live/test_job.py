@@ -25,7 +25,7 @@ UNITS = [
 @pytest.mark.usefixtures("one_session")
 def test_the_digest_of_a_log_agrees_with_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ingeborg.bench.caching.live import job
-    from ingeborg.bench.experiments.checking import DIGESTED
+    from ingeborg.bench.experiments.digesting import DIGESTED
 
     monkeypatch.setattr(subscribing, "POLL_S", 0.05)
     results = Results(tmp_path)

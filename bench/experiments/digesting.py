@@ -1,6 +1,7 @@
-"""Check the logs of units with this project's PySpark job.
+"""Digest results with Spark, and check the logs of units with this project's PySpark job.
 
-Owns: the stored part of a log's digest, and the deletion of checked logs. Must never: know what a unit does.
+Owns: the session, the stored part of a log's digest, and the deletion of checked logs. Must never: know what a unit
+does.
 
 Two programs compute figures of the same run. One is the job, which reads the log as it reads any log
 (``bench.spark.job``), and the other is the evaluation. If their results differ, one program is wrong, and nothing is
@@ -13,9 +14,12 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+
+from pyspark.sql import SparkSession
 
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results
@@ -28,7 +32,18 @@ DIGESTED: Final = "digested"
 """The kind of rows with the stored parts of digests."""
 
 MASTER, MEMORY = "local[*]", "4g"
-"""Use all cores. docs/digest.md says how much memory ten million events take."""
+"""Use all cores. docs/digest.md says how much memory ten million events take, which is more than the rows take."""
+
+
+@contextmanager
+def session(results: Results) -> Iterator[SparkSession]:
+    """Run a Spark session until the block ends. Raises ``BenchError`` if Spark fails."""
+    log = results.out / "spark.log"
+    with local_session(MASTER, MEMORY, log) as spark:
+        try:
+            yield spark
+        except SPARK_ERRORS as error:
+            raise BenchError(f"Spark failed: {logs.reason(error)} (the rest is in {log})") from error
 
 
 def due(found: Mapping[str, Path], results: Results) -> dict[str, Path]:
@@ -57,13 +72,8 @@ def check(
     """
     if not found:
         return
-    log = results.out / "spark.log"
-    scratch = tempfile.TemporaryDirectory(dir=results.out, prefix="digest-")
-    with scratch as folder, local_session(MASTER, MEMORY, log) as spark:
-        try:
-            document = job.digest(spark, list(map(str, found.values())), Path(folder), fresh=True, say=lambda _: None)
-        except SPARK_ERRORS as error:
-            raise BenchError(f"Spark failed: {logs.reason(error)} (the rest is in {log})") from error
+    with tempfile.TemporaryDirectory(dir=results.out, prefix="digest-") as scratch, session(results) as spark:
+        document = job.digest(spark, list(map(str, found.values())), Path(scratch), fresh=True, say=lambda _: None)
     by_run = {run["run"]: run for run in document["runs"]}
     for name in found:
         kept = of_run(by_run[name])
