@@ -9,13 +9,13 @@ the document cover only late data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA
-from ingeborg.bench.experiments.figures import together
-from ingeborg.bench.text.blocks import FAILS, HOLDS, Claim, Verdict
+from ingeborg.bench.experiments.figures import together, verdict
+from ingeborg.bench.text.blocks import Claim, Verdict
 
 Json = Mapping[str, Any]
 
@@ -68,10 +68,6 @@ def _near(one: float, other: float) -> bool:
     return abs(one - other) <= NEAR * other
 
 
-def _is(holds: bool) -> str:
-    return HOLDS if holds else FAILS
-
-
 def _listed(found: Sequence[str], before: str = "") -> list[str]:
     return [f"{before}{'; '.join(found)}."] if found else []
 
@@ -89,7 +85,7 @@ def _more_needed(systems: Sequence[Json]) -> Claim:
             f"it {which}; p99 {_mean_s(rows[-1]):.2f} s with {rows[-1]['number']} members, {more:.0%} more than MWF, "
             f"whose p99 is {_mean_s(mwf):.2f} s"
         )
-        verdicts.append(Verdict(f"{assignor}, p99", _is(not better or more >= MORE), text))
+        verdicts.append(Verdict(f"{assignor}, p99", verdict(not better or more >= MORE), text))
         found.append(f"{assignor} {which}")
     return Claim(
         "Abstract",
@@ -110,7 +106,7 @@ def _times(systems: Sequence[Json]) -> Claim:
                 f"p90 {p90_s:.2f} s with {fewer[-1]['number']} members, {times:.0f} times that of MWF with "
                 f"{mwf['members'][0]:.1f} members"
             )
-            verdicts.append(Verdict(f"{assignor}, all data", _is(times >= TIMES), text))
+            verdicts.append(Verdict(f"{assignor}, all data", verdict(times >= TIMES), text))
             found.append(f"{assignor} {times:.0f} times")
     return Claim(
         "VI-C",
@@ -134,7 +130,7 @@ def _unreliable(runs: Sequence[Json]) -> Claim:
             count = f"{len(worse)} of {len(steps)} steps"
             some = ", ".join(f"{one['number']} to {other['number']} (stream {seed})" for seed, one, other in worse[:3])
             text = f"p99 gets worse at {count}{f', such as {some}' * bool(some)}"
-            verdicts.append(Verdict(f"{assignor}, p99 of a stream", _is(bool(worse)), text))
+            verdicts.append(Verdict(f"{assignor}, p99 of a stream", verdict(bool(worse)), text))
             found.append(f"{assignor} at {count}")
     return Claim(
         "VI-C",
@@ -160,7 +156,7 @@ def _keda(systems: Sequence[Json]) -> Claim:
                 )
                 continue
             least, text = _mean_s(row) - row["latency_s"][P99][1], f"{late}; MWF {_mean_s(mwf):.2f} s"
-            verdicts.append(Verdict(f"lag {row['number']}, p99", _is(least > _mean_s(mwf)), text))
+            verdicts.append(Verdict(f"lag {row['number']}, p99", verdict(least > _mean_s(mwf)), text))
     return Claim(
         "VI-C",
         "KEDA's way to add consumers and to leave the assignment to Kafka is unreliable.",
@@ -178,7 +174,7 @@ def _rate(rows: Sequence[Json]) -> Claim:
     medians = [float(row["median"]) for row in rows]
     verdicts = []
     if medians:
-        verdicts.append(Verdict("a common rate in all tests", _is(max(medians) <= COMMON * min(medians))))
+        verdicts.append(Verdict("a common rate in all tests", verdict(max(medians) <= COMMON * min(medians))))
         verdicts.append(Verdict("2.3 MB/s", together(_near(median, RATE) for median in medians)))
     return Claim(
         "VI-F",
@@ -208,44 +204,48 @@ def _each(changes: Sequence[Json], event: str) -> list[tuple[Json, str]]:
     return [(row, form(row["seconds"][P50], row["seconds"][P90], row["most"], row["count"])) for row in chosen]
 
 
-def _medians(changes: Sequence[Json], event: str) -> list[str]:
-    return _listed([f"{row['seconds'][P50]:.3g} s at {row['of']}" for row, _ in _each(changes, event)], "Medians: ")
+def _step(
+    changes: Sequence[Json], event: str, text: str, is_so: Callable[[Json], bool], why: str, found: Sequence[str] = ()
+) -> Claim:
+    """Judge the time of a step for each row. By default, the figures are the medians."""
+    each = _each(changes, event)
+    medians = _listed([f"{row['seconds'][P50]:.3g} s at {row['of']}" for row, _ in each], "Medians: ")
+    verdicts = [Verdict(row["of"], verdict(is_so(row)), figures) for row, figures in each]
+    return Claim("VI-F", text, verdicts, found or medians, why)
 
 
 def _decided(changes: Sequence[Json]) -> Claim:
-    return Claim(
-        "VI-F",
+    return _step(
+        changes,
+        "decided",
         "Δt2: a decision, with the requests for new consumers, consistently takes less than 1 s.",
-        [Verdict(row["of"], _is(row["most"] < 1.0), text) for row, text in _each(changes, "decided")],
+        lambda row: bool(row["most"] < 1.0),
+        "The time includes packing and the orders. The call to the scaler is a separate step in this report.",
         [
             f"The longest of {row['count']:,} decisions at {row['of']} took {row['most']:.3g} s."
             for row, _ in _each(changes, "decided")
         ],
-        "The time includes packing and the orders. The call to the scaler is a separate step in this report.",
     )
 
 
 def _joined(changes: Sequence[Json]) -> Claim:
     least, most = JOINED_S
-    return Claim(
-        "VI-F",
+    return _step(
+        changes,
+        "joined",
         "Δt3: a new consumer is ready after 10 to 50 s in 88 % of the cases, and after up to 500 s in the others.",
-        [Verdict(row["of"], _is(least <= row["seconds"][P50] <= most), text) for row, text in _each(changes, "joined")],
-        _medians(changes, "joined"),
+        lambda row: bool(least <= row["seconds"][P50] <= most),
         "The document starts pods in a Kubernetes cluster. Here a member is a process on the same machine. Judged "
         "by the median.",
     )
 
 
 def _settled(changes: Sequence[Json]) -> Claim:
-    return Claim(
-        "VI-F",
+    return _step(
+        changes,
+        "settled",
         "Δt4: the group has its new assignment after about 5 s.",
-        [
-            Verdict(row["of"], _is(_near(row["seconds"][P50], SETTLED_S)), text)
-            for row, text in _each(changes, "settled")
-        ],
-        _medians(changes, "settled"),
+        lambda row: _near(row["seconds"][P50], SETTLED_S),
         "The document's consumer looks for orders once in a cycle of 2.5 s. Our member sees an order while it "
         "collects a batch.",
     )

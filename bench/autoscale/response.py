@@ -116,18 +116,15 @@ async def changes(work: Changes, servers: str, results: Results) -> dict[str, An
             sizes = [size / streams.CAPACITY * scale.MOST for size in row]
             before = len(program.notes())
             measurements += 1
-            producer.produce(f"{group}.speeds", encode(_speeds(topic, sizes, measurements)), partition=0)
+            flows = tuple(Flow(Queue(topic, number), size, 0.0) for number, size in enumerate(sizes))
+            speeds = Speeds("stream", measurements, 0, 1, 30.0, flows, ())
+            producer.produce(f"{group}.speeds", encode(speeds), partition=0)
             producer.flush(_CHANGE_S_MAX)
             await _settled(program, before)
         notes = program.notes()
     kind = LONG_JOURNALS if work.count else JOURNALS
     results.keep(kind, f"delta-{work.delta:g}", ({"delta": work.delta, **note} for note in notes))
     return {"delta": work.delta, "measurements": measurements, "seconds": time.monotonic() - begun_s}
-
-
-def _speeds(topic: str, sizes: list[float], serial: int) -> Speeds:
-    flows = tuple(Flow(Queue(topic, number), size, 0.0) for number, size in enumerate(sizes))
-    return Speeds("stream", serial, 0, 1, 30.0, flows, ())
 
 
 async def _until(program: Program, event: str, before: int, most_s: float) -> None:

@@ -14,8 +14,9 @@ from typing import Final
 
 from ingeborg.bench.caching import timings
 from ingeborg.bench.caching.cases import OTHER_RETURNS, SHARES, SWEEP_SHARE
-from ingeborg.bench.caching.found import FETCHED, MISSED, STRATEGIES, Found, Json, Rate
+from ingeborg.bench.caching.found import FETCHED, MISSED, Found, Json, Rate
 from ingeborg.bench.caching.judging import SLIGHT, by_verdict, falls, ms, one_seed, over, points, room, sign
+from ingeborg.bench.caching.live.cases import STRATEGIES
 from ingeborg.bench.caching.policies.named import NOVEL
 from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, Claim, Verdict
 

@@ -24,7 +24,6 @@ from ingeborg.bench.caching.live.cases import (
     WAITING,
 )
 from ingeborg.bench.caching.policies import named
-from ingeborg.bench.caching.policies.named import RULES
 from ingeborg.bench.caching.reads import AWAY_S, WISHES
 from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
 from ingeborg.bench.experiments.figures import rows_of
@@ -32,9 +31,6 @@ from ingeborg.bench.experiments.figures import rows_of
 Json = Mapping[str, Any]
 Rate = Sequence[float]
 """A mean, and half the width of its 95 % interval, as a list from JSON."""
-
-STRATEGIES: Final = (*RULES, "owed")
-"""The document's five strategies, and ours."""
 
 ROOMS: Final = (None, 0.1, 0.01)
 """Capacities of the experiments over the number of records, as shares of the bytes of all records. ``None`` means no

@@ -5,14 +5,12 @@ Owns: the rules for all verdicts. Must never: choose figures, or do I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, pairwise
-from typing import Any, Final
+from typing import Final
 
-from ingeborg.bench.caching.found import Rate
+from ingeborg.bench.caching.found import Json, Rate
 from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, Verdict
-
-Json = Mapping[str, Any]
 
 SLIGHT: Final = 0.05
 """A smaller relative difference of two latencies, or of two hit rates of a sweep, does not matter."""

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final
 
-from ingeborg.bench.caching.found import MISSED, ON_LMDB, ROOMS, STRATEGIES, Found, Json
+from ingeborg.bench.caching.found import MISSED, ON_LMDB, ROOMS, Found, Json
 from ingeborg.bench.caching.judging import room
-from ingeborg.bench.caching.live.cases import LATENCY, POLLING, THROUGHPUT
+from ingeborg.bench.caching.live.cases import LATENCY, POLLING, STRATEGIES, THROUGHPUT
+from ingeborg.bench.caching.policies.named import RULES
 from ingeborg.bench.report.plots import Plot, Point, Series
 from ingeborg.bench.report.scales import Axis, linear, logarithmic
 from ingeborg.bench.text.blocks import Block, Figure
-
-DOCUMENT: Final = STRATEGIES[:-1]
-"""The document's strategies. In figures with unlimited memory, `owed` would lie on the line of `all`."""
 
 Value = Callable[[int, str], float | None]
 """A function that returns a value for a number of records and a strategy."""
@@ -158,11 +155,12 @@ def _over_records(
     identity: str,
     caption: str,
     text: Callable[[float], str],
-    names: Sequence[str] = DOCUMENT,
+    names: Sequence[str] = tuple(RULES),
     *,
     near: bool = False,
 ) -> list[Block]:
-    """Draw a line for each strategy. With ``near``, the axis begins below the least value instead of at 0."""
+    """Draw a line for each strategy. By default there are only the document's, because with unlimited memory, `owed`
+    would lie on the line of `all`. With ``near``, the axis begins below the least value instead of at 0."""
     series = []
     for name in names:
         points: list[Point] = [(number, value(number, name)) for number in records]

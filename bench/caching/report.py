@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from ingeborg.bench.caching import claims, conclusions, goals, plots
 from ingeborg.bench.caching.cases import GONE, GONE_AWAY_S, HOUR_S, PLAYS, POPULAR, SHARES, SIZES, SWEPT, UNEVEN
-from ingeborg.bench.caching.found import FETCHED, MISSED, PLACES, ROOMS, STRATEGIES, Found, Rate, Setup, Stream
+from ingeborg.bench.caching.found import FETCHED, MISSED, PLACES, ROOMS, Found, Rate, Setup, Stream
 from ingeborg.bench.caching.judging import ms, points, room
-from ingeborg.bench.caching.live.cases import LATENCY, POLLING, SUBSCRIBERS, THROUGHPUT
+from ingeborg.bench.caching.live.cases import LATENCY, POLLING, STRATEGIES, SUBSCRIBERS, THROUGHPUT
 from ingeborg.bench.caching.live.parts import PARTS
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, OURS, OWED, PLAIN
 from ingeborg.bench.caching.reads import AWAY_S, WISHES

@@ -11,20 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ingeborg.bench.caching.found import FETCHED, STRATEGIES, WRITTEN, Found, Json, Setup
+from ingeborg.bench.caching.found import FETCHED, WRITTEN, Found, Json, Setup
 from ingeborg.bench.caching.judging import RUNS_MIN, SLIGHT, above, ms, of_runs, over, sign, slower
 from ingeborg.bench.caching.live.cases import ALWAYS, EITHER, LATENCY, THROUGHPUT
+from ingeborg.bench.caching.policies.named import OWED, RULES
 from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, Claim, Verdict
-
-DOCUMENT: Final = STRATEGIES[:-1]
-"""The document's strategies."""
 
 MANY: Final = "above all with many records"
 
 
 def _rows(found: Found, kind: str, records: int, setup: Setup) -> dict[str, Json]:
     """Return the rows of the document's strategies with unlimited memory."""
-    rows = {name: found.measured(kind, records, name, None, setup) for name in DOCUMENT}
+    rows = {name: found.measured(kind, records, name, None, setup) for name in RULES}
     return {name: row for name, row in rows.items() if row is not None}
 
 
@@ -119,8 +117,8 @@ def _of(setup: Setup) -> str:
 
 
 def _with_ours(found: Found, records: int, setup: Setup, rows: dict[str, Json]) -> dict[str, Json]:
-    ours = found.measured(THROUGHPUT, records, STRATEGIES[-1], None, setup)
-    return rows if ours is None else rows | {STRATEGIES[-1]: ours}
+    ours = found.measured(THROUGHPUT, records, OWED, None, setup)
+    return rows if ours is None else rows | {OWED: ours}
 
 
 def _listed(rows: dict[str, Json], what: str, form: str) -> str:
@@ -152,7 +150,7 @@ def _grows(found: Found, kind: str, setup: Setup, numbers: Sequence[int]) -> str
 
 def _saved(found: Found) -> list[str]:
     """Say which share of the records the database gets if a record goes to memory or to the database."""
-    rows = {name: found.document(found.most, name) for name in DOCUMENT}
+    rows = {name: found.document(found.most, name) for name in RULES}
     shares = {name: row["written_share"][0] for name, row in rows.items() if row is not None and "written_share" in row}
     each = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     return [f"With memory or database and unlimited memory, the database gets of the records: {each}."] if each else []

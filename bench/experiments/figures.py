@@ -58,6 +58,11 @@ def percent(values: Sequence[float], digits: int = 1) -> str:
     return f"{values[0]:.{digits}%}" + (f" ± {100 * values[1]:.{digits}f}" if values[1] else "")
 
 
+def verdict(is_so: bool, otherwise: str = FAILS) -> str:
+    """Return the verdict on a sentence that is so, or is not."""
+    return HOLDS if is_so else otherwise
+
+
 def together(each: Iterable[bool]) -> str:
     """Combine the verdicts of several cases, of which there has to be at least one."""
     known = list(each)

@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from ingeborg.bench.experiments.figures import verdict
 from ingeborg.bench.overlay.cases import ALL, DOCUMENT, KB, LONG, PAYLOADS, THESIS, TIMERS, TREES
 from ingeborg.bench.overlay.cells import Grid, share, start_of
 from ingeborg.bench.overlay.drawn import degree
-from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, PARTLY
+from ingeborg.bench.text.blocks import FAILS, NOISE, PARTLY
 
 Json = Mapping[str, Any]
 
@@ -81,10 +82,6 @@ def asked(row: Json) -> float:
     return float(count / (row["phases"]["run"]["messages"] * row["nodes"]))
 
 
-def _if(condition: bool, otherwise: str = FAILS) -> str:
-    return HOLDS if condition else otherwise
-
-
 def _size(payload: int) -> str:
     return f"{payload // KB:,} KB"
 
@@ -123,7 +120,7 @@ def reliable(grid: Grid) -> Finding:
     least = [min(phase["least"] for phase in row["phases"].values() if phase["messages"]) for row in rows]
     whole = sum(value == 1.0 for value in least)
     return Finding(
-        _if(whole == len(rows)),
+        verdict(whole == len(rows)),
         f"{whole} of {len(rows)} cells; the worst-delivered message reached {share(min(least))} of the nodes",
     )
 
@@ -135,7 +132,7 @@ def ordered(grid: Grid) -> Finding:
         counts[name] = counts.get(name, 0) + row["violations"]
     _some({"prc", "cptcast"} <= counts.keys())
     return Finding(
-        _if(counts["prc"] == counts["cptcast"] == 0),
+        verdict(counts["prc"] == counts["cptcast"] == 0),
         "deliveries out of order: " + ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items())),
     )
 
@@ -147,7 +144,7 @@ def flood(grid: Grid) -> Finding:
     static = sum(row["violations"] + row["doubles"] for row in still)
     found = f"with faults, {sum(row['doubles'] for row in moving):,} repeated deliveries in {len(moving)} cells"
     return Finding(
-        _if(not static and all(row["doubles"] for row in moving)),
+        verdict(not static and all(row["doubles"] for row in moving)),
         found + (f"; without faults, {static}" if still else ""),
     )
 
@@ -159,7 +156,7 @@ def alike(grid: Grid) -> Finding:
     figures = ("mean_ms", "redundancy")
     ratios = _some([ratio for name in figures for ratio in grid.ratios(("prc", ALL), ("prc", 1), name).values()])
     return Finding(
-        _if(all(abs(ratio - 1) <= SAME for ratio in ratios)),
+        verdict(all(abs(ratio - 1) <= SAME for ratio in ratios)),
         f"latency and RMR with all nodes as senders are × {_range(ratios, '.2f')} of those with one sender",
     )
 
@@ -167,7 +164,7 @@ def alike(grid: Grid) -> Finding:
 def copies(grid: Grid) -> Finding:
     values, expected = _some(redundancies(grid, "prc", 1)).values(), degree(grid.nodes) - 1
     return Finding(
-        _if(all(abs(value - expected) <= SAME * expected for value in values)),
+        verdict(all(abs(value - expected) <= SAME * expected for value in values)),
         f"{_range(values)} with {degree(grid.nodes)} neighbours",
     )
 
@@ -175,7 +172,7 @@ def copies(grid: Grid) -> Finding:
 def single(grid: Grid) -> Finding:
     values = _each(TREES, lambda protocol: [*redundancies(grid, protocol, 1).values()])
     return Finding(
-        _if(all(value <= SAME for each in values.values() for value in each)),
+        verdict(all(value <= SAME for each in values.values() for value in each)),
         "; ".join(f"{protocol} {_range(each)}" for protocol, each in values.items()),
     )
 
@@ -185,7 +182,7 @@ def stable(grid: Grid) -> Finding:
     light = _some([asked(row) for row in rows if row["payload_bytes"] <= PAYLOADS[1]])
     heavy = _some([asked(row) for row in rows if row["payload_bytes"] > PAYLOADS[1]])
     return Finding(
-        _if(max(light) == 0.0),
+        verdict(max(light) == 0.0),
         f"GRAFTs per node and message: {_range(light)} up to {_size(PAYLOADS[1])}, {_range(heavy)} above",
     )
 
@@ -193,7 +190,7 @@ def stable(grid: Grid) -> Finding:
 def optimal(grid: Grid) -> Finding:
     ratios = _each(TREES, lambda protocol: grid.ratios((protocol, 1), ("prc", 1)))
     return Finding(
-        _if(all(ratio <= 1 + SAME for each in ratios.values() for ratio in each.values())),
+        verdict(all(ratio <= 1 + SAME for each in ratios.values() for ratio in each.values())),
         "compared with PRC-broadcast: " + "; ".join(f"{name} {_times(each)}" for name, each in ratios.items()),
     )
 
@@ -208,7 +205,7 @@ def best(grid: Grid) -> Finding:
                 ratios[f"{_size(payload)} every {interval} ms"] = mean / min(known)
     worst = max(_some(ratios), key=lambda name: ratios[name])
     return Finding(
-        _if(ratios[worst] <= 1 + SAME),
+        verdict(ratios[worst] <= 1 + SAME),
         f"compared with the faster tree: × {min(ratios.values()):.2f} to {ratios[worst]:.2f} ({worst})",
     )
 
@@ -217,11 +214,11 @@ def heavy(grid: Grid) -> Finding:
     flood, tree = (grid.by_interval(protocol, 1, PAYLOADS[-1]) for protocol in ("prc", "cptcast"))
     ratios = _some({interval: flood[interval] / tree[interval] for interval in flood if interval in tree})
     if min(ratios.values()) <= 1 + SAME:
-        verdict = NOISE if min(ratios.values()) >= 1 - SAME else FAILS
+        judged = NOISE if min(ratios.values()) >= 1 - SAME else FAILS
     else:
-        verdict = _if(max(ratios.values()) <= SLIGHT, PARTLY)
+        judged = verdict(max(ratios.values()) <= SLIGHT, PARTLY)
     return Finding(
-        verdict,
+        judged,
         "PRC-broadcast compared with CPTCast: "
         + ", ".join(f"× {ratio:.2f} every {interval} ms" for interval, ratio in ratios.items()),
     )
@@ -229,7 +226,7 @@ def heavy(grid: Grid) -> Finding:
 
 def overhead(grid: Grid) -> Finding:
     ratios = _some(grid.ratios(("cptcast", 1), ("plumtree", 1)))
-    return Finding(_if(max(ratios.values()) <= 1 + SAME), _times(ratios))
+    return Finding(verdict(max(ratios.values()) <= 1 + SAME), _times(ratios))
 
 
 def accentuated(grid: Grid) -> Finding:
@@ -239,7 +236,7 @@ def accentuated(grid: Grid) -> Finding:
         if all(len(means[payload]) > 1 for payload in (PAYLOADS[0], PAYLOADS[-1])):
             known[line] = {payload: each[min(each)] / each[max(each)] for payload, each in means.items() if each}
     return Finding(
-        _if(all(each[PAYLOADS[-1]] > max(1.0, each[PAYLOADS[0]]) * (1 + SAME) for each in _some(known).values())),
+        verdict(all(each[PAYLOADS[-1]] > max(1.0, each[PAYLOADS[0]]) * (1 + SAME) for each in _some(known).values())),
         "shortest interval compared with the longest: "
         + "; ".join(f"{protocol} {_times(each)}" for (protocol, _), each in known.items()),
     )
@@ -249,7 +246,7 @@ def few(grid: Grid) -> Finding:
     each = {senders: grid.ratios(("cptcast", senders), ("prc", 1)) for senders in (1, 20)}
     ratios = _some({senders: found[PAYLOADS[-1]] for senders, found in each.items() if PAYLOADS[-1] in found})
     return Finding(
-        _if(max(ratios.values()) < 1 - SAME),
+        verdict(max(ratios.values()) < 1 - SAME),
         "CPTCast compared with PRC-broadcast at 1 MB: "
         + ", ".join(f"× {ratio:.2f} with {senders} senders" for senders, ratio in ratios.items()),
     )
@@ -264,7 +261,7 @@ def number(grid: Grid) -> Finding:
                     means = [each["phases"]["run"]["mean_ms"] for each in (short, row)]
                     ratios.setdefault(row["protocol"], []).append(means[0] / means[1])
     return Finding(
-        _if(all(abs(ratio - 1) <= SAME for each in _some(ratios).values() for ratio in each)),
+        verdict(all(abs(ratio - 1) <= SAME for each in _some(ratios).values() for ratio in each)),
         f"mean latency of 100 messages compared with that of {LONG}, after a cold start: "
         + ", ".join(f"{protocol} × {_range(each, '.2f')}" for protocol, each in ratios.items()),
     )
@@ -276,7 +273,7 @@ def number(grid: Grid) -> Finding:
 def changing(grid: Grid) -> Finding:
     values = _each(TREES, lambda protocol: [asked(row) for row in grid.line(protocol, ALL)])
     return Finding(
-        _if(min(min(each) for each in values.values()) >= CHANGING),
+        verdict(min(min(each) for each in values.values()) >= CHANGING),
         "GRAFTs per node and message: " + ", ".join(f"{name} {_range(each)}" for name, each in values.items()),
     )
 
@@ -284,7 +281,7 @@ def changing(grid: Grid) -> Finding:
 def slower(grid: Grid) -> Finding:
     ratios = _each(TREES, lambda protocol: grid.ratios((protocol, ALL), (protocol, 1)))
     return Finding(
-        _if(all(ratio > 1 + SAME for each in ratios.values() for ratio in each.values())),
+        verdict(all(ratio > 1 + SAME for each in ratios.values() for ratio in each.values())),
         "; ".join(f"{protocol} {_times(each)}" for protocol, each in ratios.items()),
     )
 
@@ -295,12 +292,12 @@ def slowest(grid: Grid, protocol: str, others: Sequence[tuple[str, int]]) -> Fin
     ratios = _each(others, lambda other: grid.ratios((protocol, ALL), other)).values()
     shared = [payload for payload in PAYLOADS if all(payload in each for each in ratios)]
     least = _some({payload: min(each[payload] for each in ratios) for payload in shared})
-    return Finding(_if(min(least.values()) > 1 + SAME), f"compared with the slowest other line: {_times(least)}")
+    return Finding(verdict(min(least.values()) > 1 + SAME), f"compared with the slowest other line: {_times(least)}")
 
 
 def cptcast_slower(grid: Grid) -> Finding:
     ratios = _some(grid.ratios(("cptcast", ALL), ("plumtree", ALL)))
-    return Finding(_if(min(ratios.values()) > 1 + SAME), _times(ratios))
+    return Finding(verdict(min(ratios.values()) > 1 + SAME), _times(ratios))
 
 
 def flat(grid: Grid) -> Finding:
@@ -308,7 +305,7 @@ def flat(grid: Grid) -> Finding:
     single = _each(TREES, lambda protocol: _spreads(grid, protocol, 1))
     shared = [(name, payload) for name in TREES for payload in single[name] if payload in several[name]]
     return Finding(
-        _if(all(several[name][each] <= single[name][each] * (1 + SAME) for name, each in _some(shared))),
+        verdict(all(several[name][each] <= single[name][each] * (1 + SAME) for name, each in _some(shared))),
         "slowest interval compared with the fastest: "
         + "; ".join(f"{name} {_times(several[name])}, one sender {_times(single[name])}" for name in TREES),
     )
@@ -318,7 +315,7 @@ def below_one(grid: Grid) -> Finding:
     values = _each(TREES, lambda protocol: [*redundancies(grid, protocol, ALL).values()])
     cells = [row["phases"]["run"]["redundancy"] for protocol in TREES for row in grid.line(protocol, ALL)]
     return Finding(
-        _if(max(max(each) for each in values.values()) < 1.0),
+        verdict(max(max(each) for each in values.values()) < 1.0),
         "; ".join(f"{name} {_range(each)}" for name, each in values.items()) + f"; highest cell {max(cells):.2f}",
     )
 
@@ -329,7 +326,7 @@ def notable(grid: Grid) -> Finding:
         _some({PAYLOADS[0], PAYLOADS[-1]} <= each.keys())
     only = all((value > SAME) == (payload == PAYLOADS[-1]) for payload, value in plumtree.items())
     return Finding(
-        _if(only and min(cptcast.values()) > SAME),
+        verdict(only and min(cptcast.values()) > SAME),
         "; ".join(
             f"{name} " + ", ".join(f"{value:.3f} ({_size(payload)})" for payload, value in each.items())
             for name, each in zip(TREES, (plumtree, cptcast), strict=True)
@@ -344,7 +341,7 @@ def same_redundancy(grid: Grid) -> Finding:
 
     greatest = _each((*SINGLE, *((protocol, ALL) for protocol in TREES)), differences)
     return Finding(
-        _if(max(map(max, greatest.values())) <= SAME),
+        verdict(max(map(max, greatest.values())) <= SAME),
         "greatest difference between two intervals: "
         + ", ".join(
             f"{protocol} {'one sender' if senders == 1 else 'all'} {max(each):.3f}"
@@ -355,7 +352,7 @@ def same_redundancy(grid: Grid) -> Finding:
 
 def small(grid: Grid) -> Finding:
     ratio = _at(grid.ratios(("cptcast", ALL), ("prc", 1)), PAYLOADS[0])
-    return Finding(_if(ratio > 1 + SAME), f"CPTCast compared with PRC-broadcast, 1 KB: × {ratio:.2f}")
+    return Finding(verdict(ratio > 1 + SAME), f"CPTCast compared with PRC-broadcast, 1 KB: × {ratio:.2f}")
 
 
 def network(grid: Grid) -> Finding:
@@ -364,7 +361,7 @@ def network(grid: Grid) -> Finding:
     )
     one, every = (tree / flood for tree in trees)
     return Finding(
-        _if(max(one, every) < 1 - SAME),
+        verdict(max(one, every) < 1 - SAME),
         f"payloads sent at 1 MB, compared with PRC-broadcast: × {one:.2f} with one sender, × {every:.2f} with all "
         "nodes",
     )
@@ -384,7 +381,7 @@ def copes(grid: Grid, protocol: str) -> Finding:
     worst = rows[shares.index(min(shares))]
     fault = "the cut" if worst["experiment"] == "cut" else f"a crash of {worst['share']:.0%}"
     return Finding(
-        _if(coped == len(rows)),
+        verdict(coped == len(rows)),
         f"{coped} of {len(rows)} cells deliver at least {COPED:.1%} of later messages; the worst, {share(min(shares))} "
         f"after {fault}",
     )
@@ -398,6 +395,6 @@ def recovers(grid: Grid) -> Finding:
 
     sends, means = ratios("control_bytes"), ratios("mean_ms")
     return Finding(
-        _if(min(sends) > 1 + SAME and max(means) <= SLIGHT),
+        verdict(min(sends) > 1 + SAME and max(means) <= SLIGHT),
         f"in the 5 s of the fault, control bytes × {_range(sends, '.0f')}, latency × {_range(means, '.1f')}",
     )

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Final
 
-from ingeborg.bench.experiments.figures import percent, together
+from ingeborg.bench.experiments.figures import percent, together, verdict
 from ingeborg.bench.packing import latency
 from ingeborg.bench.packing.found import Found, Json, Values
-from ingeborg.bench.text.blocks import FAILS, HOLDS, Claim, Verdict
+from ingeborg.bench.text.blocks import HOLDS, Claim, Verdict
 
 P90: Final = latency.PERCENTILES.index(0.9)
 
@@ -69,7 +69,7 @@ def _verdicts(values: Values, printed: float) -> list[Verdict]:
     mean, _, least, most = values
     near = abs(mean - printed) <= NOISE * max(abs(mean), abs(printed))
     within = least * (1 - NOISE) <= printed <= most * (1 + NOISE)
-    return [Verdict(MEAN, HOLDS if near else FAILS), Verdict(RANGE, HOLDS if within else FAILS)]
+    return [Verdict(MEAN, verdict(near)), Verdict(RANGE, verdict(within))]
 
 
 def _seconds(values: Values) -> str:
@@ -120,8 +120,8 @@ def _better(rows: Mapping[str, Json]) -> Claim:
         "VI-C",
         "Only equal shares with 24, 30, 31 and 32 consumers have fewer late samples than MWF.",
         [
-            Verdict(MEAN, HOLDS if better == list(BETTER) else FAILS),
-            Verdict(f"each of {seeds} streams", HOLDS if each else FAILS),
+            Verdict(MEAN, verdict(better == list(BETTER))),
+            Verdict(f"each of {seeds} streams", verdict(each)),
         ],
         [
             "on average, equal shares leave less data late than MWF with "
@@ -167,7 +167,7 @@ def _more_needed(rows: Mapping[str, Json]) -> Claim:
             texts.append(f"{reading}: no number of consumers suffices")
             continue
         more = fewest / claimed["consumers"][0] - 1.0
-        verdicts.append(Verdict(reading, HOLDS if more >= MORE else FAILS))
+        verdicts.append(Verdict(reading, verdict(more >= MORE)))
         texts.append(f"{reading}: equal shares need {fewest} consumers, {more:.0%} more than MWF")
     return Claim(
         "Abstract",
@@ -185,11 +185,11 @@ def _unreliable(rows: Mapping[str, Json]) -> Claim:
         worse = {number: row["worse_than_one_fewer"][what] for number, row in shares if row.get("worse_than_one_fewer")}
         if worse:
             steps, seeds = sum(worse.values()), rows["MWF"]["seeds"] * len(worse)
-            verdicts.append(Verdict(f"{name}, each stream", HOLDS if steps else FAILS))
+            verdicts.append(Verdict(f"{name}, each stream", verdict(steps)))
             texts.append(f"{name}: one more consumer makes it worse in {steps} of {seeds} steps ({steps / seeds:.0%})")
     means = [row["late"][0] for _, row in shares]
     rises = sum(later > earlier for earlier, later in pairwise(means))
-    verdicts.append(Verdict(f"share of late data, {MEAN}", HOLDS if rises else FAILS))
+    verdicts.append(Verdict(f"share of late data, {MEAN}", verdict(rises)))
     texts.append(f"the mean share of late data rises at {rises} of {len(means) - 1} steps from 1 to {shares[-1][0]}")
     return Claim(
         "VI-C",

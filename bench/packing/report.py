@@ -190,9 +190,7 @@ def _fronts(pure: Json) -> list[Block]:
         named = [*one["points"], *one["ours"]]
         line: list[Point] = [(x, y) for x, y in one["line"]]
         series = [Series("front of the document's algorithms", line, 0, steps=True)]
-        for colour, title, points in ((1, "the document's algorithms", one["points"]), (2, "mend", one["ours"])):
-            dots: list[Point] = [(x, y) for _, x, y in points]
-            series.append(Series(title, dots, colour, dots=True, joined=False, labels=[name for name, _, _ in points]))
+        series += [_dots("the document's algorithms", 1, one["points"]), _dots("mend", 2, one["ours"])]
         plot = Plot(
             title=f"Figure 12{letter}: bins and moves at delta {one['delta']:g}",
             description=f"On the front: {', '.join(one['front'])}.",
@@ -203,6 +201,12 @@ def _fronts(pure: Json) -> list[Block]:
         caption = f"R over CBS, {MAIN} queues. Points further left and further down are better."
         found.append(Figure(plot, f"f12{letter}", caption))
     return found
+
+
+def _dots(title: str, colour: int, points: Sequence[tuple[str, float, float]]) -> Series:
+    """Return points with their names."""
+    dots: list[Point] = [(x, y) for _, x, y in points]
+    return Series(title, dots, colour, dots=True, joined=False, labels=[name for name, _, _ in points])
 
 
 def _ahead(scores: Scores) -> list[Block]:
@@ -305,10 +309,9 @@ def _histogram(by_name: Mapping[str, Json]) -> Figure:
 def _over_consumers(counted: Sequence[Json], packed: Sequence[Json]) -> Figure:
     equal: list[Point] = [(row["consumers"][0], row["late"][0]) for row in counted]
     series = [Series("equal numbers of queues", equal, 0, dots=True)]
-    for colour, title, names in ((1, "the document's algorithms", tuple(DOCUMENT)), (2, "mend", ("mend",))):
-        rows = [row for row in packed if row["algorithm"] in names]
-        dots: list[Point] = [(row["consumers"][0], row["late"][0]) for row in rows]
-        series.append(Series(title, dots, colour, dots=True, joined=False, labels=[row["algorithm"] for row in rows]))
+    points = [(row["algorithm"], row["consumers"][0], row["late"][0]) for row in packed]
+    series.append(_dots("the document's algorithms", 1, [point for point in points if point[0] in DOCUMENT]))
+    series.append(_dots("mend", 2, [point for point in points if point[0] == "mend"]))
     plot = Plot(
         title="Figures 6 and 7: consumers, and the share of late data",
         description="Each point is an algorithm, or a number of consumers with equal numbers of queues.",

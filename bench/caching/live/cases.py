@@ -82,6 +82,7 @@ BATCHES: Final = (1, 3, 10, 100, 1_000)
 """Parameters of the sweeps: values of lambda and mu, and of alpha; sizes of a batch."""
 
 STRATEGIES: Final = (*named.RULES, named.OWED)
+"""The document's five strategies, and ours."""
 
 START_S: Final = 1.2
 CHECK_S: Final = 2e-5

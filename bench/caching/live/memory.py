@@ -44,18 +44,13 @@ class _Noting(Policy):
 
 class Memory:
     """The memory. ``bytes_max`` is the limit of all payloads together, or ``None`` for no limit. With ``told``, a
-    record that all subscribers have received is dropped. With ``noted``, ``order`` has the order of events.
+    record that all subscribers have received is dropped."""
 
-    ``order`` has the form of ``bench.caching.reads.Stream.events``: a record's number at its publication, and its
-    complement (``~``) at each read.
-    """
-
-    def __init__(self, policy: Policy, bytes_max: int | None, *, told: bool = False, noted: bool = False) -> None:
+    def __init__(self, policy: Policy, bytes_max: int | None, *, told: bool = False) -> None:
         self._payloads: dict[int, bytes] = {}
         self._cache = Cache(_Noting(policy, self._payloads), bytes_max)
         self._told = told
         self._owed = array("l")  # for each record, the number of subscribers that have not received it
-        self.order: array[int] | None = array("l") if noted else None
         self.records = 0
         self.utility = 0
         self.admitted = 0
@@ -63,8 +58,6 @@ class Memory:
 
     def publish(self, number: int, payload: bytes, utility: int) -> bool:
         """Offer the next record, by its number and its number of subscribers. Return whether it is in memory now."""
-        if self.order is not None:
-            self.order.append(number)
         self._owed.append(utility)
         self.records += 1
         self.utility += utility
@@ -77,8 +70,6 @@ class Memory:
 
     def read(self, number: int) -> bytes | None:
         """Read a record for one subscriber. Return ``None`` if it is not in memory."""
-        if self.order is not None:
-            self.order.append(~number)
         self._owed[number] -= 1
         if self._cache.get(number) is None:
             return None

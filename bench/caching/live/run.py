@@ -58,30 +58,16 @@ LEAD_S: Final = 0.1
 @dataclass(frozen=True)
 class Places:
     """The systems outside a run. ``kafka`` has Kafka's servers and ``riak`` the nodes of Riak, each as ``HOST:PORT,…``,
-    or empty if there are none. With ``noted``, the broker's report has the order of all events."""
+    or empty if there are none."""
 
     kafka: str = ""
     riak: str = ""
-    noted: bool = False
 
 
 NOWHERE: Final = Places()
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a run. ``row`` has its figures, except the figures from the digest of the log. ``report`` is the
-    broker's report."""
-
-    row: Json
-    report: Json
-
-
 Begun = Callable[[Crowd, Child], None]
-
-
-def _nothing(crowd: Crowd, child: Child) -> None:
-    """Do nothing."""
 
 
 async def measure(
@@ -89,12 +75,13 @@ async def measure(
     directory: Path,
     scratch: Path,
     places: Places = NOWHERE,
-    begun: Begun = _nothing,
-) -> Outcome:
-    """Run the unit, and leave its log in ``directory``, which is new or empty. The log of a throughput has no events: a
-    digest would only repeat that each delivery came once. ``scratch`` is a directory for the database and the broker's
-    output. ``begun`` is called shortly before the first record, so that tests can cause a fault then. Raises
-    ``BenchError`` if the run has failed. The log has the reason, too."""
+    begun: Begun = lambda crowd, child: None,
+) -> Json:
+    """Run the unit, and leave its log in ``directory``, which is new or empty. Return the unit's row, without the
+    figures from the digest of the log. The log of a throughput has no events: a digest would only repeat that each
+    delivery came once. ``scratch`` is a directory for the database and the broker's output. ``begun`` is called shortly
+    before the first record, so that tests can cause a fault then. Raises ``BenchError`` if the run has failed. The log
+    has the reason, too."""
     if not 1 <= unit.published <= RECORDS_MAX:
         raise BenchError(f"{unit.published} records: the number must be from 1 to {RECORDS_MAX:,}")
     log = Log(directory, _facts(unit))
@@ -128,7 +115,7 @@ class _Run:
         self._child: Child
         self._control: OutgoingSocket
 
-    async def go(self) -> Outcome:
+    async def go(self) -> Json:
         unit, drawn = self._unit, self._drawn
         topic = await self._topic() if unit.via == KAFKA else None
         begun_ns = time.monotonic_ns()
@@ -174,7 +161,7 @@ class _Run:
             self._log.phase(name, name, from_ns, to_ns, measured=False, amount=unit.subscribers)
         self._log.run(start_ns, end_ns, unit.rate_per_s, before, after)
         self._log.close(complete=True)
-        return Outcome(self._row(publishing, made, report, after, (end_ns - start_ns) / 1e9, shares), report)
+        return self._row(publishing, made, report, after, (end_ns - start_ns) / 1e9, shares)
 
     async def _topic(self) -> tuple[str, str]:
         if not self._places.kafka:
@@ -197,7 +184,6 @@ class _Run:
             database=f"riak:{self._places.riak}" if unit.database == RIAK else str(self._scratch / "store"),
             waits=unit.fetches == WAITING,
             either=unit.writes == EITHER,
-            noted=self._places.noted,
             kafka=topic,
         )
         self._child = Child("the broker", settings.command(), self._scratch / "broker.log", environment=environment())

@@ -30,7 +30,7 @@ from ingeborg.bench.caching.live.database import Database, Lmdb
 from ingeborg.bench.caching.live.memory import Memory
 from ingeborg.bench.caching.live.messages import COUNTERS, MESSAGE_BYTES_MAX, POLL, RECORD, REPORT, SUBSCRIBE
 from ingeborg.bench.caching.live.settings import Settings, settings_of
-from ingeborg.bench.caching.policies.named import is_told, policy_of
+from ingeborg.bench.caching.policies.named import OURS, policy_of
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.errors import GOING_AWAY, PROTOCOL_VIOLATION, CloseCode
 from ingeborg.protocol.filters import canonical_filter
@@ -140,10 +140,9 @@ class Server:
         self.sockets: set[_Accepted] = set()
         self._database = _database(settings)
         policy = policy_of(settings.strategy, settings.parameters, settings.bytes_max, settings.entries)
-        told = is_told(settings.strategy)
-        self._memory = Memory(policy, settings.bytes_max, told=told, noted=settings.noted)
+        self.memory = Memory(policy, settings.bytes_max, told=settings.strategy in OURS)
         self.broker = Broker(
-            self._memory,
+            self.memory,
             self._database,
             time.monotonic_ns,
             waits=settings.waits,
@@ -158,14 +157,13 @@ class Server:
 
     def report(self) -> dict[str, Any]:
         """Return for each record its number of subscribers, and when it arrived, was matched and was safe (see
-        ``parts``). If ``noted``, also return the order of all events."""
-        broker, order = self.broker, self._memory.order
+        ``parts``)."""
+        broker = self.broker
         return {
             "came_ns": list(broker.came_ns),
             "matched_ns": list(broker.matched_ns),
             "safe_ns": list(broker.safe_ns),
             "readers": list(broker.readers),
-            "order": None if order is None else list(order),
         }
 
     async def serve(self, ready: Callable[[str], None], stopped: asyncio.Event) -> None:

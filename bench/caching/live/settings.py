@@ -17,9 +17,8 @@ MODULE = "ingeborg.bench.caching.live.server"
 @dataclass(frozen=True)
 class Settings:
     """The settings. ``database`` is LMDB's directory, or ``riak:HOST:PORT,…``. With ``waits``, polls wait for records.
-    With ``either``, the broker does not write a record that is in memory. With ``noted``, the report has the order of
-    all events. ``kafka`` has the servers and the topic of the records. ``entries`` is roughly the number of records
-    that fit."""
+    With ``either``, the broker does not write a record that is in memory. ``kafka`` has the servers and the topic of
+    the records. ``entries`` is roughly the number of records that fit."""
 
     strategy: str
     parameters: dict[str, str]
@@ -28,7 +27,6 @@ class Settings:
     database: str
     waits: bool
     either: bool = False
-    noted: bool = False
     kafka: tuple[str, str] | None = None
 
     def command(self) -> list[str]:

@@ -15,8 +15,10 @@ from typing import Any
 import uvloop
 
 from ingeborg.bench.caching.live.cases import LATENCY, Case
-from ingeborg.bench.caching.live.run import NOWHERE, Outcome, Places, measure
+from ingeborg.bench.caching.live.run import NOWHERE, Places, measure
 from ingeborg.bench.experiments.experiment import Results
+
+Row = dict[str, Any]
 
 LIVE, LOGS = "live", "logs"
 """The kinds of results. Each unit has a row in ``LIVE``. Each latency has a log, which is a folder, until the log's
@@ -34,22 +36,22 @@ def run(unit: Case, results: Results, places: Places = NOWHERE) -> None:
     part, log = results.path(UNFINISHED, unit.name, ""), results.path(LOGS, unit.name, "")
     for former in (part, log):
         shutil.rmtree(former, ignore_errors=True)
-    outcome = _run(measure(unit, part / "log", part / "scratch", places))
+    row = _run(measure(unit, part / "log", part / "scratch", places))
     log.parent.mkdir(parents=True, exist_ok=True)
     if unit.kind == LATENCY:  # the figures of a throughput are counts and a duration, which need no digest
         (part / "log").replace(log)
     shutil.rmtree(part)
-    results.keep(LIVE, unit.name, [outcome.row])
+    results.keep(LIVE, unit.name, [row])
 
 
-def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
+def _run(measuring: Coroutine[Any, Any, Row]) -> Row:
     """Run the measurement in a separate event loop. SIGTERM interrupts it in an orderly way, as Ctrl-C does: after
     everything has ended, this function raises ``KeyboardInterrupt``."""
     if threading.current_thread() is not threading.main_thread():
         return uvloop.run(measuring)
     before = signal.getsignal(signal.SIGTERM)
 
-    async def interruptible() -> Outcome:
+    async def interruptible() -> Row:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -56,7 +56,8 @@ OWED: Final = "owed"
 
 BELADY: Final = "belady"
 
-#: This project's policies, which need to know which subscribers have received a record.
+#: This project's policies. They know which subscribers have received a record, and drop a record that all have
+#: received. All other policies know only the number of subscribers.
 OURS: Final = (OWED, "owed inflated")
 
 #: Policies for plain requests, which have no subscribers.
@@ -71,9 +72,3 @@ def policy_of(strategy: str, parameters: Mapping[str, str], bytes_max: int | Non
     assert not parameters, f"{strategy} has no parameters"
     assert bytes_max is not None or strategy != "tinylfu", "tinylfu needs to know the room"
     return ONLINE[strategy](bytes_max or 0, records)
-
-
-def is_told(strategy: str) -> bool:
-    """Return whether the strategy knows which subscribers have received a record, so that it drops a record that all
-    have received. The document's strategies know only the number of subscribers."""
-    return strategy in OURS

@@ -7,6 +7,7 @@ from typing import Any
 
 from ingeborg.bench.autoscale import cases, experiment, scale
 from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA, PACKED, Changes, GroupRun, group_runs, labels
+from ingeborg.bench.autoscale.throughput import shares
 from ingeborg.bench.autoscale.work import stream_of
 
 RUN_S_MAX, DEFAULT_HOURS_MAX = 300.0, 6.0
@@ -48,6 +49,12 @@ def test_no_partition_is_over_nine_tenths_of_what_a_member_reads() -> None:
         stream = stream_of(seed, scale.ITERATIONS)
         assert all(len(row) == scale.PARTITIONS for row in stream)
         assert max(map(max, stream)) <= 0.9 * scale.CONSUMED
+
+
+def test_partitions_are_shared_out_among_tables() -> None:
+    assert [sum(shares(each)) for each in cases.CONDITIONS] == [32, 116, 144]
+    assert [len(shares(each)) for each in cases.CONDITIONS] == [1, 5, 5]
+    assert all(max(shares(each)) - min(shares(each)) <= 1 for each in cases.CONDITIONS)
 
 
 def test_every_part_has_live_units_of_its_own_with_different_names() -> None:

@@ -10,8 +10,8 @@ from itertools import combinations
 from typing import Any
 
 from ingeborg.bench.caching.cases import BATCHES, CAPACITIES, RECORDS, RISES, SHARES, STREAMS, WEIGHTS
-from ingeborg.bench.caching.found import PLACES, STRATEGIES, WRITTEN, Found
-from ingeborg.bench.caching.live.cases import ALWAYS, POLLING, THROUGHPUT, WAITING
+from ingeborg.bench.caching.found import PLACES, WRITTEN, Found
+from ingeborg.bench.caching.live.cases import ALWAYS, POLLING, STRATEGIES, THROUGHPUT, WAITING
 from ingeborg.bench.caching.live.parts import PARTS
 from ingeborg.bench.caching.policies import named
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, PLAIN

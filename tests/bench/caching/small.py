@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +25,17 @@ def stream(seed: int, records: int = 60, clients: int = 6, topics: int = 5, *, e
         for at in range(records)
     ]
     return drawn(publications, subscribers, [8.0] * clients, numbers)
+
+
+def listed(readers: Iterable[int], size: int, *reads: int) -> Stream:
+    """Return a stream of records of one size, with these numbers of readers, and then these reads."""
+    found = Stream()
+    for record, count in enumerate(readers):
+        found.sizes.append(size)
+        found.readers.append(count)
+        found.events.append(record)
+    found.events.extend(~record for record in reads)
+    return found
 
 
 def digest(found: Stream) -> str:

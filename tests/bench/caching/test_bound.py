@@ -48,12 +48,7 @@ def test_no_way_passes_the_bound(seed: int, room: int) -> None:
 
 
 def test_the_bound_by_hand() -> None:
-    stream = Stream()
-    for record in range(3):
-        stream.sizes.append(2)
-        stream.readers.append(3)
-        stream.events.append(record)
-    stream.events.extend([~0, ~0, ~0, ~1, ~2])
+    stream = small.listed((3, 3, 3), 2, 0, 0, 0, 1, 2)
     # By publications 6 byte-steps exist, and the reads need 4, 0, 0, 2 and 0; by events 16, and 6, 2, 2, 10 and 10.
     assert bound.hits(stream, 2) == 4
     assert most_hits(stream, 2) == 3

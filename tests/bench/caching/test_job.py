@@ -6,12 +6,12 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pytest
 
 from ingeborg.bench.caching import work
 from ingeborg.bench.caching.cases import SHARES, SWEEP_SHARE, Document, Sweep, Work
-from ingeborg.bench.caching.found import STRATEGIES, Found, Setup, Stream
+from ingeborg.bench.caching.found import Found, Setup, Stream
+from ingeborg.bench.caching.live.cases import STRATEGIES
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, OWED
 from ingeborg.bench.caching.replay import Ways
 from ingeborg.bench.experiments.experiment import Results, Unit
@@ -68,20 +68,16 @@ def plain() -> list[Row]:
     return [facts | {"seed": seed, "policy": "lru", "hits": 400 + seed} for seed in SEEDS]
 
 
-def write(path: Path, rows: list[Row]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-
-
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("caching")
+    results = Results(folder)
     for unit in UNITS:
-        work.run(Unit(unit.name, "a part", unit), Results(folder), None, None)
-    write(folder / work.ROWS / "reads.jsonl", reads())
-    write(folder / work.ROWS / "requests.jsonl", plain())
+        work.run(Unit(unit.name, "a part", unit), results, None, None)
+    results.keep(work.ROWS, "reads", reads())
+    results.keep(work.ROWS, "requests", plain())
     theirs = {"exponent": 1.0, "share": 0.1, "policy": "lru", "simulated": 401, "narrow": 400}
-    write(folder / work.SIMULATED / "one.jsonl", [theirs | {"seed": 1}])
+    results.keep(work.SIMULATED, "one", [theirs | {"seed": 1}])
     return folder
 
 
@@ -93,9 +89,7 @@ def found(out: Path, spark: SparkSession) -> Found:
 
 
 def rows_of(out: Path) -> list[Row]:
-    return [
-        orjson.loads(line) for path in sorted((out / work.ROWS).iterdir()) for line in path.read_bytes().splitlines()
-    ]
+    return list(Results(out).rows(work.ROWS))
 
 
 def test_streams_are_as_the_naive_reading_has_them(found: Found) -> None:
@@ -187,6 +181,7 @@ def test_parameters_and_requests_have_their_rows(found: Found) -> None:
 def test_runs_that_repeat_a_unit_are_one_row_with_an_interval(spark: SparkSession, tmp_path: Path) -> None:
     from ingeborg.bench.caching import job
 
+    results = Results(tmp_path)
     parts = {"database": {"mean_ms": 0.5, "p99_ms": 1.0}}
     facts = {"kind": "throughput", "records": 500, "rounds": 4, "strategy": "mean", "capacity": None}
     facts |= {"database": "lmdb", "via": "direct", "writes": "always", "fetches": "waiting", "seconds": 2.5}
@@ -194,14 +189,14 @@ def test_runs_that_repeat_a_unit_are_one_row_with_an_interval(spark: SparkSessio
     for run in SEEDS:
         name = f"unit-{run}"
         row = facts | {"unit": name, "seed": 1, "run": run, "parameters": {}, "parts": parts}
-        write(tmp_path / "live" / f"{name}.jsonl", [row | {"records_per_s": 100.0 * run, "broker_cpu_s": 0.1}])
+        results.keep("live", name, [row | {"records_per_s": 100.0 * run, "broker_cpu_s": 0.1}])
     either = facts | {"unit": "either", "seed": 1, "run": 1, "parameters": {}, "parts": parts, "writes": "either"}
-    write(tmp_path / "live" / "either.jsonl", [either | {"records_per_s": 500.0, "written": 500}])
+    results.keep("live", "either", [either | {"records_per_s": 500.0, "written": 500}])
     swept = facts | {"unit": "swept", "seed": 1, "run": 1, "parameters": {"rise": "0.3", "fall": "0.7"}}
     swept |= {"parts": parts, "kind": "latency", "strategy": "threshold"}
-    write(tmp_path / "live" / "swept.jsonl", [swept])
-    write(tmp_path / "digested" / "swept.jsonl", [{"unit": "swept", "latency": {"p50_ms": 8.0, "p99_ms": 11.0}}])
-    found = Found(*job.figures(spark, Results(tmp_path)))  # without any replayed stream
+    results.keep("live", "swept", [swept])
+    results.keep("digested", "swept", [{"unit": "swept", "latency": {"p50_ms": 8.0, "p99_ms": 11.0}}])
+    found = Found(*job.figures(spark, results))  # without any replayed stream
     assert found.records == []
     one = found.measured("throughput", 500, "mean")
     assert one is not None
@@ -241,8 +236,9 @@ def test_the_figures_of_a_few_rows_are_those_that_were_found_by_hand(spark: Spar
         *ways("gdsf", False, (22, 0), (0, 0))[:1],
         *(facts | dict(zip(names, each, strict=True)) for each in (*documents, (40, 1, False, 40, 0))),
     ]
-    write(tmp_path / work.ROWS / "rows.jsonl", rows)
-    found = Found(*job.figures(spark, Results(tmp_path)))
+    results = Results(tmp_path)
+    results.keep(work.ROWS, "rows", rows)
+    found = Found(*job.figures(spark, results))
     reads = {name: found.reads(stream, name) or {} for name in ("lru", "mean", "belady", "ceiling")}
     assert reads["lru"]["reads_in"]  # more hits on average over all seeds
     assert not reads["mean"]["reads_in"]  # equal: no record comes in again

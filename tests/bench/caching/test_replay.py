@@ -107,12 +107,7 @@ class Noting(Rule):
 
 
 def test_only_who_is_told_knows_how_many_have_not_had_a_record() -> None:
-    stream = Stream()
-    for record in range(2):
-        stream.sizes.append(1)
-        stream.readers.append(3)
-        stream.events.append(record)
-    stream.events.extend([~0, ~1, ~0, ~1, ~0])  # with room for one, all are misses
+    stream = small.listed((3, 3), 1, 0, 1, 0, 1, 0)  # with room for one, all are misses
     for told, utilities in ((False, [3] * 7), (True, [3, 3, 2, 2, 1, 1])):  # no reader is left after the last one
         rule = Noting()
         outcome = replay(stream, Ruled(rule), 1, Ways(reads_in=True, told=told))
@@ -132,12 +127,8 @@ def test_with_room_for_all_a_replay_is_what_the_rules_say(name: str) -> None:
 
 
 def test_by_record_each_record_counts_as_much() -> None:
-    stream = Stream()
-    for record, readers in enumerate((4, 1, 2)):
-        stream.sizes.append(1)
-        stream.readers.append(readers)
-        stream.events.append(record)
-    stream.events.extend([~0, ~0, ~0, ~1])  # one of the four does not come again, and nobody reads the third
+    # One of the four subscribers does not come again, and nobody reads the third record.
+    stream = small.listed((4, 1, 2), 1, 0, 0, 0, 1)
     outcome = replay(stream, Lru(), 1, Ways())  # only the last one stays
     assert (outcome.hits, outcome.reads, outcome.by_record) == (0, 4, 0.0)
     outcome = replay(stream, Lru(), 2, Ways())  # the last two

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -126,13 +127,6 @@ def test_the_plan_is_printed_without_java(
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
     assert cli.main(["overlay", "--out", str(tmp_path), "--plan", "--only", "grove", "--nodes", "1000"]) == 0
     assert "thesis-grove-n1000-s20-1KB-20ms-seed2" in capsys.readouterr().out
-    if wants_pyspark():
+    if importlib.util.find_spec("pyspark") is not None:
         assert cli.main(["overlay", "--out", str(tmp_path / "new"), "--only", "grove"]) == 1
         assert not (tmp_path / "new").exists()
-
-
-def wants_pyspark() -> bool:
-    """Return whether the check for Java can run."""
-    import importlib.util
-
-    return importlib.util.find_spec("pyspark") is not None

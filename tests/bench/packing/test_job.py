@@ -7,11 +7,10 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pytest
 
 from ingeborg.autoscaler.groups.packing import DOCUMENT
-from ingeborg.bench.experiments.experiment import Digest
+from ingeborg.bench.experiments.experiment import Digest, Results
 from ingeborg.bench.packing import work
 from ingeborg.bench.packing.cases import ALGORITHMS, OPTIMUM_EVERY
 from ingeborg.bench.packing.found import Found, Scores
@@ -34,7 +33,7 @@ def digested(spark: SparkSession, results: Path) -> Digest:
 
 
 def rows(results: Path, kind: str) -> list[Json]:
-    return [orjson.loads(line) for path in sorted((results / kind).iterdir()) for line in path.open("rb")]
+    return list(Results(results).rows(kind))
 
 
 def by_stream(results: Path) -> dict[tuple[str, float, int], dict[str, Json]]:

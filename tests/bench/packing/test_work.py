@@ -75,7 +75,7 @@ def test_latencies_are_those_of_some_algorithms_and_of_every_number_of_consumers
 
 
 def test_the_optima_say_how_they_were_found(results: Path) -> None:
-    rows = [row for path in sorted((results / work.OPTIMA).iterdir()) for row in map(orjson.loads, path.open("rb"))]
+    rows = list(Results(results).rows(work.OPTIMA))
     assert {row["case"] for row in rows} == {"optimum"}
     for row in rows:
         assert list(row["bins"]) == list(ALGORITHMS)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ingeborg.bench.caching.live import drawing, verdict
+from ingeborg.bench.caching.live.memory import Memory
 from ingeborg.bench.caching.live.publishing import Direct, Publishing
 from ingeborg.bench.caching.live.server import Server
 from ingeborg.bench.caching.live.settings import Settings
@@ -29,8 +30,26 @@ class Played:
     batches: list[verdict.Batch]
     intended_ns: list[int]
     counters: dict[str, int]
-    report: dict[str, Any]
     stream: Stream
+
+
+def noted(memory: Memory) -> Stream:
+    """Return a stream that gets all publications and reads of this memory, in their order."""
+    stream = Stream()
+    publish, read = memory.publish, memory.read
+
+    def publishes(number: int, payload: bytes, utility: int) -> bool:
+        stream.sizes.append(len(payload))
+        stream.readers.append(utility)
+        stream.events.append(number)
+        return publish(number, payload, utility)
+
+    def reads(number: int) -> bytes | None:
+        stream.events.append(~number)
+        return read(number)
+
+    vars(memory).update(publish=publishes, read=reads)
+    return stream
 
 
 async def played(
@@ -41,7 +60,6 @@ async def played(
     *,
     rate_per_s: float | None = None,
     parameters: dict[str, str] | None = None,
-    database: str = "",
     either: bool = False,
     rounds: int = 1,
 ) -> Played:
@@ -52,12 +70,12 @@ async def played(
         parameters=parameters or {},
         bytes_max=None if share is None else int(drawn.bytes * share),
         entries=round(len(drawn.payloads) * (share or 1.0)),
-        database=database or str(directory / "store"),
+        database=str(directory / "store"),
         waits=rate_per_s is None,
         either=either,
-        noted=True,
     )
     server, stopped = Server(settings), asyncio.Event()
+    stream = noted(server.memory)
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.ensure_future(server.serve(url.set_result, stopped))
     owed = drawn.owed()
@@ -85,7 +103,6 @@ async def played(
                 await serving
             await crowd.done
             publisher.abort()
-        report = server.report()
         made, faults = verdict.batches(crowd.got, drawn.payloads)
         faults += verdict.faults_of(made, owed)
     finally:
@@ -94,8 +111,4 @@ async def played(
         await asyncio.wait([serving])
         if not serving.cancelled():
             serving.exception()  # mark it as retrieved
-    stream = Stream()
-    stream.sizes.extend(map(len, drawn.payloads))
-    stream.readers.extend(report["readers"])
-    stream.events.extend(report["order"])
-    return Played(faults, made, list(publishing.intended_ns), server.broker.counters(), report, stream)
+    return Played(faults, made, list(publishing.intended_ns), server.broker.counters(), stream)

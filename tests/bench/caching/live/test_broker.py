@@ -17,7 +17,7 @@ from ingeborg.bench.caching.live.cases import CAPACITY, UNBOUNDED
 from ingeborg.bench.caching.live.database import Database, Items
 from ingeborg.bench.caching.live.memory import Memory
 from ingeborg.bench.caching.live.messages import records_of
-from ingeborg.bench.caching.policies.named import OWED, PLAIN, RULES, is_told, policy_of
+from ingeborg.bench.caching.policies.named import OURS, OWED, PLAIN, RULES, policy_of
 from ingeborg.bench.caching.policies.ruled import Ruled
 from ingeborg.bench.caching.policies.rules import Rule
 from ingeborg.bench.caching.replay import Ways, replay, unbounded
@@ -50,7 +50,7 @@ def replayed(found: Played, strategy: str, share: float | None) -> dict[str, int
     stream = found.stream
     room = None if share is None else stream.room(share)
     policy = policy_of(strategy, {}, room, round(RECORDS * (share or 1.0)))
-    pure = replay(stream, policy, room, Ways(told=is_told(strategy)))
+    pure = replay(stream, policy, room, Ways(told=strategy in OURS))
     assert pure.counts is not None
     return {
         "records": RECORDS,

@@ -50,7 +50,7 @@ async def test_all_records_come_by_way_of_kafka(kind: str, servers: Servers, tmp
         for one in (unit, direct)
     ]
     for name in ("reads", "hits", "admitted", "admitted_utility"):
-        assert found.row[name] == other.row[name]
+        assert found[name] == other[name]
     assert await topics(address) <= before
 
 

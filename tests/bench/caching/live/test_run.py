@@ -43,8 +43,7 @@ def run_json(directory: Path) -> dict[str, Any]:
 async def test_the_same_records_are_admitted_whichever_kind_of_run_it_is(tmp_path: Path) -> None:
     units = [unit(), unit(fetches=POLLING), unit(THROUGHPUT), unit(THROUGHPUT, 50, rounds=4), unit(writes=EITHER)]
     rows = [
-        (await measure(one, tmp_path / str(number), tmp_path / f"{number}-scratch")).row
-        for number, one in enumerate(units)
+        await measure(one, tmp_path / str(number), tmp_path / f"{number}-scratch") for number, one in enumerate(units)
     ]
     names = ("reads", "hits", "admitted", "admitted_utility", "bytes_of_records")
     assert all([row[name] for name in names] == [rows[0][name] for name in names] for row in rows)
@@ -59,7 +58,7 @@ async def test_records_by_way_of_riak(tmp_path: Path) -> None:
         double.create_broker_types()
         nodes = ",".join(f"{host}:{port}" for host, port in double.addresses)
         one = unit(THROUGHPUT, 60, "buffer", database=RIAK)
-        row = (await measure(one, tmp_path / "log", tmp_path / "scratch", Places(riak=nodes))).row
+        row = await measure(one, tmp_path / "log", tmp_path / "scratch", Places(riak=nodes))
         assert row["database_reads"] == row["reads"] - row["hits"] > 0
 
 
