@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from ingeborg.bench.autoscale import response, scale, throughput, work
 from ingeborg.bench.autoscale.cases import GROUPS, LONG, labels
+from ingeborg.bench.experiments.digesting import read
 from ingeborg.bench.experiments.figures import rounded, spread
 
 Json = dict[str, Any]
@@ -48,23 +49,18 @@ _STEPS = "time_s double, bytes_per_s double"
 
 def figures(spark: SparkSession, out: Path) -> Json:
     """Digest everything below ``out``. The value of an experiment that has not run is ``None``."""
-
-    def rows(kind: str, schema: str) -> DataFrame | None:
-        folder = out / kind
-        return spark.read.schema(schema).json(str(folder)) if any(folder.glob("*.jsonl")) else None
-
-    facts = rows(work.FACTS, _FACTS)
+    facts = read(spark, out / work.FACTS, _FACTS)
     servers = [] if facts is None else facts.select("kafka").distinct().collect()
     facts = None if facts is None else facts.where("system is not null")
-    steps = rows(response.STEPS, _STEPS)
-    journals = rows(work.JOURNALS, _JOURNAL)
+    steps = read(spark, out / response.STEPS, _STEPS)
+    journals = read(spark, out / work.JOURNALS, _JOURNAL)
     return {
         "kafka": sorted(row["kafka"] for row in servers),
         "machine": _machine(),
-        "throughput": _throughput(rows(throughput.ROWS, _THROUGHPUT)),
+        "throughput": _throughput(read(spark, out / throughput.ROWS, _THROUGHPUT)),
         "steps": None if steps is None else _steps(steps),
-        "changes": _changes(rows(response.JOURNALS, _JOURNAL), "delta"),
-        "changes_long": _changes(rows(response.LONG_JOURNALS, _JOURNAL), "delta"),
+        "changes": _changes(read(spark, out / response.JOURNALS, _JOURNAL), "delta"),
+        "changes_long": _changes(read(spark, out / response.LONG_JOURNALS, _JOURNAL), "delta"),
         **_compared(spark, out, facts, GROUPS),
         "handovers": _changes(journals, "unit"),
         "long": _long(spark, out, facts),
@@ -155,11 +151,9 @@ def _units(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
 
 def _steps_within(spark: SparkSession, out: Path, facts: DataFrame) -> dict[tuple[str, str], int]:
     """Return how often each event occurs in a run's journal during the run's measured time."""
-    if not any((out / work.JOURNALS).glob("*.jsonl")):
-        return {}
-    notes = _within(spark.read.schema(_JOURNAL).json(str(out / work.JOURNALS)), "unix_ms", facts)
-    rows = notes.groupBy("unit", "event").count().collect()
-    return {(row["unit"], row["event"]): row["count"] for row in rows}
+    notes = read(spark, out / work.JOURNALS, _JOURNAL)
+    counts = () if notes is None else _within(notes, "unix_ms", facts).groupBy("unit", "event").count().collect()
+    return {(row["unit"], row["event"]): row["count"] for row in counts}
 
 
 def _systems(units: list[Json]) -> list[Json]:

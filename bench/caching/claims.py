@@ -108,8 +108,8 @@ def _hits(found: Found) -> Claim:
         rates = _rates(found, "by_read", ".3f", world)
         each = {number: _difference(found, number, "buffer", "mean", "by_read", world) for number in found.records}
         leads = [f"{number:,} records {points(lead)}" for number, lead in each.items() if lead is not None]
-        lead = [f"buffer's lead over mean in points: {', '.join(leads)}"] if rates and leads else []
-        return "; ".join([*([rates] if rates else []), *lead, *_exceptions(found, world)])
+        lead = f"buffer's lead over mean in points: {', '.join(leads)}" if rates and leads else ""
+        return "; ".join(filter(None, (rates, lead, *_exceptions(found, world))))
 
     returns = [
         f"{room(share)} and {returns:g} returns {points(lead)}"
@@ -124,12 +124,8 @@ def _hits(found: Found) -> Claim:
         "Buffer has consistently the best hit rate, except for unlimited caching.",
         _readings(found, judge, said),
         [
-            *(
-                [f"Buffer's lead over mean if {MISSED[False]}, by returns: {', '.join(returns)} points."]
-                if returns
-                else []
-            ),
-            *([f"With equally popular kinds, the hit rates are {', '.join(texts)}."] if texts else []),
+            *[f"Buffer's lead over mean if {MISSED[False]}, by returns: {', '.join(returns)} points."] * bool(returns),
+            *[f"With equally popular kinds, the hit rates are {', '.join(texts)}."] * bool(texts),
         ],
         "Threshold's hit rate by read is μ/(λ+μ) for any stream, because admitted records raise the threshold, and "
         "refused records lower it. Buffer admits a record if it has more subscribers than the previous record. Mean "
@@ -219,10 +215,8 @@ def _swept(
 
 
 def _threshold(found: Found) -> Claim:
-    off = max(
-        (abs(row["by_read"][0] - _numbers(name)[1]) for name, row in found.sweep("threshold").items()),
-        default=0.0,
-    )
+    rows = found.sweep("threshold").items()
+    off = max((abs(row["by_read"][0] - _numbers(name)[1]) for name, row in rows), default=0.0)
     return Claim(
         "experiment 5",
         "Threshold's latency is lowest if μ ≫ λ, and increases towards λ ≫ μ.",

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from ingeborg.bench.caching.live.work import FACTS, LIVE
 from ingeborg.bench.caching.policies.named import BELADY, NOVEL, ONLINE, OURS, OWED
 from ingeborg.bench.caching.restaurants import RETURNS
 from ingeborg.bench.caching.work import BOUND, CEILING, ROWS, SIMULATED
-from ingeborg.bench.experiments.digesting import DIGESTED
+from ingeborg.bench.experiments.digesting import DIGESTED, read
 from ingeborg.bench.experiments.experiment import Digest, Results
 from ingeborg.bench.experiments.figures import columns, interval, rounded
 
@@ -64,27 +63,23 @@ COMPARED: Final = ("by_read", "duplication")
 def figures(spark: SparkSession, results: Results) -> Digest:
     """Return the figures of everything in the folder."""
     out = results.out
-    read = _read(spark, out / ROWS, _ROWS)
-    rows = _with_rates(spark.createDataFrame([], _ROWS) if read is None else read).cache()
+    kept = read(spark, out / ROWS, _ROWS)
+    rows = _with_rates(spark.createDataFrame([], _ROWS) if kept is None else kept).cache()
     document = _document(rows.where("kind = 'document'"))
     pure: Json = {
-        "requests": columns(_requests(rows.where("kind = 'requests'"), _read(spark, out / SIMULATED, _SIMULATED))),
+        "requests": columns(_requests(rows.where("kind = 'requests'"), read(spark, out / SIMULATED, _SIMULATED))),
         "document": columns(document["means"]),
         "differences": columns(document["differences"]),
     }
     reads = _reads(rows.where("kind = 'reads'"))
     pure |= {name: columns(each) for name, each in reads.items()}
     rows.unpersist()
-    live = _read(spark, out / LIVE, _LIVE)
+    live = read(spark, out / LIVE, _LIVE)
     if live is None:
         return Digest(pure, {})
     notes: list[Json] = list(results.rows(FACTS))
     facts = notes[-1] | {"note": " ".join(dict.fromkeys(row["note"] for row in notes if row["note"]))} if notes else {}
-    return Digest(pure, {"live": columns(_live(live, _read(spark, out / DIGESTED, _DIGESTED))), "facts": facts})
-
-
-def _read(spark: SparkSession, folder: Path, schema: str) -> DataFrame | None:
-    return spark.read.schema(schema).json(str(folder)) if folder.is_dir() and any(folder.iterdir()) else None
+    return Digest(pure, {"live": columns(_live(live, read(spark, out / DIGESTED, _DIGESTED))), "facts": facts})
 
 
 def _with_rates(rows: DataFrame) -> DataFrame:

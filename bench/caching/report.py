@@ -5,7 +5,7 @@ Owns: the words and tables. Must never: compute a figure that the digest does no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
@@ -123,7 +123,7 @@ def _value(row: Json | None, what: str, text: Callable[[float], str]) -> str:
 
 
 def _rate(row: Json | None) -> str:
-    return _value(row, "by_read", lambda value: f"{value:.3f}")
+    return _value(row, "by_read", "{:.3f}".format)
 
 
 def _percent(row: Json | None) -> Cell:
@@ -140,28 +140,21 @@ def _ahead(row: Json | None) -> str:
 
 
 def _document(found: Found) -> list[Block]:
-    figures: tuple[tuple[str, str, int], ...] = (
-        ("by_read", "hit rate by read", 3),
-        ("by_record", "hit rate by record", 3),
-        ("duplication", "duplication factor", 1),
-        ("copies_per_record", "copies per record", 1),
-        ("cached_share", "share of records that were admitted", 3),
-        ("written_share", "share of records that the database gets, memory or database", 3),
+    figures = (
+        ("by_read", "hit rate by read", "{:.3f}"),
+        ("by_record", "hit rate by record", "{:.3f}"),
+        ("duplication", "duplication factor", "{:.1f}"),
+        ("copies_per_record", "copies per record", "{:.1f}"),
+        ("cached_share", "share of records that were admitted", "{:.3f}"),
+        ("written_share", "share of records that the database gets, memory or database", "{:.3f}"),
     )
     tables: list[Block] = []
     for share, again in ((None, False), *product(ROOMS[1:], MISSED)):
-        for what, title, digits in figures:
-
-            def text(value: float, digits: int = digits) -> str:
-                return f"{value:.{digits}f}"
-
-            rows = [
-                [
-                    name,
-                    *(_value(found.document(number, name, share, again=again), what, text) for number in found.records),
-                ]
-                for name in STRATEGIES
-            ]
+        for what, title, form in figures:
+            rows = []
+            for name in STRATEGIES:
+                each = [found.document(number, name, share, again=again) for number in found.records]
+                rows.append([name, *(_value(row, what, form.format) for row in each)])
             if any(cell != NONE for row in rows for cell in row[1:]):
                 reading = "" if share is None else f", {MISSED[again]}"
                 header = ("", *(f"{number:,}" for number in found.records))
@@ -175,10 +168,10 @@ def _over_records(found: Found, kind: str) -> list[Block]:
     for setup in found.setups(kind):
         records = found.measured_records(kind, setup)
         rows = []
+        what, text = ("latency_ms", ms) if kind == LATENCY else ("records_per_s", "{:,.0f}".format)
         for name in STRATEGIES:
-            of_name = [found.measured(kind, number, name, None, setup) for number in records]
-            what, text = ("latency_ms", ms) if kind == LATENCY else ("records_per_s", lambda value: f"{value:,.0f}")
-            rows.append([name, *(_value(row, what, text) for row in of_name)])
+            each = [found.measured(kind, number, name, None, setup) for number in records]
+            rows.append([name, *(_value(row, what, text) for row in each)])
         title = f"{'mean latency' if kind == LATENCY else 'records/s'}, {setup}"
         tables.append(table(title, ("", *(f"{number:,}" for number in records)), rows))
     return [Fold("As numbers, over the number of records", tables)] if tables else []
@@ -188,9 +181,8 @@ def _made_of(found: Found) -> list[Block]:
     tables = []
     for setup in found.setups(LATENCY):
         records = found.measured_records(LATENCY, setup)[-1]
-        rows = {
-            name: row for name in STRATEGIES if (row := found.measured(LATENCY, records, name, None, setup)) is not None
-        }
+        each = {name: found.measured(LATENCY, records, name, None, setup) for name in STRATEGIES}
+        rows = {name: row for name, row in each.items() if row is not None}
         lines = [[part, *(ms(row.get(f"{part}_ms")) for row in rows.values())] for part in PARTS]
         lines.append(["in all", *(ms(row["latency_ms"][0]) for row in rows.values())])
         lines.append(["p99", *(ms(row.get("p99_ms")) for row in rows.values())])
@@ -294,13 +286,10 @@ def _requests(found: Found) -> list[Block]:
     exponents = sorted(found.exponents, key=lambda exponent: (not exponent, exponent))
     tables = []
     for share in SHARES:
-        rows = [
-            [
-                f"zipf {exponent:g}" if exponent else PLAYS,
-                *(cell(found.requests(exponent, share, name)) for name in (*PLAIN, BELADY)),
-            ]
-            for exponent in exponents
-        ]
+        rows = []
+        for exponent in exponents:
+            cells = [cell(found.requests(exponent, share, name)) for name in (*PLAIN, BELADY)]
+            rows.append([f"zipf {exponent:g}" if exponent else PLAYS, *cells])
         tables.append(table(f"Room for {share:.0%} of all items", ("", *PLAIN, BELADY), rows))
     return _panel(
         "Plain requests: share of hits, in per cent",
@@ -311,8 +300,7 @@ def _requests(found: Found) -> list[Block]:
     )
 
 
-def _table(found: Found, streams: Iterable[Stream], of: Callable[[Stream], str]) -> Table:
-    streams = list(streams)
+def _table(found: Found, streams: Sequence[Stream], of: Callable[[Stream], str]) -> Table:
     names = [name for name in ORDER if any(found.reads(stream, name) for stream in streams)]
     rows: list[list[str | Cell]] = [
         [name, *(_percent(found.reads(stream, name)) for stream in streams)] for name in names
@@ -356,12 +344,8 @@ def _others(found: Found) -> list[Block]:
     streams += [Stream(GONE, GONE_AWAY_S, WISHES, share) for share in SHARES]
     kept = [stream for stream in streams if stream in found.streams]
     # Two tables, because one would be wider than a page.
-    tables = [
-        _table(
-            found, (stream for stream in kept if stream.share == share), lambda one: f"{one.stream}, {one.share:.0%}"
-        )
-        for share in SHARES
-    ]
+    halves = [[stream for stream in kept if stream.share == share] for share in SHARES]
+    tables = [_table(found, half, lambda one: f"{one.stream}, {one.share:.0%}") for half in halves]
     return _panel(
         "Streams on which owed could do worse: hits by read, in per cent",
         tables,
@@ -385,13 +369,10 @@ def _swept(found: Found) -> list[Block]:
         header = ("", OWED, "best other", "ahead by", CEILING, BOUND)
         return [Fold(title, [table("", header, rows, PLUS)])] if rows else []
 
+    away, wishes = "How long subscribers are away", "How many topics each wishes for"
     return [
-        *fold(
-            "How long subscribers are away", lambda one: one.wishes == WISHES, lambda one: f"{one.away_s / HOUR_S:g} h"
-        ),
-        *fold(
-            "How many topics each wishes for", lambda one: one.away_s == AWAY_S, lambda one: f"{one.wishes:g} topics"
-        ),
+        *fold(away, lambda one: one.wishes == WISHES, lambda one: f"{one.away_s / HOUR_S:g} h"),
+        *fold(wishes, lambda one: one.away_s == AWAY_S, lambda one: f"{one.wishes:g} topics"),
     ]
 
 

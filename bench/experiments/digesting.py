@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results
@@ -44,6 +44,11 @@ def session(results: Results) -> Iterator[SparkSession]:
             yield spark
         except SPARK_ERRORS as error:
             raise BenchError(f"Spark failed: {logs.reason(error)} (the rest is in {log})") from error
+
+
+def read(spark: SparkSession, folder: Path, schema: str) -> DataFrame | None:
+    """Return the rows of one kind, or ``None`` if its folder has none."""
+    return spark.read.schema(schema).json(str(folder)) if any(folder.glob("*.jsonl")) else None
 
 
 def due(found: Mapping[str, Path], results: Results) -> dict[str, Path]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -87,9 +87,15 @@ class Overlay(Experiment):
         """See ``Experiment``."""
         work.run(unit.work, results)
 
-    def batches(self, plan: Sequence[Unit]) -> Iterable[Sequence[Unit]]:
+    def batches(self, plan: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
         """See ``Experiment``. A batch has at most ``AT_ONCE`` deliveries, or one unit."""
-        return _batches(plan)
+        batch: list[Unit] = []
+        for unit in plan:
+            if batch and sum(each.work.deliveries for each in (*batch, unit)) > AT_ONCE:
+                yield batch
+                batch = []
+            batch.append(unit)
+        yield batch
 
     def after(self, batch: Sequence[Unit], results: Results) -> None:
         """Check the logs of the finished units, and delete them."""
@@ -120,14 +126,3 @@ class Overlay(Experiment):
         from ingeborg.bench.overlay import report
 
         return report.report(digest)
-
-
-def _batches(plan: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
-    batch: list[Unit] = []
-    for unit in plan:
-        if batch and sum(each.work.deliveries for each in (*batch, unit)) > AT_ONCE:
-            yield batch
-            batch = []
-        batch.append(unit)
-    if batch:
-        yield batch

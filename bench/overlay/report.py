@@ -173,9 +173,8 @@ def _figures(cells: Cells, nodes: int) -> list[Block]:
 
 
 def _latencies(cells: Cells, nodes: int, line: Line, payload: int) -> list[Point]:
-    protocol, senders, start = line
-    grid = cells.grid(View(nodes, Reading(start)))
-    means = {each: grid.figure(protocol, senders, payload, each, "mean_ms") for each in INTERVALS_MS}
+    grid = cells.grid(View(nodes, Reading(line[2])))
+    means = {each: grid.figure(*line[:2], payload, each, "mean_ms") for each in INTERVALS_MS}
     return [(interval, mean) for interval, mean in means.items() if mean is not None]
 
 
@@ -197,9 +196,8 @@ def _means(cells: Cells, nodes: int, lines: Sequence[Line], title: str) -> list[
     loads = [(payload, interval) for payload in PAYLOADS for interval in NAMED_MS]
     rows = []
     for line in lines:
-        protocol, senders, start = line
-        grid = cells.grid(View(nodes, Reading(start)))
-        values = [grid.figure(protocol, senders, *load, "mean_ms") for load in loads]
+        grid = cells.grid(View(nodes, Reading(line[2])))
+        values = [grid.figure(*line[:2], *load, "mean_ms") for load in loads]
         if any(value is not None for value in values):
             rows.append([_name(line), *map(_ms, values)])
     header = ("", *(f"{_size(payload)}, {interval} ms" for payload, interval in loads))
@@ -210,8 +208,7 @@ def _rmrs(cells: Cells, nodes: int, lines: Sequence[Line], title: str, note: str
     """Return a table with the RMR of each line, for each payload."""
     rows = []
     for line in lines:
-        protocol, senders, start = line
-        found = judges.redundancies(cells.grid(View(nodes, Reading(start))), protocol, senders)
+        found = judges.redundancies(cells.grid(View(nodes, Reading(line[2]))), *line[:2])
         if found:
             rows.append([_name(line), *(_rmr(found.get(payload)) for payload in PAYLOADS)])
     return panel(title, ("", *map(_size, PAYLOADS)), rows, note)

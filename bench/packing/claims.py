@@ -164,10 +164,6 @@ class _At:
         return {self.view.names[list(DOCUMENT).index(name)] for name in names}
 
 
-def _rise(at: _At) -> bool:
-    return not _falling(at)
-
-
 def _falling(at: _At) -> list[str]:
     """Return the algorithms whose R is not greater than at the delta before."""
     deltas = at.found.deltas(at.view.case)
@@ -241,7 +237,7 @@ _ORDERS: Final = (
     ),
     _Order(
         "R grows with delta, for every algorithm.",
-        _rise,
+        lambda at: not _falling(at),
         tell=lambda at: ", ".join(f"{name} {at.moves(name):.2f}" for name in _falling(at)),
         needs_next_fit=True,
     ),
@@ -277,7 +273,8 @@ def _orders(found: Found) -> list[Claim]:
                 at_each = [_At(found, view, delta) for delta in found.deltas(view.case)]
                 against = [at for at in at_each if not order.test(at)]
                 reading = _reading(view, order.needs_next_fit)
-                text = f"not at delta {'; '.join(_against(order, at) for at in against)}" if against else ""
+                each = [f"{at.delta:g}" + (f" ({order.tell(at)})" if order.tell else "") for at in against]
+                text = f"not at delta {'; '.join(each)}" if each else ""
                 verdicts.append(Verdict(reading, together(at not in against for at in at_each), text))
         theirs = (
             f"CBS of MWF and MWFP at delta 25: {published.MWF_CBS[25.0]:.2%} and {published.MWFP_CBS[25.0]:.2%}, so "
@@ -285,10 +282,6 @@ def _orders(found: Found) -> list[Claim]:
         )
         claims.append(Claim("VI-E", order.text, verdicts, [], order.why, theirs if order is _FRONT else ""))
     return claims
-
-
-def _against(order: _Order, at: _At) -> str:
-    return f"{at.delta:g}" + (f" ({order.tell(at)})" if order.tell else "")
 
 
 def _reading(view: View, with_next_fit: bool) -> str:

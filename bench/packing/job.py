@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ingeborg.autoscaler.groups.packing import DOCUMENT
+from ingeborg.bench.experiments.digesting import read
 from ingeborg.bench.experiments.experiment import Digest
 from ingeborg.bench.experiments.figures import columns, interval, rounded, spread
 from ingeborg.bench.packing import latency
@@ -51,22 +52,17 @@ CLAIMED = "MWF"
 
 def figures(spark: SparkSession, out: Path) -> Digest:
     """Digest everything below ``out``."""
-
-    def rows(kind: str, schema: str) -> DataFrame | None:
-        folder = out / kind
-        return spark.read.schema(schema).json(str(folder)) if folder.is_dir() else None
-
-    streams = rows(ROWS, _ROWS)
+    streams = read(spark, out / ROWS, _ROWS)
     known = [] if streams is None else _by_stream(_decisions(streams.where("unnamed IS NULL")))
     document: Json = {
         "scores": columns(_scores(known)),
         "reductions": columns(_reductions(known)),
         "fronts": _fronts(known),
         "naming": [] if streams is None else _naming(streams),
-        "optimum": _optimum(rows(OPTIMA, _OPTIMA)),
-        "latency": _latency(rows(LATENCIES, _LATENCIES)),
+        "optimum": _optimum(read(spark, out / OPTIMA, _OPTIMA)),
+        "latency": _latency(read(spark, out / LATENCIES, _LATENCIES)),
     }
-    times = _times(rows(TIMES, _TIMES))
+    times = _times(read(spark, out / TIMES, _TIMES))
     return Digest(document, {"times": times} if times else {})
 
 
