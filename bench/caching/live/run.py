@@ -89,10 +89,10 @@ async def measure(
         async with AsyncExitStack() as stack:
             return await _Run(unit, places, begun, scratch, log, stack).go()
     except BenchError as error:
-        log.close(complete=False, failed=f"{error}".splitlines()[0])
+        log.close(failed=f"{error}".splitlines()[0])
         raise BenchError(f"{unit.name}: {error}") from error
     except BaseException:
-        log.close(complete=False, failed="it was interrupted")
+        log.close(failed="it was interrupted")
         raise
 
 
@@ -154,13 +154,10 @@ class _Run:
         await awaited(self._child.end(END_S))
         if unit.kind == LATENCY:
             self._log.events(publishing, made, report["readers"], unit.subscribers)
-        for name, from_ns, to_ns in (
-            ("connect", begun_ns, connected_ns),
-            ("subscribe", connected_ns, subscribed_ns),
-        ):
-            self._log.phase(name, name, from_ns, to_ns, measured=False, amount=unit.subscribers)
+        self._log.phase("connect", begun_ns, connected_ns, unit.subscribers)
+        self._log.phase("subscribe", connected_ns, subscribed_ns, unit.subscribers)
         self._log.run(start_ns, end_ns, unit.rate_per_s, before, after)
-        self._log.close(complete=True)
+        self._log.close()
         return self._row(publishing, made, report, after, (end_ns - start_ns) / 1e9, shares)
 
     async def _topic(self) -> tuple[str, str]:
