@@ -8,19 +8,16 @@ arrived when its run ended, its latency is at least the time until then, and tha
 
 from __future__ import annotations
 
-import os
-import platform
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ingeborg.bench.autoscale import response, scale, throughput, work
 from ingeborg.bench.autoscale.cases import GROUPS, LONG, labels
-from ingeborg.bench.experiments.digesting import read
+from ingeborg.bench.experiments.digesting import machine, read
 from ingeborg.bench.experiments.figures import rounded, spread
 
 Json = dict[str, Any]
@@ -56,7 +53,7 @@ def figures(spark: SparkSession, out: Path) -> Json:
     journals = read(spark, out / work.JOURNALS, _JOURNAL)
     return {
         "kafka": sorted(row["kafka"] for row in servers),
-        "machine": _machine(),
+        "machine": machine(),
         "throughput": _throughput(read(spark, out / throughput.ROWS, _THROUGHPUT)),
         "steps": None if steps is None else _steps(steps),
         "changes": _changes(read(spark, out / response.JOURNALS, _JOURNAL), "delta"),
@@ -64,14 +61,6 @@ def figures(spark: SparkSession, out: Path) -> Json:
         **_compared(spark, out, facts, GROUPS),
         "handovers": _changes(journals, "unit"),
         "long": _long(spark, out, facts),
-    }
-
-
-def _machine() -> dict[str, str]:
-    return {
-        "cores": str(len(os.sched_getaffinity(0))),
-        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
-        "python": platform.python_version(),
     }
 
 

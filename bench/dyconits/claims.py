@@ -87,7 +87,7 @@ def agreement(changes: Sequence[Mean | None], low: float, high: float) -> str:
         return HOLDS if agrees else PARTLY
     if all(abs(change) < LEAST for change in known):
         return NOISE if abs(low) < 2 * LEAST else FAILS
-    return PARTLY if any(change * low > 0 and abs(change) >= LEAST for change in known) else FAILS
+    return FAILS
 
 
 # Low load

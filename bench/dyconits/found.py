@@ -12,11 +12,15 @@ from typing import Any, Final, NamedTuple
 from ingeborg.bench.dyconits.cases import BASES, SYSTEMS, TEN
 from ingeborg.bench.dyconits.layer.settings import TOPICS
 from ingeborg.bench.dyconits.workload import EXPERIMENTS
-from ingeborg.bench.packing.scores import interval
+from ingeborg.bench.experiments.figures import interval
 
 Json = Mapping[str, Any]
 
 ERRORS: Final = ("numerical", "numerical_max", "staleness_s", "staleness_max_s")
+
+
+TIMES: Final = 10.0
+"""From this relative change on, a text has the factor in place of per cent."""
 
 
 class Mean(NamedTuple):
@@ -94,9 +98,11 @@ def value(cell: Json, figure: str, topic: str = "") -> float:
 
 
 def percent(change: Mean | None) -> str:
-    """Return a change as a text, such as ``-51 %`` or ``+17 ± 3 %``."""
+    """Return a change as a text, such as ``-51 %``, ``+17 ± 3 %`` or ``640 times``."""
     if change is None:
         return "no change from 0"
+    if change.mean >= TIMES:
+        return f"{change.mean + 1:,.0f} times"
     digits = 1 if abs(change.mean) < 0.1 else 0
     half = f" ± {100 * change.half:,.{digits}f}" if change.half else ""
     return f"{100 * change.mean:+,.{digits}f}{half} %"

@@ -7,26 +7,20 @@ The definitions of the errors are those of `errors`, which computes them for run
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ingeborg.bench.dyconits import rows
 from ingeborg.bench.dyconits.errors import PEAK_SAMPLES
+from ingeborg.bench.experiments import digesting
 from ingeborg.bench.experiments.experiment import Results
-from ingeborg.bench.packing.scores import interval
-from ingeborg.bench.spark.session import local_session
+from ingeborg.bench.experiments.figures import rounded, spread
 
 Json = dict[str, Any]
-
-MASTER, MEMORY = "local[*]", "6g"
-"""Spark's options: all cores, and enough memory for the rows of the whole plan."""
 
 WINDOW_S: Final = 2
 """Width of the windows in which errors over time are averaged, in seconds."""
@@ -44,10 +38,15 @@ _CONTROLS = (
 def digest(results: Results) -> tuple[Json, Json]:
     """Digest all results: the figures of the virtual runs, and those of real ones."""
     virtual = _virtual(list(results.rows("virtual")))
-    measured: Json = {"machine": _machine(), "fan_out": list(results.rows("fan-out")), "cells": [], "over_time": []}
+    measured: Json = {
+        "machine": digesting.machine(),
+        "fan_out": list(results.rows("fan-out")),
+        "cells": [],
+        "over_time": [],
+    }
     facts = list(results.rows(rows.FACTS))
     if facts:
-        with local_session(MASTER, MEMORY, results.out / "spark.log") as spark:
+        with digesting.session(results) as spark:
             measured |= figures(spark, results.out, facts)
     return {"virtual": virtual}, measured
 
@@ -237,7 +236,7 @@ def _virtual(found: Sequence[Json]) -> list[Json]:
         by_seed: dict[int, list[float]] = {}
         for row in some:
             by_seed.setdefault(row["seed"], []).append(value(row))
-        return spread([sum(values) / len(values) for _, values in sorted(by_seed.items())])
+        return rounded(spread([sum(values) / len(values) for _, values in sorted(by_seed.items())]), 4)
 
     table = []
     for (experiment, label), some in groups.items():
@@ -253,18 +252,5 @@ def _virtual(found: Sequence[Json]) -> list[Json]:
     return table
 
 
-def spread(values: Sequence[float]) -> list[float]:
-    """Return mean, half a 95 % interval, minimum and maximum."""
-    return [round(value, 4) for value in (*interval(values), min(values), max(values))]
-
-
 def _rounded(value: Any) -> Any:
     return round(value, 3) if isinstance(value, float) else value
-
-
-def _machine() -> dict[str, str]:
-    return {
-        "cores": str(len(os.sched_getaffinity(0))),
-        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
-        "python": platform.python_version(),
-    }

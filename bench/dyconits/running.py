@@ -260,7 +260,8 @@ class _Run:
         producer, times = self._producers[topic], self._times[topic]
         end_ms = due_ms + self._cell.length_s * 1e3
         while due_ms < end_ms:
-            while (wait_ms := due_ms - now_ms()) > 0:  # a sleep may end a fraction of a millisecond early
+            # A sleep may end a fraction of a millisecond early.
+            while (wait_ms := due_ms - now_ms()) > 0:  # noqa: ASYNC110
                 await asyncio.sleep(wait_ms / 1e3)
             at_ms = now_ms()
             self._late_ms = max(self._late_ms, at_ms - due_ms)

@@ -12,6 +12,8 @@ only its deletion was interrupted.
 from __future__ import annotations
 
 import json
+import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -19,11 +21,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results
-from ingeborg.bench.spark import job, logs
+from ingeborg.bench.spark import inventory, job
 from ingeborg.bench.spark.session import SPARK_ERRORS, local_session
 
 Json = dict[str, Any]
@@ -43,7 +46,16 @@ def session(results: Results) -> Iterator[SparkSession]:
         try:
             yield spark
         except SPARK_ERRORS as error:
-            raise BenchError(f"Spark failed: {logs.reason(error)} (the rest is in {log})") from error
+            raise BenchError(f"Spark failed: {inventory.reason(error)} (the rest is in {log})") from error
+
+
+def machine() -> dict[str, str]:
+    """Return what a report says about the machine."""
+    return {
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "python": platform.python_version(),
+    }
 
 
 def read(spark: SparkSession, folder: Path, schema: str) -> DataFrame | None:

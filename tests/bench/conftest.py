@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,11 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[obje
     with pytest.MonkeyPatch.context() as patch:
         for name, value in QUICK.items():
             patch.setitem(session._LEAN, name, value)
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with session.local_session("local[1]", "1g", log, quiet=True) as started:
+            # Other tests in this process interrupt themselves, and must not end Java.
+            for number, handler in before.items():
+                signal.signal(number, handler)
             yield started
 
 

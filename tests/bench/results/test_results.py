@@ -13,6 +13,7 @@ from ingeborg.bench import cli
 from ingeborg.bench.autoscale.experiment import Autoscale
 from ingeborg.bench.caching.experiment import Caching
 from ingeborg.bench.digest import kept
+from ingeborg.bench.dyconits.experiment import Dyconits
 from ingeborg.bench.experiments.experiment import MEASURED, Experiment
 from ingeborg.bench.overlay.experiment import Overlay
 from ingeborg.bench.packing.experiment import Packing
@@ -27,7 +28,7 @@ def sets(digest: str) -> list[Path]:
 
 
 #: The evaluations, and the folders with their stored results.
-EVALUATIONS: list[Experiment] = [Autoscale(), Caching(), Overlay(), Packing()]
+EVALUATIONS: list[Experiment] = [Autoscale(), Caching(), Dyconits(), Overlay(), Packing()]
 EVALUATED = [(evaluation, folder) for evaluation in EVALUATIONS for folder in sets(evaluation.document)]
 
 COMPARISONS = sets(kept.NAME)
@@ -37,7 +38,7 @@ MEASURED_BYTES_MAX = 600_000
 """Of all that was measured, in `bench/results` and `docs/soak`: who clones this broker to try it does not want its
 measurements first."""
 
-CHECKOUT_BYTES_MAX = 12_500_000
+CHECKOUT_BYTES_MAX = 12_800_000
 """Of all tracked files. Nearly all of it is source: it grows with what is built, and this says by how much. It is
 raised when a capability comes in that has its tests and pages, after what can be made lighter has been; never for what
 was measured."""
