@@ -18,6 +18,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from ingeborg.bench.dyconits.layer.settings import TOPICS
 from ingeborg.bench.errors import BenchError
+from ingeborg.protocol.credit import Credit
 
 # The library raises the errors that it logs, or tries again.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
@@ -64,7 +65,7 @@ class Feed(Protocol):
     async def next(self, topic: str) -> Message:
         """Wait for the next message of a topic."""
 
-    def done(self) -> None:
+    async def done(self) -> None:
         """Say that a message has been worked off."""
 
     async def stop(self) -> None:
@@ -99,7 +100,7 @@ class KafkaFeed:
         record = await self._consumers[topic].getone()
         return Message(*decoded(record.value.decode()))
 
-    def done(self) -> None:
+    async def done(self) -> None:
         """Do nothing: a consumer of Kafka asks for each message."""
 
     async def stop(self) -> None:
@@ -122,8 +123,7 @@ class EndpointFeed:
             named = [{**rule, "topic": f"{run}-{rule['topic']}"} if "topic" in rule else rule for rule in rules]
             self._bounds = {"bounds": named, "window": window}
         self._queues: dict[str, asyncio.Queue[Message]] = {topic: asyncio.Queue(UNREAD_MAX) for topic in TOPICS}
-        self._done = 0
-        self._credited = False
+        self._credit = None if rules is None else Credit(window)
         self._socket: ClientConnection
         self._reading: asyncio.Task[None]
 
@@ -149,21 +149,17 @@ class EndpointFeed:
         """See ``Feed``."""
         return await self._queues[topic].get()
 
-    def done(self) -> None:
-        """Give the credit for a message, if there is a window. Several messages of one turn have one credit."""
-        self._done += 1
-        if self._bounds and not self._credited:
-            self._credited = True
-            asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(self._credit()))
-
-    async def _credit(self) -> None:
-        self._credited = False
-        await self._socket.send(
-            orjson.dumps({"command": "credit", "client_id": self._name, "count": self._done}), text=True
-        )
+    async def done(self) -> None:
+        """Confirm half a window at a time, as the client libraries do."""
+        count = None if self._credit is None else self._credit.processed()
+        if count is not None:
+            command = {"command": "credit", "client_id": self._name, "count": count}
+            await self._socket.send(orjson.dumps(command), text=True)
 
     async def stop(self) -> None:
-        """See ``Feed``."""
+        """See ``Feed``. Raises ``BenchError`` if the connection was lost before."""
+        if self._reading.done():
+            self._reading.result()
         self._reading.cancel()
         await asyncio.wait([self._reading])
         await self._socket.close()

@@ -140,7 +140,7 @@ class Reader:
             self._last[topic] = message.number
             if self._control is not None:
                 self._control.took(topic, message.produced_ms)
-            self._feed.done()
+            await self._feed.done()
 
     async def sample(self) -> None:
         """Note the state of each topic, and the CPU time, again and again."""

@@ -33,7 +33,7 @@ class Given:
         self._given[topic] += 1
         return Message(self._given[topic], 0.0, 1)
 
-    def done(self) -> None:
+    async def done(self) -> None:
         self.done_count += 1
 
     async def stop(self) -> None: ...
@@ -112,11 +112,17 @@ async def test_credit_opens_the_window_of_a_real_endpoint(tmp_path: Path) -> Non
             await feeds.ask(socket, command="subscriptions", client_id="run-c1")  # everything before is done
             async with asyncio.timeout(30):
                 got = [await feed.next(HIGH) for _ in range(2)]
-                feed.done()
+                await feed.done()
                 got.append(await feed.next(HIGH))
         assert [message.number for message in got] == [1, 2, 5]
         assert got[2].skipped == 2, "the endpoint has kept only the newest while the window was closed"
         await feed.stop()
+        lost = EndpointFeed(broker.urls[0], "run", "c2", None, 2)
+        await lost.start()
+        await lost._socket.send("{")
+        await asyncio.wait([lost._reading], timeout=30)
+        with pytest.raises(BenchError, match="the endpoint sent"):
+            await lost.stop()
         wrong = EndpointFeed(broker.urls[0], "run", "c1", [{"prefix": "", "staleness_ms": 1}], 2)
         with pytest.raises(BenchError, match=r"^listen: .*staleness_ms"):
             await wrong.start()
