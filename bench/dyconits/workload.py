@@ -6,7 +6,7 @@ Owns: its format, and all checks of it. Must never: run anything.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,6 +21,12 @@ DEFAULT: Final = Path(__file__).parent.parent / "workloads" / "dyconits.toml"
 
 LENGTH_S_MAX, PAYLOAD_BYTES_MAX, COUNT_MAX, UNITS_MAX, WINDOW_MAX = 3_600.0, 65_536, 16, 1_000, 100_000
 """Limits of the file's values. A run is kept in memory until its end."""
+
+REPORT_MS_MIN: Final = 10.0
+"""The least time between two reports. Without one, a run in virtual time would not end."""
+
+PRIORITY_MIN: Final = -0.999
+"""The least default priority. -1 and less have a special meaning."""
 
 Rules = Sequence[Mapping[str, Any]]
 
@@ -114,7 +120,7 @@ def load(path: Path) -> Workload:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--workload {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--workload {path} is not TOML: {error}") from error
     try:
         return _workload(document)
@@ -123,23 +129,24 @@ def load(path: Path) -> Workload:
 
 
 def _workload(document: dict[str, Any]) -> Workload:
-    own = {name: value for name, value in document.items() if not isinstance(value, dict)}
-    tables = {name: value for name, value in document.items() if isinstance(value, dict)}
-    _known("", tables, ("readers", "manager", "consumer", "producer", "experiments"))
-    _known("", own, ("lead_s", "length_s", "short_s", "payload_bytes"))
-    _complete("", {**own, **tables}, ("lead_s", "length_s", "short_s", "payload_bytes", "readers", "experiments"))
-    _complete("experiments", tables["experiments"], EXPERIMENTS)
-    _known("experiments", tables["experiments"], EXPERIMENTS)
+    _known("", document, [each.name for each in fields(Workload)])
+    _complete("", document, ("lead_s", "length_s", "short_s", "payload_bytes", "readers", "experiments"))
+    experiments = document["experiments"]
+    _complete("experiments", experiments, EXPERIMENTS)
+    _known("experiments", experiments, EXPERIMENTS)
+    consumer = _settings("consumer", document.get("consumer", {}), ConsumerSettings)
+    if consumer.delay_min_ms > consumer.delay_max_ms:
+        raise ValueError("consumer.delay_min_ms has to be at most consumer.delay_max_ms")
     return Workload(
-        _number("lead_s", own["lead_s"], 0.0, LENGTH_S_MAX),
-        _number("length_s", own["length_s"], 1.0, LENGTH_S_MAX),
-        _number("short_s", own["short_s"], 1.0, LENGTH_S_MAX),
-        int(_number("payload_bytes", own["payload_bytes"], 32, PAYLOAD_BYTES_MAX)),
-        _readers(tables["readers"]),
-        _settings("manager", tables.get("manager", {}), ManagerSettings),
-        _settings("consumer", tables.get("consumer", {}), ConsumerSettings),
-        _settings("producer", tables.get("producer", {}), ProducerSettings),
-        {name: _setup(f"experiments.{name}", tables["experiments"][name]) for name in EXPERIMENTS},
+        _number("lead_s", document["lead_s"], 0.0, LENGTH_S_MAX),
+        _number("length_s", document["length_s"], 1.0, LENGTH_S_MAX),
+        _number("short_s", document["short_s"], 1.0, LENGTH_S_MAX),
+        _whole("payload_bytes", document["payload_bytes"], 32, PAYLOAD_BYTES_MAX),
+        _readers(document["readers"]),
+        _settings("manager", document.get("manager", {}), ManagerSettings),
+        consumer,
+        _settings("producer", document.get("producer", {}), ProducerSettings),
+        {name: _setup(f"experiments.{name}", experiments[name]) for name in EXPERIMENTS},
     )
 
 
@@ -149,14 +156,15 @@ def _readers(table: dict[str, Any]) -> Readers:
     _complete("readers", table, names)
     unit_ms = _number("readers.unit_ms", table["unit_ms"], 0.001, 1_000.0)
     return Readers(
-        int(_number("readers.count", table["count"], 1, COUNT_MAX)),
+        _whole("readers.count", table["count"], 1, COUNT_MAX),
         unit_ms,
         _number("readers.cpu_ms", table["cpu_ms"], 0.0, unit_ms),
-        int(_number("readers.window", table["window"], 1, WINDOW_MAX)),
+        _whole("readers.window", table["window"], 1, WINDOW_MAX),
     )
 
 
 Settings = TypeVar("Settings", ManagerSettings, ConsumerSettings, ProducerSettings)
+Number = TypeVar("Number", int, float)
 
 
 def _settings(where: str, table: dict[str, Any], kind: type[Settings]) -> Settings:
@@ -167,13 +175,13 @@ def _settings(where: str, table: dict[str, Any], kind: type[Settings]) -> Settin
     for name, value in table.items():
         default = own[name].default
         if default is MISSING:
-            values[name] = _by_topic(f"{where}.{name}", value, -10.0, 10.0)
+            values[name] = _by_topic(f"{where}.{name}", value, -10.0, 10.0, _number)
         elif isinstance(default, bool):
             if not isinstance(value, bool):
                 raise ValueError(f"{where}.{name} has to be true or false")
             values[name] = value
         else:
-            values[name] = _number(f"{where}.{name}", value, 0.0, 1e9)
+            values[name] = _number(f"{where}.{name}", value, REPORT_MS_MIN if name == "report_ms" else 0.0, 1e9)
     return kind(**values)
 
 
@@ -183,12 +191,12 @@ def _setup(where: str, table: Any) -> Setup:
     _complete(where, table, names)
     least_ms = _number(f"{where}.interval_min_ms", table["interval_min_ms"], 0.1, 60_000.0)
     return Setup(
-        _by_topic(f"{where}.priorities", table["priorities"], -1.0, 1.0),
+        _by_topic(f"{where}.priorities", table["priorities"], PRIORITY_MIN, 1.0, _number),
         _number(f"{where}.numerical", table["numerical"], 0.0, 1e9),
         _number(f"{where}.staleness_ms", table["staleness_ms"], 0.0, 1e9),
         least_ms,
         _number(f"{where}.interval_max_ms", table["interval_max_ms"], least_ms, 60_000.0),
-        {topic: int(cost) for topic, cost in _by_topic(f"{where}.units", table["units"], 0, UNITS_MAX).items()},
+        _by_topic(f"{where}.units", table["units"], 0, UNITS_MAX, _whole),
         _rules(f"{where}.all", table["all"]),
         _rules(f"{where}.latest", table["latest"]),
     )
@@ -199,19 +207,31 @@ def _rules(where: str, value: Any) -> Rules:
         parse_rules(check_bounds(value))
     except ProtocolError as error:
         raise ValueError(f"{where}: {error.info}") from None
-    return list(value)
+    if not isinstance(value, list):
+        raise ValueError(f"{where} has to be a list of rules")
+    if not all(rule.get("topic") in TOPICS or rule.get("prefix") == "" for rule in value):
+        raise ValueError(f'{where}: each rule has to have a topic ({", ".join(TOPICS)}), or the prefix ""')
+    return value
 
 
-def _by_topic(where: str, value: Any, least: float, most: float) -> dict[str, float]:
+def _by_topic(
+    where: str, value: Any, least: float, most: float, number: Callable[[str, Any, float, float], Number]
+) -> dict[str, Number]:
     if not isinstance(value, dict) or set(value) != set(TOPICS):
         raise ValueError(f"{where} has to have a number for each of {', '.join(TOPICS)}")
-    return {topic: _number(f"{where}.{topic}", value[topic], least, most) for topic in TOPICS}
+    return {topic: number(f"{where}.{topic}", value[topic], least, most) for topic in TOPICS}
 
 
 def _number(where: str, value: Any, least: float, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise ValueError(f"{where} has to be a number from {least:g} to {most:g}, not {value!r}")
     return float(value)
+
+
+def _whole(where: str, value: Any, least: float, most: float) -> int:
+    if not isinstance(value, int):
+        raise ValueError(f"{where} has to be a whole number, not {value!r}")
+    return int(_number(where, value, least, most))
 
 
 def _known(where: str, table: Any, names: Sequence[str]) -> None:
