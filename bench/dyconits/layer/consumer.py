@@ -5,16 +5,21 @@ Owns: the local priorities of section 4.2, Algorithm 2 and equation 4.2. Must ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ingeborg.bench.dyconits.layer.manager import DISABLED, ENDED
 from ingeborg.bench.dyconits.layer.messages import ConsumerReport, ConsumerUpdate
 from ingeborg.bench.dyconits.layer.settings import ConsumerSettings, Readings
 
+_LOWEST: Final = math.nextafter(DISABLED, 0.0)
+"""The lowest local priority of a topic that is neither disabled nor ended."""
+
 
 def localised(priorities: Mapping[str, float], local: Mapping[str, float], readings: Readings) -> dict[str, float]:
-    """Return a consumer's priorities. The highest is 1, and special priorities do not change.
+    """Return a consumer's priorities. The highest is 1, special priorities do not change, and no other becomes special.
 
     Args:
         priorities: the global priority of each of the consumer's topics.
@@ -35,7 +40,7 @@ def localised(priorities: Mapping[str, float], local: Mapping[str, float], readi
     else:
         # Nothing by which these could be divided makes the highest 1, so they are moved.
         usual = {topic: value + 1 - highest for topic, value in usual.items()}
-    return {topic: usual.get(topic, value) for topic, value in priorities.items()}
+    return {topic: max(usual[topic], _LOWEST) if topic in usual else value for topic, value in priorities.items()}
 
 
 @dataclass

@@ -157,6 +157,15 @@ def test_special_priorities_stay_and_do_not_count() -> None:
     assert localised({LOW: ENDED}, {}, TEXT) == {LOW: ENDED}
 
 
+@pytest.mark.parametrize("readings", [TEXT, PROGRAMS])
+@pytest.mark.parametrize("silent", [{HIGH: 0.75, MEDIUM: -0.5, LOW: -0.75}, {HIGH: -0.25, MEDIUM: -0.5, LOW: 0.25}])
+def test_a_silent_topic_does_not_become_disabled_or_ended(silent: dict[str, float], readings: Readings) -> None:
+    """The manager alone disables and ends topics. A topic without messages has a low priority, and no special one."""
+    found = localised(silent, {LOW: -1.0}, readings)
+    assert max(found.values()) == 1.0
+    assert min(found.values()) > DISABLED
+
+
 # -- a consumer's delays
 
 
