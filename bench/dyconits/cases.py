@@ -59,6 +59,8 @@ VARIED: Final = {
     "text, but no limit when stale": replace(TEXT, limited=False),
     "text, but constant increment": replace(TEXT, growing=False),
     "text, but all low topics": replace(TEXT, all_low=True),
+    "text, but quiet topics stale": replace(TEXT, quiet=True),
+    "text, but bounds granted again": replace(TEXT, regranted=True),
     "programs": PROGRAMS,
 }
 """The readings of the part ``readings``, by their names in the report."""

@@ -146,20 +146,24 @@ class Consumer:
                 priority = topic.stale_priority + (topic.priority if self._readings.added else 0.0)
                 self._change(topic, update_step - step * priority)
                 if self._readings.limited:
-                    topic.delay_ms = min(topic.delay_ms, topic.production_ms)
+                    self._limit(topic)
                 self._stale(name, topic)
             else:
                 self._change(topic, update_step - step * topic.priority)
                 if topic.produced - topic.consumed > topic.numerical:
-                    topic.delay_ms = min(topic.delay_ms, topic.production_ms)
+                    self._limit(topic)
 
     def _is_stale(self, topic: _Topic, now_ms: float) -> bool:
-        is_behind = topic.produced > topic.consumed
-        return is_behind and topic.newest_ms is not None and now_ms - topic.newest_ms > topic.staleness_ms
+        may_be = self._readings.quiet or topic.produced > topic.consumed
+        return may_be and topic.newest_ms is not None and now_ms - topic.newest_ms > topic.staleness_ms
 
     def _change(self, topic: _Topic, by_ms: float) -> None:
         most_ms, least_ms = self._settings.delay_max_ms, self._settings.delay_min_ms
         topic.delay_ms = max(min(topic.delay_ms + by_ms, most_ms), least_ms)
+
+    def _limit(self, topic: _Topic) -> None:
+        """Let the delay be at most the production delay, but not below the least delay."""
+        topic.delay_ms = max(min(topic.delay_ms, topic.production_ms), self._settings.delay_min_ms)
 
     def _stale(self, name: str, topic: _Topic) -> None:
         """Let the priority of a stale topic grow."""

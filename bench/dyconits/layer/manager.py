@@ -137,8 +137,9 @@ class Manager:
         return low if self._readings.all_low else low[:1]
 
     def _update(self, consumer: str) -> ConsumerUpdate:
-        wanting = self._wanting[consumer] and consumer not in self._granted
-        self._granted.add(consumer)  # a request is granted once, and counts until the next report
+        # A request counts until the next report, also if it has been granted.
+        wanting = self._wanting[consumer] and (self._readings.regranted or consumer not in self._granted)
+        self._granted.add(consumer)
         low = self._low() if wanting and self._settings.can_disable else []
         topics = {}
         for name, consumed in self._consumed[consumer].items():

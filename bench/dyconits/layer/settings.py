@@ -15,7 +15,7 @@ TOPICS: Final = (HIGH, MEDIUM, LOW)
 
 @dataclass(frozen=True)
 class Readings:
-    """The answers to questions that the document's text leaves open. The defaults follow the text.
+    """The answers to questions that the document's text leaves open. The defaults follow the text, except ``quiet``.
 
     Attributes:
         shifted: a consumer normalises priorities as (p + 1) / (highest + 1), like the document's programs. The text
@@ -29,6 +29,11 @@ class Readings:
             programs it is constant, and the programs limit the stale priority.
         all_low: the manager throttles or disables all topics of sufficiently low priority, like the programs. The text
             takes the one with the lowest priority.
+        quiet: a topic is stale if its last consumed message is old, as section 3.3 of the text says. A topic without
+            new messages is then always stale. The programs also ask for a message that waits, by the manager's last
+            count.
+        regranted: each update grants a request for new bounds until the consumer's next report, like the programs. The
+            text says that the update which answers a request has new bounds.
     """
 
     shifted: bool = False
@@ -37,10 +42,14 @@ class Readings:
     limited: bool = True
     growing: bool = True
     all_low: bool = False
+    quiet: bool = False
+    regranted: bool = False
 
 
 TEXT: Final = Readings()
-PROGRAMS: Final = Readings(shifted=True, summed=True, added=True, limited=False, growing=False, all_low=True)
+PROGRAMS: Final = Readings(
+    shifted=True, summed=True, added=True, limited=False, growing=False, all_low=True, regranted=True
+)
 NAMED: Final = {"text": TEXT, "programs": PROGRAMS}
 """The readings with which an experiment can run on a real Kafka."""
 

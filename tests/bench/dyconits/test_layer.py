@@ -85,6 +85,20 @@ def test_new_bounds_are_granted_once_and_less_to_high_priorities() -> None:
     assert all(each.numerical is None for each in told(manager).values())
 
 
+@pytest.mark.parametrize(("readings", "grants"), [(TEXT, [False, False]), (PROGRAMS, [True, False])])
+def test_programs_grant_a_request_again_until_the_next_report(readings: Readings, grants: list[bool]) -> None:
+    manager = Manager(ManagerSettings(), readings)
+    producing(manager, {HIGH: 100})
+    assert told(manager, wants_bounds=True)[HIGH].numerical is not None
+    found = []
+    for at_ms, count in ((10_000.0, 5_000), (15_000.0, 50_000)):  # rates that change sufficiently
+        (update,) = manager.producer_report(ProducerReport("p-high", {HIGH: count}), at_ms)
+        assert isinstance(update, ConsumerUpdate)
+        found.append(update.topics[HIGH].numerical is not None)
+        told(manager)
+    assert found == grants
+
+
 def test_a_consumer_that_has_read_an_ended_topic_is_told_so() -> None:
     manager = Manager(ManagerSettings(), TEXT)
     producing(manager, {HIGH: 10, LOW: 10})
@@ -222,6 +236,15 @@ def test_a_numerical_error_limits_the_delay_to_the_production_delay() -> None:
     assert one.delay_ms(LOW) == 6, "as long as the bound is exceeded"
 
 
+def test_a_limited_delay_is_not_below_the_least_delay() -> None:
+    for settings in ({"numerical": 1}, {"staleness_ms": 1}):
+        one = consumer(delay_min_ms=20, **settings)
+        one.took(HIGH, 0.0)
+        one.updated(update(100), 1_000.0)
+        one.report(12.0, 1_001.0)
+        assert one.delay_ms(HIGH) == 20, "although a message comes every 6 ms"
+
+
 def test_a_stale_topic_gets_faster_and_faster() -> None:
     one = consumer(Readings(limited=False), staleness_ms=100)
     one.took(LOW, 0.0)
@@ -257,6 +280,11 @@ def test_a_topic_that_is_read_whole_is_not_stale() -> None:
     one.updated(update(1), 1.0)
     one.report(12.0, 10_000.0)
     assert one.delay_ms(LOW) > 6
+    quiet = consumer(Readings(quiet=True), staleness_ms=100)
+    quiet.took(LOW, 0.0)
+    quiet.updated(update(1), 1.0)
+    quiet.report(12.0, 10_000.0)
+    assert quiet.delay_ms(LOW) == 6, "by section 3.3 its last message is too old"
 
 
 def test_a_disabled_topic_has_the_longest_delay_and_an_ended_one_is_left() -> None:
