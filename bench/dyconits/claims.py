@@ -98,9 +98,11 @@ def _low_load(found: Found) -> list[Claim]:
         means = {topic: found.mean("e1", system, "numerical", topic) for topic in TOPICS}
         maxima = {topic: found.mean("e1", system, "numerical_max", topic) for topic in TOPICS}
         keeps_up = all(mean is not None and mean.mean <= NEAR_NOTHING for mean in means.values())
+        is_one = all(each is not None and each.mean <= FACTOR for topic, each in maxima.items() if topic != LOW)
         low = maxima[LOW]
         said = ", ".join(f"{topic} {amount('', means[topic])}, at most {amount('', maxima[topic])}" for topic in TOPICS)
-        verdict = HOLDS if keeps_up and low is not None and low.mean > 10 else PARTLY if keeps_up else FAILS
+        reaches_ten = low is not None and agreement([low], 10, 10) == HOLDS
+        verdict = HOLDS if keeps_up and is_one and reaches_ten else PARTLY if keeps_up else FAILS
         return verdict, said
 
     def staleness(system: str) -> tuple[str, str]:
@@ -132,13 +134,14 @@ def _low_load(found: Found) -> list[Claim]:
 def _main_findings(found: Found) -> list[Claim]:
     def less_cpu_fresh_high(system: str) -> tuple[str, str]:
         cpu, high = found.change("e3", system, "cpu"), found.change("e3", system, "staleness_s", HIGH)
-        bound = max((cell["bounds"][HIGH]["staleness_bound_ms"] for cell in found.cells("e3", system)), default=0.0)
+        bounds = [cell["bounds"][HIGH]["staleness_bound_ms"] for cell in found.cells("e3", system) if cell["bounds"]]
         worst = found.mean("e3", system, "staleness_max_s", HIGH)
         assert worst is not None
         kept = worst.mean <= 10.0
         said = (
             f"CPU usage {percent(cpu)}, staleness of high priority {percent(high)}; at most "
-            f"{amount('staleness_max_s', worst)}, with a bound that begins at 10 s and ends at {bound / 1e3:.0f} s"
+            f"{amount('staleness_max_s', worst)}, with a bound that begins at 10 s and "
+            + (f"ends at {max(bounds) / 1e3:.0f} s" if bounds else "no update of the manager")
         )
         lower = cpu is not None and cpu.mean < -LEAST
         return (HOLDS if lower and kept else PARTLY if lower else FAILS), said
@@ -160,9 +163,10 @@ def _main_findings(found: Found) -> list[Claim]:
         high = [found.change("e3", system, figure, HIGH) for figure in ERRORS]
         low = [found.change("e3", system, figure, LOW) for figure in ERRORS]
         better = agreement(high, -0.5, -0.5)
-        worse = all(change is not None and change.mean >= 10 for change in low)
+        worse = agreement(low, 10, 200)
         said = f"high {', '.join(map(percent, high))}; low {', '.join(map(percent, low))}"
-        return (better if worse else PARTLY if better in (HOLDS, PARTLY) else FAILS), said
+        holds = better == worse == HOLDS
+        return (HOLDS if holds else FAILS if better == FAILS else PARTLY), said
 
     def cpu(experiment: str, mean: float, peak: float) -> Callable[[str], tuple[str, str]]:
         def judge(system: str) -> tuple[str, str]:
@@ -250,17 +254,18 @@ def _overhead(found: Found) -> list[Claim]:
     for experiment in ("e1", "e2", "e3"):
         printed = published.OVERHEAD[experiment]
 
-        def judge(system: str, experiment: str = experiment) -> tuple[str, str]:
+        def judge(system: str, experiment: str = experiment, printed: float = printed) -> tuple[str, str]:
             share = overhead(found, experiment, system)
-            is_below = share <= published.OVERHEAD_MOST[experiment] * FACTOR
-            return (HOLDS if is_below else FAILS), f"{100 * share:.2f} %"
+            agrees = printed / FACTOR <= share <= printed * FACTOR
+            is_below = share <= published.OVERHEAD_MOST[experiment]
+            return (HOLDS if agrees else PARTLY if is_below else FAILS), f"{100 * share:.2f} %"
 
         claims.append(
             _claim(
                 "table 5.2",
                 f"{experiment.upper()}: the messages of the layer are {100 * printed:.2g} % of all messages.",
                 _verdicts(found, experiment, judge),
-                why="The verdict is about the upper bound of equation 5.1.",
+                why="It holds in part if ours is only below the upper bound of equation 5.1.",
             )
         )
     return claims

@@ -18,7 +18,6 @@ Json = Mapping[str, Any]
 
 ERRORS: Final = ("numerical", "numerical_max", "staleness_s", "staleness_max_s")
 
-
 TIMES: Final = 10.0
 """From this relative change on, a text has the factor in place of per cent."""
 

@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 
 from ingeborg.bench.dyconits import rows
 from ingeborg.bench.dyconits.errors import PEAK_SAMPLES
+from ingeborg.bench.dyconits.found import ERRORS
+from ingeborg.bench.dyconits.layer.settings import TOPICS
 from ingeborg.bench.experiments import digesting
 from ingeborg.bench.experiments.experiment import Results
 from ingeborg.bench.experiments.figures import rounded, spread
@@ -24,8 +26,6 @@ Json = dict[str, Any]
 
 WINDOW_S: Final = 2
 """Width of the windows in which errors over time are averaged, in seconds."""
-
-ERRORS: Final = ("numerical", "numerical_max", "staleness_s", "staleness_max_s")
 
 _PRODUCED = "topic string, first long, at_ms array<double>"
 _SAMPLES = "reader string, topic string, at_ms double, taken long, skipped long, last long, received long"
@@ -243,7 +243,7 @@ def _virtual(found: Sequence[Json]) -> list[Json]:
         made: Json = {"experiment": experiment, "label": label, "seeds": len({each["seed"] for each in some})}
         for name in ("cpu", "cpu_peak", "taken_per_s"):
             made[name] = over(some, lambda each, name=name: each[name])  # type: ignore[misc]
-        for topic in ("high", "medium", "low"):
+        for topic in TOPICS:
             made[topic] = {
                 name: over(some, lambda each, topic=topic, name=name: each[topic][name])  # type: ignore[misc]
                 for name in ERRORS

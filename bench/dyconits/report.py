@@ -37,10 +37,10 @@ Json = Mapping[str, Any]
 
 LEAD: Final = (
     "This report evaluates bounded inconsistency: J. Karsai, “Dyconits for publish/subscribe” (2024), which puts a "
-    "layer before Kafka, and the bounds of this broker.",
+    "layer in front of Kafka, and the bounds of this broker.",
     "In E1 to E3, three producers send messages to two readers. A reader works off one unit after the other, and a "
-    "message of high priority costs it ten units. Under high load a reader cannot work off all messages. ± is half an "
-    "interval of 95 % over the runs.",
+    "message of high priority costs it ten units. Under high load a reader cannot work off all messages. ± gives half "
+    "the width of a 95 % interval over the runs.",
 )
 
 COLOURS: Final = {name: number for number, name in enumerate(NAMES)}
@@ -321,7 +321,7 @@ def _overhead(found: Found, bounds: Json) -> Section:
     header = ("", "counted", "equation 5.1", "equation 5.2", "document: counted", "equation 5.1", "equation 5.2")
     note = (
         "Updates that a reader works off, as a share of all messages of its topics. The count includes the updates "
-        "before the first message, which are more of a short run."
+        "before the first message, which weigh more in a short run."
     )
     return Section("Table 5.2: overhead", [Panel("", [table("", header, rows, note)])])
 
@@ -334,8 +334,9 @@ def _readings(rows: Sequence[Json]) -> Section:
         return Section("Readings", [])
     blocks: list[Block] = [
         Text(
-            "The same layer in virtual time, with one open question after the other answered otherwise. Messages and "
-            "reports arrive at once, and CPU time is that of the units and a constant for each message."
+            "The same layer in virtual time. Each row but the first two and the last answers one open question in "
+            "another way. Messages and reports arrive at once, and CPU time is that of the units and a constant for "
+            "each message."
         )
     ]
     for experiment in dict.fromkeys(row["experiment"] for row in rows):
@@ -349,8 +350,8 @@ def _readings(rows: Sequence[Json]) -> Section:
                     )
                     for topic in TOPICS
                 ]
-                label = "Kafka" if row["label"] == KAFKA else row["label"]
                 cpu = f"{row['cpu'][0]:.1f}, {row['cpu_peak'][0]:.1f} %"
+                label = "Kafka" if row["label"] == KAFKA else row["label"]
                 body.append([Cell(label), *errors, Cell(cpu), Cell(f"{row['taken_per_s'][0]:,.0f}/s")])
         header = ("reading", *(f"{topic}: mean, maximum" for topic in TOPICS), "CPU: mean, peak", "taken")
         seeds = max(row["seeds"] for row in rows)
@@ -368,7 +369,8 @@ def _fan_out(rows: Sequence[Json]) -> Section:
         some = [row for row in rows if row["experiment"] == experiment]
         if some:
             body = [[row["figure"], row["goal"], row["measured"], met(row["met"])] for row in some]
-            note = f"Medians of {some[0]['rounds']} rounds, and their range in parentheses."
+            rounds = some[0]["rounds"]
+            note = f"Medians of {rounds} round{'s' * (rounds > 1)}, and their range in parentheses."
             blocks.append(Panel(title, [table("", ("", "goal", "found", ""), body, note)]))
     killed = [row for row in rows if row["experiment"] == E6]
     if killed:

@@ -9,7 +9,7 @@ greatest value. A value that has no place on the axis is at its end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from statistics import quantiles
@@ -78,8 +78,7 @@ def _drawing(title: str, description: str, boxes: Sequence[Box], scale: Scale, w
     )
 
 
-def _row(box: Box, place: int, left: float, at: object) -> list[str]:
-    assert callable(at)
+def _row(box: Box, place: int, left: float, at: Callable[[float], float]) -> list[str]:
     middle = 6 + LANE * place + LANE / 2
     if not box.values:
         return [f'<text x="0" y="{number(middle + 5)}" class="label">{escape(box.label)}</text>']

@@ -8,6 +8,7 @@ import pytest
 
 from ingeborg.bench.dyconits import errors, job, model, rows
 from ingeborg.bench.dyconits.cases import KAFKA, LATEST
+from ingeborg.bench.dyconits.found import ERRORS
 from ingeborg.bench.dyconits.layer.settings import HIGH, TOPICS
 from ingeborg.bench.experiments.experiment import Results
 from tests.bench.dyconits import small
@@ -73,7 +74,7 @@ def test_errors_over_time_are_means_of_windows(digested: Digested) -> None:
 
 def test_figures_of_virtual_runs_are_means_over_their_seeds() -> None:
     def row(seed: int, reader: str, cpu: float) -> Json:
-        topic = dict.fromkeys(job.ERRORS, cpu)
+        topic = dict.fromkeys(ERRORS, cpu)
         return {
             "experiment": "e1",
             "label": "text",

@@ -237,8 +237,9 @@ def test_a_numerical_error_limits_the_delay_to_the_production_delay() -> None:
 
 
 def test_a_limited_delay_is_not_below_the_least_delay() -> None:
-    for settings in ({"numerical": 1}, {"staleness_ms": 1}):
-        one = consumer(delay_min_ms=20, **settings)
+    exceeded: list[dict[str, float]] = [{"numerical": 1}, {"staleness_ms": 1}]
+    for settings in exceeded:
+        one = consumer(TEXT, delay_min_ms=20, **settings)
         one.took(HIGH, 0.0)
         one.updated(update(100), 1_000.0)
         one.report(12.0, 1_001.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from ingeborg.bench.dyconits import claims, job, report, rows, workload
 from ingeborg.bench.dyconits.cases import KAFKA, LATEST, LAYERS, SYSTEMS, TEN
-from ingeborg.bench.dyconits.found import Found, Mean, amount, percent
+from ingeborg.bench.dyconits.found import ERRORS, Found, Mean, amount, percent
 from ingeborg.bench.dyconits.layer.settings import TOPICS
 from ingeborg.bench.experiments.experiment import Results
 from ingeborg.bench.report import html, markdown
@@ -82,6 +83,44 @@ def test_a_printed_change_is_compared_with_ours(
 ) -> None:
     ours = [None if change is None else Mean(change, 0.0) for change in changes]
     assert claims.agreement(ours, *printed) == verdict
+
+
+def found_of(experiment: str, base: Json, own: Json, **cell: Any) -> Found:
+    """Return the figures of a run of Kafka and of the layer, each for all topics or by topic."""
+    usage = dict.fromkeys(("cpu", "cpu_peak", "taken_per_s"), 10.0)
+    cells = [
+        {"part": experiment, "experiment": experiment, "seed": 1, "system": system, **usage, **cell}
+        | {"topics": {topic: {**dict.fromkeys(ERRORS, 1.0), **figures.get(topic, figures)} for topic in TOPICS}}
+        for system, figures in ((KAFKA, base), ("layer-text", own))
+    ]
+    return Found({"cells": cells})
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "verdict"),
+    [(0.5, 100.0, HOLDS), (0.5, 1_000.0, PARTLY), (0.5, 2.0, PARTLY), (0.8, 100.0, PARTLY), (1.1, 100.0, FAILS)],
+)
+def test_mf4_holds_only_if_both_of_its_numbers_do(high: float, low: float, verdict: str) -> None:
+    own = {"high": dict.fromkeys(ERRORS, high), "low": dict.fromkeys(ERRORS, low)}
+    (claim,) = (one for one in claims._main_findings(found_of("e3", {}, own, bounds=None)) if one.where == "MF4")
+    assert [one.verdict for one in claim.verdicts] == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("maxima", "verdict"),
+    [((1, 1, 11), HOLDS), ((1, 65, 11), PARTLY), ((1, 1, 160), PARTLY), ((1, 1, 1), PARTLY)],
+)
+def test_under_low_load_all_maxima_count(maxima: Sequence[float], verdict: str) -> None:
+    own = {topic: {"numerical_max": float(most)} for topic, most in zip(TOPICS, maxima, strict=True)}
+    claim = claims._low_load(found_of("e1", {}, own))[0]
+    assert [one.verdict for one in claim.verdicts] == [verdict]
+
+
+@pytest.mark.parametrize(("updates", "verdict"), [(90, HOLDS), (42, PARTLY), (99, HOLDS), (200, FAILS)])
+def test_an_overhead_is_compared_with_the_printed_one(updates: int, verdict: str) -> None:
+    topics = {"high": {"produced": 4_000}, "medium": {"produced": 3_000}, "low": {"produced": 3_000}}
+    claim = claims._overhead(found_of("e1", topics, topics, updates=updates))[0]
+    assert [one.verdict for one in claim.verdicts] == [verdict]
 
 
 def test_changes_compare_runs_of_the_same_seed() -> None:
@@ -165,7 +204,7 @@ def test_a_report_of_nothing_says_only_what_is_known(tmp_path: Path) -> None:
 
 
 def test_virtual_runs_have_a_table_for_each_experiment() -> None:
-    topic = {name: [1.0, 0.1, 1.0, 2.0] for name in job.ERRORS}
+    topic = {name: [1.0, 0.1, 1.0, 2.0] for name in ERRORS}
     row = {
         "experiment": "e3",
         "label": "text",

@@ -65,7 +65,11 @@ def test_the_messages_of_the_layer_are_within_equations_5_1_and_5_2() -> None:
         ("delay_min_ms = 0", "delay_min_ms = 4000", "consumer.delay_min_ms has to be at most consumer.delay_max_ms"),
         ("{ high = 0.1,", "{ high = -1,", "experiments.e2.priorities.high has to be a number from -0.999 to 1, not -1"),
         (EQUAL, 'all = "live"', "experiments.e2.all has to be a list of rules"),
-        (EQUAL, 'all = [{ topic = "hihg", numerical = 1 }]', "experiments.e2.all: each rule has to have a topic (high,"),
+        (
+            EQUAL,
+            'all = [{ topic = "hihg", numerical = 1 }]',
+            "experiments.e2.all: each rule has to have a topic (high,",
+        ),
         (EQUAL, 'all = [{ prefix = "h", numerical = 1 }]', "experiments.e2.all: each rule has to have a topic (high,"),
     ],
 )
