@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import uvloop
 from websockets.exceptions import WebSocketException
 
@@ -28,7 +29,7 @@ def run(work: FanOut, log: Path) -> list[Json]:
     try:
         with log.open("a", encoding="utf-8") as file, contextlib.redirect_stdout(file):
             return uvloop.run(_run(work))
-    except (TimeoutError, WebSocketException) as error:
+    except (TimeoutError, WebSocketException, psutil.Error) as error:
         raise BenchError(str(error) or "an endpoint does not answer") from error
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from ingeborg.bench.dyconits.feeds import TIMEOUT_S, ask
 from ingeborg.bench.errors import BenchError
@@ -74,7 +74,7 @@ class _Subscriber:
                     self._came(orjson.loads(frame))
             self._urls = self._urls[1:] + self._urls[:1]
             await asyncio.sleep(RETRY_S)
-            with contextlib.suppress(OSError, ConnectionClosed):
+            with contextlib.suppress(OSError, WebSocketException):
                 await self.open()
 
     def _came(self, message: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """A reader of a run, as a process of its own.
 
-    python -m ingeborg.bench.dyconits.reader '{"system": …}'
+    python -m ingeborg.bench.dyconits.reader '{"name": …}'
 
 Owns: the units that a message costs, the samples, and the programs of the document's consumer around them. Must never:
 end without its rows, except with an error.

@@ -38,6 +38,7 @@ from ingeborg.bench.dyconits.layer.messages import (
     PRODUCER_REPORTS,
     ConsumerReport,
     ConsumerUpdate,
+    MessageError,
     ProducerReport,
     ProducerUpdate,
     consumer_updates,
@@ -89,7 +90,7 @@ def run(due: Sequence[Unit], results: Results, workload: Workload, done: Callabl
                 started[kind] = stack.enter_context(_server(kind, results.out))
             try:
                 uvloop.run(_Run(unit, results, workload, started[kind]).run())
-            except (BenchError, KafkaError, WebSocketException, OSError) as error:
+            except (BenchError, MessageError, KafkaError, WebSocketException, psutil.Error, OSError) as error:
                 done(unit, str(error) or type(error).__name__)
             else:
                 done(unit, "")
@@ -170,8 +171,10 @@ class _Run:
             server_s = (await self._server.look())[0] - before_s
             self._ended.set()
             for reader in readers:
-                reader.stdin.write(f"{begun_ms}\n".encode())
-                reader.stdin.close()
+                if reader.runs:  # if not, its exit code says below that it has failed
+                    with contextlib.suppress(BrokenPipeError):
+                        reader.stdin.write(f"{begun_ms}\n".encode())
+                        reader.stdin.close()
             for reader in readers:
                 if await awaited(reader.ended(END_S)):
                     raise BenchError(f"{reader.name} has failed:{reader.tail()}")

@@ -5,6 +5,7 @@ Owns: their format. Must never: interpret a value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -168,9 +169,12 @@ class ConsumerUpdate:
 
 def _number(word: str, text: str) -> float:
     try:
-        return float(word)
+        value = float(word)
     except ValueError:
-        raise _bad(text, f"a number in place of {word!r}") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise _bad(text, f"a number in place of {word!r}")
+    return value
 
 
 def _bad(text: str, wanted: str) -> MessageError:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ingeborg.bench import cli
 from ingeborg.bench.dyconits import cases, fan_out, killed, rows, running, workload
 from ingeborg.bench.dyconits.cases import E4, E5, E6, LATEST, PLAIN, READINGS, SYSTEMS, Cell, FanOut, Virtual
 from ingeborg.bench.dyconits.experiment import VIRTUAL, Dyconits
+from ingeborg.bench.dyconits.layer.messages import MessageError
 from ingeborg.bench.dyconits.layer.settings import TOPICS
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results, Selection, Unit
@@ -117,6 +121,35 @@ def test_a_cell_whose_server_is_gone_fails_and_the_next_one_runs(
     running.run(due, Results(tmp_path), SHORT, lambda unit, error: ended.append((unit.work.system, error)))
     assert [system for system, _ in ended] == [PLAIN, LATEST]
     assert all("Connect" in error for _, error in ended)
+
+
+@pytest.mark.parametrize("error", [psutil.NoSuchProcess(1), MessageError("'c1' has to have a number"), TimeoutError()])
+def test_a_cell_that_fails_in_any_known_way_does_not_end_the_others(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(self: object) -> None:
+        raise error
+
+    monkeypatch.setattr(running, "_server", lambda kind, out: contextlib.nullcontext(running.Server("", "", look)))
+    monkeypatch.setattr(running._Run, "run", run)
+    ended: list[str] = []
+    due = cases.units(Selection(["e3"], 1), SHORT)
+    running.run(due, Results(tmp_path), SHORT, lambda unit, error: ended.append(error))
+    assert len(ended) == len(due)
+    assert all(ended)
+
+
+def test_a_reader_that_fails_is_named_with_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both when it fails at once, and while messages flow."""
+    program = "import sys, time; print('ready', flush=True); time.sleep({}); sys.exit('no more memory')"
+    for pause_s in (0, 1):
+        command = [sys.executable, "-c", program.format(pause_s)]
+        monkeypatch.setattr(running, "python", lambda *_, command=command: command)
+        ended: list[str] = []
+        due = [unit for unit in cases.units(Selection(["e3"], 1), SHORT) if unit.work.system == PLAIN]
+        running.run(due, Results(tmp_path), SHORT, lambda unit, error, ended=ended: ended.append(error))  # type: ignore[misc]
+        assert ended == ["reader 1 has failed:\n  | ready\n  | no more memory"]
+        shutil.rmtree(tmp_path / "work")
 
 
 async def look() -> tuple[float, float]:

@@ -65,6 +65,8 @@ def test_a_consumer_update_comes_back(update: ConsumerUpdate) -> None:
     [
         (ProducerReport, "p1 28"),
         (ProducerReport, "p1 many high"),
+        (ProducerReport, "p1 inf high"),
+        (ProducerReport, "p1 nan high"),
         (ConsumerReport, "c1"),
         (ConsumerReport, "c1 7.5 high"),
         (ConsumerReport, "c1 busy high 4"),
