@@ -137,7 +137,7 @@ def _virtual(workload: Workload) -> list[Unit]:
     labels: dict[str, Readings | None] = {KAFKA: None, **VARIED}
     return [
         Unit(
-            f"virtual-{experiment}-{number}-{seed}",
+            f"virtual-{experiment}-{number:02}-{seed:02}",  # the report has the rows in the order of these names
             READINGS,
             Virtual(experiment, label, readings, seed, workload.length_s),
             0.6,

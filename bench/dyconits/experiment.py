@@ -35,8 +35,8 @@ class Dyconits(Experiment):
     name = "dyconits"
     help = "compare bounded inconsistency on a real Kafka with the bounds of this broker"
     description = (
-        "Run the experiments of the document (Karsai, Dyconits for publish/subscribe, 2024) with real "
-        "processes: Kafka, Kafka with the document's layer, and this broker without and with bounds. This command "
+        "Run the experiments of the document (Karsai, A Dyconit Middleware for Publish-Subscribe Systems, 2024) with "
+        "real processes: Kafka, Kafka with the document's layer, and this broker without and with bounds. This command "
         "starts all servers."
     )
     word = "runs"

@@ -3,6 +3,6 @@
 Owns: the document's equations and algorithms, as pure functions of reports and times. Must never: wait, or know a
 broker.
 
-The document is J. Karsai, *Dyconits for publish/subscribe*, 2024. "Its programs" are the public repository
-atlarge-research/Dyconit_Kafka.
+The document is M. Karsai, *Dynamically Managed Inconsistency in Distributed Systems: A Dyconit Middleware for
+Publish-Subscribe Systems*, 2024. "Its programs" are the public repository atlarge-research/Dyconit_Kafka.
 """

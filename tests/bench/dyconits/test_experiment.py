@@ -44,6 +44,11 @@ def test_the_quick_plan_takes_25_minutes_and_the_whole_one_9_hours() -> None:
     assert len({unit.name for unit in whole}) == len(whole)
 
 
+def test_rows_of_virtual_runs_come_in_the_order_of_the_plan() -> None:
+    names = [unit.name for unit in cases.units(Selection([READINGS], 1), LOAD)]
+    assert names == sorted(names)
+
+
 def test_runs_of_a_seed_alternate_the_order_of_systems() -> None:
     found = cells(cases.units(Selection(["e1"], 2), LOAD))
     assert [cell.system for cell in found] == [*SYSTEMS, *SYSTEMS[::-1]]
