@@ -37,8 +37,8 @@ Json = Mapping[str, Any]
 
 LEAD: Final = (
     "This report evaluates bounded inconsistency: M. Karsai, “Dynamically Managed Inconsistency in Distributed "
-    "Systems: A Dyconit Middleware for Publish-Subscribe Systems” (2024), which puts a layer in front of Kafka, and the bounds "
-    "of this broker.",
+    "Systems: A Dyconit Middleware for Publish-Subscribe Systems” (2024), which puts a layer in front of Kafka, and "
+    "the bounds of this broker.",
     "In E1 to E3, three producers send messages to two readers. A reader works off one unit after the other, and a "
     "message of high priority costs it ten units. Under high load a reader cannot work off all messages. ± gives half "
     "the width of a 95 % interval over the runs.",
