@@ -28,6 +28,9 @@ REPORT_MS_MIN: Final = 10.0
 PRIORITY_MIN: Final = -0.999
 """The least default priority. -1 and less have a special meaning."""
 
+FILE_BYTES_MAX: Final = 100_000
+"""The greatest size of a workload file."""
+
 Rules = Sequence[Mapping[str, Any]]
 
 
@@ -117,9 +120,14 @@ def load(path: Path) -> Workload:
         UsageError: the file cannot be read, or a value is missing, unknown or wrong.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise UsageError(f"--workload {path}: {error.strerror}") from error
+    if len(data) > FILE_BYTES_MAX:
+        raise UsageError(f"--workload {path} has more than {FILE_BYTES_MAX:,} bytes")
+    try:
+        document = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--workload {path} is not TOML: {error}") from error
     try:

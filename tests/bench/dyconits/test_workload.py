@@ -82,6 +82,11 @@ def test_a_wrong_value_is_named(before: str, after: str, says: str, tmp_path: Pa
     assert says in str(raised.value)
 
 
+def test_an_endless_file_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^--workload /dev/zero has more than 100,000 bytes$"):
+        workload.load(Path("/dev/zero"))
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.toml: No such file"):
         workload.load(tmp_path / "none.toml")
