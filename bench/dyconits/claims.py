@@ -27,8 +27,8 @@ LEAST: Final = 0.02
 NEAR_NOTHING: Final = 1.5
 """Up to this mean numerical error, in messages, a reader keeps up."""
 
-LOW_BOUND_S: Final = 10.0
-"""The staleness bound of low priority in E3, in seconds."""
+BOUND_S: Final = 10.0
+"""The staleness bound of each topic in E3, in seconds."""
 
 READING: Final = {system: f"the layer by the document's {system.partition('-')[2]}" for system in LAYERS}
 
@@ -40,7 +40,7 @@ def judged(found: Found) -> list[Claim]:
 
 
 def _verdicts(found: Found, experiment: str, judge: Callable[[str], tuple[str, str]]) -> list[Verdict]:
-    """Judge each reading of the layer that has run, beside plain Kafka."""
+    """Judge each reading of the layer that has run, if plain Kafka has run as well."""
     if not found.cells(experiment, KAFKA):
         return []
     return [Verdict(READING[system], *judge(system)) for system in LAYERS if found.cells(experiment, system)]
@@ -85,9 +85,8 @@ def agreement(changes: Sequence[Mean | None], low: float, high: float) -> str:
         least, most = sorted((abs(low), abs(high)))
         agrees = all(least / FACTOR <= abs(change) <= most * FACTOR for change in known)
         return HOLDS if agrees else PARTLY
-    if all(abs(change) < LEAST for change in known):
-        return NOISE if abs(low) < 2 * LEAST else FAILS
-    return FAILS
+    is_noise = all(abs(change) < LEAST for change in known) and abs(low) < 2 * LEAST
+    return NOISE if is_noise else FAILS
 
 
 # Low load
@@ -137,10 +136,10 @@ def _main_findings(found: Found) -> list[Claim]:
         bounds = [cell["bounds"][HIGH]["staleness_bound_ms"] for cell in found.cells("e3", system) if cell["bounds"]]
         worst = found.mean("e3", system, "staleness_max_s", HIGH)
         assert worst is not None
-        kept = worst.mean <= 10.0
+        kept = worst.mean <= BOUND_S
         said = (
             f"CPU usage {percent(cpu)}, staleness of high priority {percent(high)}; at most "
-            f"{amount('staleness_max_s', worst)}, with a bound that begins at 10 s and "
+            f"{amount('staleness_max_s', worst)}, with a bound that begins at {BOUND_S:g} s and "
             + (f"ends at {max(bounds) / 1e3:.0f} s" if bounds else "no update of the manager")
         )
         lower = cpu is not None and cpu.mean < -LEAST
@@ -243,7 +242,7 @@ def _effect(found: Found, experiment: str, system: str) -> float:
 
 
 def overhead(found: Found, experiment: str, system: str) -> float:
-    """Return the layer's messages that a reader worked off, as a share of those of the topics."""
+    """Return the layer's messages that a reader worked off, as a share of the topics' messages."""
     cells = found.cells(experiment, system)
     produced = sum(sum(cell["topics"][topic]["produced"] for topic in TOPICS) for cell in cells)
     return sum(cell["updates"] for cell in cells) / produced if produced else 0.0
@@ -335,8 +334,8 @@ def _priority_goals(found: Found) -> list[Goal]:
             rows.append(Goal("E3", f"{NAMES[system]}: errors of high priority -50 %", _listed(changes), is_met))
         low = found.mean("e3", system, "staleness_max_s", LOW)
         if low is not None:
-            said, is_met = amount("staleness_max_s", low), low.mean <= LOW_BOUND_S
-            rows.append(Goal("E3", f"{NAMES[system]}: low priority within its {LOW_BOUND_S:g} s", said, is_met))
+            said, is_met = amount("staleness_max_s", low), low.mean <= BOUND_S
+            rows.append(Goal("E3", f"{NAMES[system]}: low priority within its {BOUND_S:g} s", said, is_met))
     rows += _at_most(found, "e3", LATEST, "cpu", -0.30, "mean CPU usage of readers -30 %")
     rows += _at_most(found, "e3", LATEST, "cpu_peak", -0.32, "peak CPU usage of readers -32 %")
     for figure, name in (("taken_per_s", "messages taken"), ("units_per_s", "units worked off")):

@@ -62,6 +62,9 @@ class Feed(Protocol):
     async def start(self) -> None:
         """Connect and subscribe. Raises ``BenchError`` if that fails."""
 
+    async def read(self) -> None:
+        """Take what arrives, until this is cancelled. Raises ``BenchError`` if the connection is lost."""
+
     async def next(self, topic: str) -> Message:
         """Wait for the next message of a topic."""
 
@@ -72,28 +75,36 @@ class Feed(Protocol):
         """Disconnect."""
 
 
+async def kafka_consumer(servers: str, topics: Sequence[str]) -> AIOKafkaConsumer:
+    """Return a started consumer of topics with one partition, from their beginning. It has no group, and commits
+    nothing."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=servers,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=FETCH_WAIT_MS,
+    )
+    await consumer.start()
+    consumer.assign([TopicPartition(topic, 0) for topic in topics])
+    return consumer
+
+
 class KafkaFeed:
-    """Each topic has its own consumer, as in the document's programs. It has no group, because it begins with the
-    topic, and commits nothing."""
+    """Each topic has its own consumer, as in the document's programs."""
 
     def __init__(self, servers: str, run: str) -> None:
         self.received: dict[str, int] = {}
-        self._consumers = {
-            topic: AIOKafkaConsumer(
-                bootstrap_servers=servers,
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                fetch_max_wait_ms=FETCH_WAIT_MS,
-            )
-            for topic in TOPICS
-        }
+        self._consumers: dict[str, AIOKafkaConsumer] = {}
+        self._servers = servers
         self._run = run
 
     async def start(self) -> None:
         """See ``Feed``."""
-        for topic, consumer in self._consumers.items():
-            await consumer.start()
-            consumer.assign([TopicPartition(f"{self._run}-{topic}", 0)])
+        for topic in TOPICS:
+            self._consumers[topic] = await kafka_consumer(self._servers, [f"{self._run}-{topic}"])
+
+    async def read(self) -> None:
+        """Do nothing: the consumers read in tasks of their own."""
 
     async def next(self, topic: str) -> Message:
         """See ``Feed``."""
@@ -125,16 +136,15 @@ class EndpointFeed:
         self._queues: dict[str, asyncio.Queue[Message]] = {topic: asyncio.Queue(UNREAD_MAX) for topic in TOPICS}
         self._credit = None if rules is None else Credit(window)
         self._socket: ClientConnection
-        self._reading: asyncio.Task[None]
 
     async def start(self) -> None:
         """See ``Feed``."""
         self._socket = await connect(self._url, compression=None, max_size=None, open_timeout=TIMEOUT_S)
         await ask(self._socket, command="listen", client_id=self._name, **self._bounds)
         await ask(self._socket, command="subscribe", client_id=self._name, topic=[*self._names])
-        self._reading = asyncio.create_task(self._read())
 
-    async def _read(self) -> None:
+    async def read(self) -> None:
+        """See ``Feed``."""
         async for frame in self._socket:
             message = orjson.loads(frame)
             topic = self._names.get(message.get("key"))
@@ -157,11 +167,7 @@ class EndpointFeed:
             await self._socket.send(orjson.dumps(command), text=True)
 
     async def stop(self) -> None:
-        """See ``Feed``. Raises ``BenchError`` if the connection was lost before."""
-        if self._reading.done():
-            self._reading.result()
-        self._reading.cancel()
-        await asyncio.wait([self._reading])
+        """See ``Feed``."""
         await self._socket.close()
 
 

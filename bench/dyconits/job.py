@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -82,9 +83,7 @@ def figures(spark: SparkSession, out: Path, facts: Sequence[Json]) -> Json:
         read(rows.CONTROLS, _CONTROLS)
         .groupBy("unit", "topic")
         .agg(
-            F.max("numerical").alias("numerical_bound"),
             F.max("staleness_ms").alias("staleness_bound_ms"),
-            F.max("delay_ms").alias("delay_max_ms"),
         )
     )
     return {
@@ -155,9 +154,7 @@ def _cells(facts: Sequence[Json], topics: Sequence[Any], used: Sequence[Any], co
     """Return a row for each reader of a run."""
     bounds: dict[str, Json] = {}
     for row in controls:
-        bounds.setdefault(row["unit"], {})[row["topic"]] = {
-            name: _rounded(row[name]) for name in ("numerical_bound", "staleness_bound_ms", "delay_max_ms")
-        }
+        bounds.setdefault(row["unit"], {})[row["topic"]] = {"staleness_bound_ms": row["staleness_bound_ms"]}
     by_reader: dict[tuple[str, str], Json] = {}
     for row in topics:
         values = {name: _rounded(value) for name, value in row.asDict().items()}
@@ -197,31 +194,20 @@ def _cells(facts: Sequence[Json], topics: Sequence[Any], used: Sequence[Any], co
 
 
 def _over_time(states: DataFrame, facts: Sequence[Json]) -> list[Json]:
-    """Return both errors in windows of time, averaged over all runs of a system."""
+    """Return the staleness in windows of time, averaged over all runs of a system."""
     named = {fact["unit"]: (fact["part"], fact["experiment"], fact["system"]) for fact in facts}
     window = (F.col("at_ms") / (WINDOW_S * 1e3)).cast("int").alias("window")
-    table = states.groupBy("unit", "topic", window).agg(
-        F.avg("numerical").alias("numerical"), F.avg("staleness_s").alias("staleness_s")
-    )
-    sums: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+    table = states.groupBy("unit", "topic", window).agg(F.avg("staleness_s").alias("staleness_s"))
+    found: dict[tuple[str, ...], dict[int, list[float]]] = {}
     for row in table.collect():
-        sums.setdefault((*named[row["unit"]], row["topic"], row["window"]), []).append(
-            (row["numerical"], row["staleness_s"])
-        )
-    found: dict[tuple[Any, ...], dict[int, tuple[float, float]]] = {}
-    for (*key, at), values in sums.items():
-        means = [sum(column) / len(values) for column in zip(*values, strict=True)]
-        found.setdefault(tuple(key), {})[at] = (round(means[0], 1), round(means[1], 3))
+        windows = found.setdefault((*named[row["unit"]], row["topic"]), {})
+        windows.setdefault(row["window"], []).append(row["staleness_s"])
     return [
         {
-            "part": part,
-            "experiment": experiment,
-            "system": system,
-            "topic": topic,
-            "numerical": [windows[at][0] for at in sorted(windows)],
-            "staleness_s": [windows[at][1] for at in sorted(windows)],
+            **dict(zip(("part", "experiment", "system", "topic"), key, strict=True)),
+            "staleness_s": rounded((fmean(windows[at]) for at in sorted(windows)), 3),
         }
-        for (part, experiment, system, topic), windows in sorted(found.items())
+        for key, windows in sorted(found.items())
     ]
 
 

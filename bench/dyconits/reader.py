@@ -12,7 +12,6 @@ input, in monotonic milliseconds, and writes its rows when this input ends.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import signal
 import sys
@@ -22,10 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import uvloop
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from ingeborg.bench.dyconits import rows
-from ingeborg.bench.dyconits.feeds import FETCH_WAIT_MS, EndpointFeed, Feed, KafkaFeed
+from ingeborg.bench.dyconits.feeds import EndpointFeed, Feed, KafkaFeed, kafka_consumer
 from ingeborg.bench.dyconits.layer.consumer import Consumer
 from ingeborg.bench.dyconits.layer.messages import CONSUMER_REPORTS, ConsumerUpdate, consumer_updates
 from ingeborg.bench.dyconits.layer.settings import TOPICS, ConsumerSettings, Readings
@@ -66,20 +65,15 @@ class Layer:
         self.messages = 0
         self._run = given["run"]
         self._report_s = given["settings"]["report_ms"] / 1e3
-        servers = given["servers"]
-        self._producer = AIOKafkaProducer(bootstrap_servers=servers)
-        self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=servers,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=FETCH_WAIT_MS,
-        )
+        self._servers = given["servers"]
+        self._producer = AIOKafkaProducer(bootstrap_servers=self._servers)
+        self._consumer: AIOKafkaConsumer
 
     async def start(self) -> None:
         """Connect."""
         await self._producer.start()
-        await self._consumer.start()
-        self._consumer.assign([TopicPartition(f"{self._run}-{consumer_updates(self.control.name)}", 0)])
+        topic = f"{self._run}-{consumer_updates(self.control.name)}"
+        self._consumer = await kafka_consumer(self._servers, [topic])
 
     async def report(self) -> None:
         """Report again and again."""
@@ -164,7 +158,7 @@ class Reader:
         print(READY, flush=True)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self.read(topic)) for topic in TOPICS]
-            tasks.append(group.create_task(self.sample()))
+            tasks += [group.create_task(self._feed.read()), group.create_task(self.sample())]
             if layer is not None:
                 tasks += [group.create_task(layer.report()), group.create_task(layer.update())]
             (line,) = await _lines()
@@ -211,8 +205,7 @@ async def _all(given: dict[str, Any]) -> None:
 def main() -> None:
     """Run the program."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
-    with contextlib.suppress(BrokenPipeError):
-        uvloop.run(_all(json.loads(sys.argv[1])))
+    uvloop.run(_all(json.loads(sys.argv[1])))
 
 
 if __name__ == "__main__":

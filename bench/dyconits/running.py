@@ -19,7 +19,7 @@ from typing import Any, Final
 import orjson
 import psutil
 import uvloop
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 from websockets.asyncio.client import connect
@@ -31,7 +31,14 @@ from ingeborg.bench.compare import servers
 from ingeborg.bench.compare.matrix import System
 from ingeborg.bench.dyconits import rows
 from ingeborg.bench.dyconits.cases import ALL, KAFKA, LATEST, LAYERS, PLAIN, Cell
-from ingeborg.bench.dyconits.feeds import FETCH_WAIT_MS, TIMEOUT_S, Send, encoded, endpoint_sender, kafka_sender
+from ingeborg.bench.dyconits.feeds import (
+    TIMEOUT_S,
+    Send,
+    encoded,
+    endpoint_sender,
+    kafka_consumer,
+    kafka_sender,
+)
 from ingeborg.bench.dyconits.layer.manager import Manager
 from ingeborg.bench.dyconits.layer.messages import (
     CONSUMER_REPORTS,
@@ -127,6 +134,10 @@ async def _make(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> None:
         raise BenchError(f"Kafka has no leaders for its new topics after {TIMEOUT_S:g} s") from None
 
 
+def _failed(reader: Child) -> BenchError:
+    return BenchError(f"{reader.name} has failed:{reader.tail()}")
+
+
 class _Run:
     """One cell."""
 
@@ -150,6 +161,7 @@ class _Run:
         self._level = 0.0
         self._ended = asyncio.Event()
         self._reports = 0
+        self._managing: list[asyncio.Task[None]] = []
 
     @property
     def _on_kafka(self) -> bool:
@@ -167,17 +179,16 @@ class _Run:
                 await asyncio.sleep(self._workload.lead_s)
             before_s, _ = await self._server.look()
             begun_ms = now_ms() + BEGIN_S * 1e3
-            await self._produce(send, begun_ms)
+            await self._produce(send, begun_ms, readers)
             server_s = (await self._server.look())[0] - before_s
             self._ended.set()
             for reader in readers:
-                if reader.runs:  # if not, its exit code says below that it has failed
-                    with contextlib.suppress(BrokenPipeError):
-                        reader.stdin.write(f"{begun_ms}\n".encode())
-                        reader.stdin.close()
+                with contextlib.suppress(BrokenPipeError):  # the exit code says below why the reader has ended
+                    reader.stdin.write(f"{begun_ms}\n".encode())
+                    reader.stdin.close()
             for reader in readers:
                 if await awaited(reader.ended(END_S)):
-                    raise BenchError(f"{reader.name} has failed:{reader.tail()}")
+                    raise _failed(reader)
         self._keep(begun_ms, server_s)
 
     def _keep(self, begun_ms: float, server_s: float) -> None:
@@ -239,11 +250,11 @@ class _Run:
 
     # Producers
 
-    async def _produce(self, send: Send, begun_ms: float) -> None:
-        """Produce all messages of the run. Raises what has ended a producer."""
+    async def _produce(self, send: Send, begun_ms: float, readers: Sequence[Child]) -> None:
+        """Produce all messages of the run. Raises what has ended a producer, a reader or the manager."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                watching = tasks.create_task(self._watch())
+                watching = tasks.create_task(self._watch(readers))
                 producing = [
                     tasks.create_task(self._topic(topic, send, begun_ms + number))
                     for number, topic in enumerate(TOPICS)
@@ -253,9 +264,15 @@ class _Run:
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
 
-    async def _watch(self) -> None:
-        """Note the greatest level of the server."""
+    async def _watch(self, readers: Sequence[Child]) -> None:
+        """Note the greatest level of the server. Raises what has ended a reader or the manager."""
         while True:
+            for reader in readers:
+                if not reader.runs:
+                    raise _failed(reader)
+            for task in self._managing:
+                if task.done():
+                    task.result()  # raises: none ends before the producers
             self._level = max(self._level, (await self._server.look())[1])
             await asyncio.sleep(LOOK_S)
 
@@ -310,28 +327,18 @@ class _Run:
         if self._manager is None:
             yield
             return
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._server.url,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=FETCH_WAIT_MS,
-        )
-        await consumer.start()
         names = [CONSUMER_REPORTS, PRODUCER_REPORTS]
         names += [producer_updates(one.name) for one in self._producers.values()]
-        consumer.assign([TopicPartition(f"{self._name}-{name}", 0) for name in names])
-        tasks = [asyncio.create_task(self._manage(consumer, producer))]
-        tasks += [asyncio.create_task(self._report(one, producer)) for one in self._producers.values()]
+        consumer = await kafka_consumer(self._server.url, [f"{self._name}-{name}" for name in names])
+        self._managing = [asyncio.create_task(self._manage(consumer, producer))]
+        self._managing += [asyncio.create_task(self._report(one, producer)) for one in self._producers.values()]
         try:
             yield
         finally:
-            for task in tasks:
+            for task in self._managing:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await asyncio.wait(self._managing)
             await consumer.stop()
-        for task in tasks:
-            if not task.cancelled():
-                task.result()  # raises what has ended the task
 
     async def _manage(self, consumer: AIOKafkaConsumer, producer: AIOKafkaProducer) -> None:
         assert self._manager is not None
@@ -345,15 +352,10 @@ class _Run:
                 updates = self._manager.producer_report(ProducerReport.parse(text), record.timestamp)
             else:
                 update = ProducerUpdate.parse(text)
-                by_name = {each.name: each for each in self._producers.values()}
-                by_name[update.producer].updated(update, now_ms())
+                self._producers[update.producer.removeprefix("p-")].updated(update, now_ms())
             self._reports += name in (CONSUMER_REPORTS, PRODUCER_REPORTS)
             for one in updates:
-                if isinstance(one, ConsumerUpdate):
-                    to = consumer_updates(one.consumer)
-                else:
-                    to = producer_updates(one.producer)
-                await producer.send(f"{self._name}-{to}", one.text().encode())
+                await producer.send(f"{self._name}-{one.to}", one.text().encode())
 
     async def _report(self, producer: Producer, sender: AIOKafkaProducer) -> None:
         """Report until all messages are produced, and then that the topic has ended."""

@@ -1,6 +1,6 @@
 """The workload file of `bench dyconits`.
 
-Owns: its format, and all checks of it. Must never: run anything.
+Owns: its format and its checks. Must never: run anything.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ingeborg.bench.report.plots import COLOURS, number, width_of
 from ingeborg.bench.report.scales import Axis, Scale
 
 WIDE, NARROW = 1000, 380
-"""Widths of the two drawings in user units. A page shows one of them."""
+"""Widths of the two drawings in user units. A page shows one drawing."""
 
 LANE, HALF, FAINT = 24, 4, 0.55
 """Height of a row, half the height of a box, in user units, and the opacity of a row's first box."""
@@ -27,7 +27,7 @@ LANE, HALF, FAINT = 24, 4, 0.55
 @dataclass(frozen=True)
 class Box:
     """A row. ``colour``: a number below ``COLOURS``. ``values`` has one or two lists; the first one is drawn
-    fainter. A row without values is the heading of those below it."""
+    fainter. A row without values heads the rows below it."""
 
     label: str
     colour: int = 0

@@ -150,7 +150,7 @@ def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
 
 
 def local_bytes(paths: Sequence[str]) -> int | None:
-    """Return the size of all files in and below these directories, or None if one of them is not on this machine. This
+    """Return the size of all files in and below these directories, or None if a directory is not on this machine. This
     needs no session, so that a session can be made for the size."""
     if not all(map(os.path.isdir, paths)):
         return None

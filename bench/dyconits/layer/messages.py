@@ -91,6 +91,11 @@ class ProducerUpdate:
     delay_ms: float
     throttle_ms: float
 
+    @property
+    def to(self) -> str:
+        """Return the topic of the message."""
+        return producer_updates(self.producer)
+
     def text(self) -> str:
         """Return the message."""
         return f"{self.producer} md {self.delay_ms:g} tt {self.throttle_ms:g}"
@@ -132,6 +137,11 @@ class ConsumerUpdate:
 
     consumer: str
     topics: Mapping[str, TopicUpdate] = field(default_factory=dict)
+
+    @property
+    def to(self) -> str:
+        """Return the topic of the message."""
+        return consumer_updates(self.consumer)
 
     def text(self) -> str:
         """Return the message."""

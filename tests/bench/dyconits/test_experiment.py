@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import sys
@@ -19,9 +20,10 @@ from ingeborg.bench.dyconits.cases import E4, E5, E6, LATEST, PLAIN, READINGS, S
 from ingeborg.bench.dyconits.experiment import VIRTUAL, Dyconits
 from ingeborg.bench.dyconits.layer.messages import MessageError
 from ingeborg.bench.dyconits.layer.settings import TOPICS
+from ingeborg.bench.dyconits.reader import now_ms
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.experiments.experiment import Results, Selection, Unit
-from ingeborg.bench.starting import claim
+from ingeborg.bench.starting import Child, awaited, claim
 from tests import wants
 
 LOAD = workload.load(workload.DEFAULT)
@@ -168,7 +170,26 @@ async def test_a_producer_that_fails_ends_the_run_with_its_error(tmp_path: Path)
     unit = Unit("one", "e3", Cell("e3", PLAIN, 1, 60.0))
     one = running._Run(unit, Results(tmp_path), SHORT, running.Server("", "", look))
     with pytest.raises(BenchError, match=r"^high is lost$"):
-        await one._produce(send, 0.0)
+        await one._produce(send, 0.0, [])
+
+
+async def test_a_reader_or_a_manager_that_fails_ends_the_run_at_once(tmp_path: Path) -> None:
+    async def send(topic: str, payload: str) -> None: ...
+
+    async def broken() -> None:
+        raise BenchError("the manager is lost")
+
+    one = running._Run(
+        Unit("one", "e3", Cell("e3", PLAIN, 1, 60.0)), Results(tmp_path), SHORT, running.Server("", "", look)
+    )
+    reader = Child("reader 1", [sys.executable, "-c", "raise SystemExit('no units')"], tmp_path / "log")
+    await awaited(reader.ended(30))
+    with pytest.raises(BenchError, match=r"^reader 1 has failed:\n  \| no units"):
+        await one._produce(send, now_ms(), [reader])
+    one._managing = [asyncio.create_task(broken())]
+    await asyncio.wait(one._managing)
+    with pytest.raises(BenchError, match=r"^the manager is lost$"):
+        await one._produce(send, now_ms(), [])
 
 
 def test_a_cell_of_the_layer_on_a_real_kafka(tmp_path: Path) -> None:
