@@ -1,5 +1,5 @@
 """The report of `bench dyconits`: the document's sentences with verdicts, its figures and tables, and this broker's
-bounds beside them.
+goals.
 
 Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except means and the
 comparison of two systems, which are `found`'s.
