@@ -176,7 +176,11 @@ def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Enviro
     program or layout.
     """
     data = directory / lane / "data.mdb"
-    if not files.require_whole(data):
+    try:
+        is_whole = files.require_whole(data)
+    except Damaged as error:
+        raise Damaged(f"{error}. Stop every endpoint of this store; {files.RESTORE}") from None
+    if not is_whole:
         raise StoreMisconfigured(f"there is no store in {directory}: {data} does not exist, or is empty")
     env = lmdb.open(
         str(directory / lane),
