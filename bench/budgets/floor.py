@@ -196,7 +196,7 @@ class Floor:
             settle_s: how long to wait for the last messages.
 
         Raises:
-            BenchError: a subscriber lost its connection, or the endpoint does not answer.
+            BenchError: a client lost its connection, or the endpoint does not answer.
         """
         samples: list[Sample] = []
         with self._counting():
@@ -234,6 +234,10 @@ class Floor:
                 frames.append(frame)
                 sent += 1
                 planned += 1.0 / rate(planned - began)
+            if self._publisher.over.done():
+                raise BenchError(
+                    "the endpoint closed the connection of the publisher: perhaps its pongs waited too long"
+                )
             self._publisher.transport.write(b"".join(frames))
             await asyncio.sleep(max(planned - time.monotonic(), 0.0005))
         return sent

@@ -34,11 +34,11 @@ EVALUATED = [(evaluation, folder) for evaluation in EVALUATIONS for folder in se
 COMPARISONS = sets(kept.NAME)
 SUMMARY, PAGE = "summary.md", "report.html"
 
-MEASURED_BYTES_MAX = 650_000
+MEASURED_BYTES_MAX = 700_000
 """Of all that was measured, in `bench/results` and `docs/soak`: who clones this broker to try it does not want its
 measurements first."""
 
-CHECKOUT_BYTES_MAX = 12_800_000
+CHECKOUT_BYTES_MAX = 13_400_000
 """Of all tracked files. Nearly all of it is source: it grows with what is built, and this says by how much. It is
 raised when a capability comes in that has its tests and pages, after what can be made lighter has been; never for what
 was measured."""
