@@ -70,6 +70,11 @@ UNIX_TIME_MAX_S: Final = 253_402_300_800
 
 Id = str | int | None
 
+#: The replies to the success of a publish: none, a success, and a success that names the message.
+NO_ACK: Final = 0
+ACK: Final = 1
+ACK_WITH_MID: Final = 2
+
 
 class About(NamedTuple):
     """A publish's item (the part of the topic's state that the message is about, or ``None``) and weight."""
@@ -109,7 +114,7 @@ class Command(NamedTuple):
     id: Id = None
     topics: Sequence[str] = ()  # for a large frame: ``broker.core.connections.large.Topics``
     payload: bytes = b""  # canonical JSON
-    ack: bool = False
+    ack: int = 0  # whether the client requests a reply: ``NO_ACK``, ``ACK`` or ``ACK_WITH_MID``
     dedup: bool | str = True  # a string is the publisher's own key
     cursor: str | None = None
     limit: int = PAGE_LIMIT_DEFAULT
@@ -399,7 +404,17 @@ def _publish(name: str, client: str, number: Id, value: dict[str, Any], payload_
         command = command._replace(keep_s=_keep_s(value))
     if "item" in value or "weight" in value:
         command = command._replace(about=_about(value))
+    if "mid" in value:
+        command = command._replace(ack=_with_mid(ack, value))
     return command
+
+
+def _with_mid(ack: bool, value: dict[str, Any]) -> int:
+    """Return the reply that a publish or broadcast with key ``mid`` requests."""
+    mid = _flag(value, "mid", False)
+    if mid and not ack:
+        raise ProtocolError("bad_state", "Key 'mid' needs key 'ack': the reply has the message's mid")
+    return ACK_WITH_MID if mid else ack
 
 
 def _about(value: dict[str, Any]) -> About:
@@ -416,7 +431,10 @@ def _keep_s(value: dict[str, Any]) -> int:
 
 def _broadcast(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     payload = _payload(value, payload_bytes_max)
-    return Command(name, client, number, (), payload, _flag(value, "ack", False), check_dedup(value.get("dedup", True)))
+    ack: int = _flag(value, "ack", False)
+    if "mid" in value:
+        ack = _with_mid(bool(ack), value)
+    return Command(name, client, number, (), payload, ack, check_dedup(value.get("dedup", True)))
 
 
 _COMMANDS: Final = {

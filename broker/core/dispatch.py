@@ -32,6 +32,7 @@ class Publish:
         "keep_s",
         "key",
         "message",
+        "name",
         "outcome",
         "reply",
         "slot",
@@ -39,7 +40,7 @@ class Publish:
         "waits",
     )
 
-    def __init__(self, message: Message, slot: int, connection: Connection, id: Any, ack: bool) -> None:
+    def __init__(self, message: Message, slot: int, connection: Connection, id: Any, ack: int) -> None:
         self.message = message
         self.slot = slot  # the slot of its topic
         self.key: int | None = None  # its key in the tables of duplicates; None if no duplicate check is wanted
@@ -49,7 +50,8 @@ class Publish:
         self.again = False  # this endpoint was its home, and may have retained it here, in a replica or in the journal
         self.connection = connection
         self.id = id
-        self.ack = ack
+        self.ack = ack  # ``NO_ACK``, ``ACK`` or ``ACK_WITH_MID``
+        self.name: tuple[str, int] | None = None  # the name that its home gave the message, if that is not its own
         self.reply: Reply | None = None  # its place among the connection's replies, if the outcome is not known at once
         self.waits = False  # it counts as in flight
         self.outcome: bool | ProtocolError | None = None  # whether it was a duplicate, or why it failed
@@ -89,6 +91,7 @@ class Dispatch:
         "pending",
         "publish",
         "recipients",
+        "renamed",
         "seen",
         "slot",
         "stamp",
@@ -112,6 +115,7 @@ class Dispatch:
         self.stamp = 0  # the entry's stamp, if this home accepted the entry
         self.is_retained = False  # this home retains it, and reports that to the publisher
         self.found = False  # the entry existed before, so another home may have reported the message as published
+        self.renamed = False  # its home has given it the name of an earlier message with this key
         self.not_retained: Exception | None = None  # the reason why the journal could not store it
         self.seen: bool | None = None  # with lookup routing: whether the store has seen its key; None if unknown
         self.recipients = 0  # its share of ``LocationResolver.recipients``

@@ -315,6 +315,12 @@ def _strange(reader: Reader[Any], by_payload: dict[str, Publication]) -> Iterato
             yield f"{reader.name} got {payload}, which nobody published"
         elif len(mids) > len(publication.sends):
             yield f"{reader.name} got {payload} as {sorted(mids)}"
+        elif (
+            len(publication.sends) == 1
+            and mids != {(reply := publication.sends[0].reply).get("mid")}
+            and "mid" in reply
+        ):
+            yield f"{reader.name} got {payload} as {sorted(mids)}, and its publisher got {reply}"
 
 
 def _order(reader: Reader[Any], line: Line[Any], by_payload: dict[str, Publication]) -> Iterator[str]:

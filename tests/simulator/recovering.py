@@ -371,7 +371,7 @@ class RecoveringHistory(History):
             sent.reply, sent.replied_at = reply, self.world.now
             self.say(f"{publication.payload}: {reply}")
 
-        fields = {"topic": publication.topic, "payload": publication.payload, "ack": True, **keep}
+        fields = {"topic": publication.topic, "payload": publication.payload, "ack": True, "mid": True, **keep}
         own = {"client_id": "p"} if isinstance(publication.dedup, str) else {}
         self.command(client, then, command="publish", dedup=publication.dedup, **fields, **own)
 

@@ -27,7 +27,8 @@ RETRY_S: Final = 0.05
 
 
 #: A home's answer to a publish that it has dispatched and retains. The home answers ``False`` if it has dispatched the
-#: message without retaining it, and ``True`` if the message is a duplicate.
+#: message without retaining it, and ``True`` if the message is a duplicate. If the home has given the message another
+#: name, it answers with a tuple instead (``requests.PublishRequest``).
 RETAINED: Final = "kept"
 
 #: The answer of an endpoint that is not the topic's home. The asker retries, since the two endpoints' views of the

@@ -97,10 +97,11 @@ class PublishRequest(Request, tag=1):
     still dispatching a message with the same key.
 
     The receiver answers whether the message was a duplicate. The answer ``RETAINED`` means that it has dispatched the
-    message and retains it.
+    message and retains it. If it has dispatched the message under another name, it answers whether it retains the
+    message, and the name.
     """
 
-    answer = Decoder(bool | Literal["kept"])
+    answer = Decoder(bool | Literal["kept"] | tuple[bool, str, int])
 
     message: Carried
     hashed: Hash | None  # with the topic's slot, it is the message's key; None if there is no duplicate check

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from ingeborg.protocol.errors import ProtocolError
 
 from ..cluster.homes import Homes
@@ -23,7 +25,7 @@ from ..desk import Desk
 from ..dispatch import Dispatch, refusal
 from ..limits import SIZES, Sizes
 from ..links.calls import RETAINED, Asker, Call
-from ..links.carrying import carried
+from ..links.carrying import arrived, carried
 from ..links.requests import PublishRequest
 from ..message import Message
 from ..replication.barrier import ReplicationBarrier
@@ -212,7 +214,12 @@ class InFlightDedup(Asker):
         the repetition that it was asked about."""
         first: Dispatch = call.context
         assert first.key is not None
-        first.is_retained = value == RETAINED
+        if type(value) is tuple:
+            said = replace(carried(first.message), origin=value[1], number=value[2])
+            first.message = arrived(said, first.message.received)
+            first.is_retained, first.renamed = value[0], True
+        else:
+            first.is_retained = value == RETAINED
         for waiter in self._dedup.end_elsewhere(first.key, True, self._desk.now):
             self._desk.counts["duplicates_dropped"] += waiter is not first
             self._outcomes.settle(waiter, value is True if waiter is first else True)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
-from ingeborg.protocol.messages import Command, success
+from ingeborg.protocol.messages import ACK_WITH_MID, Command, mid_of, success
 
 from ..cluster.homes import Homes
 from ..connections.hub import Connection
@@ -172,6 +172,8 @@ class Origin(Part):
         outcome = dispatch.outcome
         assert outcome is not None
         publish.is_retained = dispatch.is_retained
+        if dispatch.renamed:
+            publish.name = dispatch.message.origin, dispatch.message.number
         if outcome is ELSEWHERE:
             publish.again = publish.keep_s > 0
             publish.message.travelled = True  # the former home may have dispatched it
@@ -195,11 +197,20 @@ class Origin(Part):
             self._replies.refuse(publish.connection, publish.reply, publish.id, outcome, name)
         else:
             data = None
-            if publish.ack and publish.keep_s:
+            if publish.ack == ACK_WITH_MID and not outcome:
+                data = self._success_with_mid(publish)
+            elif publish.ack and publish.keep_s:
                 data = success(publish.id, duplicate=outcome, kept=publish.is_retained)
             elif publish.ack:
                 data = success(publish.id, duplicate=outcome)
             self._replies.reply(publish.connection, publish.reply, data)
+
+    def _success_with_mid(self, publish: Publish) -> bytes:
+        origin, number = publish.name or (self._me, publish.message.number)
+        fields = {"duplicate": False, "mid": mid_of(origin, number)}
+        if publish.keep_s:
+            fields["kept"] = publish.is_retained
+        return success(publish.id, **fields)
 
     def _forget(self, publish: Publish) -> None:
         """Stop counting the message as in flight."""
@@ -214,7 +225,10 @@ class Origin(Part):
         publish: Publish = call.context
         if publish.key is not None and not publish.unique:
             self._origin_dedup.learn(publish.key, self._desk.now)
-        publish.is_retained = value == RETAINED
+        if type(value) is tuple:
+            publish.is_retained, publish.name = value[0], (value[1], value[2])
+        else:
+            publish.is_retained = value == RETAINED
         self._settle(publish, value is True)
 
     def failed(self, call: Call, code: str, info: Any) -> None:

@@ -8,6 +8,7 @@ never: decide the outcome.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
 
@@ -58,5 +59,8 @@ class Outcomes:
             info = [outcome.info, outcome.extra] if outcome.extra else outcome.info
             self._desk.decline(dispatch.peer, dispatch.number, outcome.code, info)
         else:
-            value = RETAINED if dispatch.is_retained and not outcome else outcome
+            value: Any = RETAINED if dispatch.is_retained and not outcome else outcome
+            if dispatch.renamed and not outcome:
+                message = dispatch.message
+                value = (dispatch.is_retained, message.origin, message.number)
             self._desk.answer(dispatch.peer, dispatch.number, value)

@@ -41,6 +41,7 @@ class ReplicationBarrier:
             # message. The publish itself keeps its own name, in case it goes to another home.
             said = replace(carried(message), origin=identity[0], number=identity[1])
             message = dispatch.message = arrived(said, message.received)
+            dispatch.renamed = True
         self.under_way[key] = message
 
     def keep(self, dispatch: Dispatch, key: int) -> None:

@@ -3,7 +3,9 @@ one."""
 
 from __future__ import annotations
 
+import orjson
 import pytest
+from ormsgpack import packb
 
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
@@ -15,11 +17,12 @@ from ingeborg.broker.core.links.requests import Carried, PublishRequest
 from ingeborg.broker.core.messages.delivery import RECENT_S
 from ingeborg.broker.core.model import Endpoint, Settings, StoreUnavailable
 from ingeborg.protocol.hashes import SLOTS, slot_of
+from ingeborg.protocol.messages import ACK_WITH_MID
 from tests.simulator.world import Node
 
 from ..fake_desk import ME
 from ..talk import Cluster
-from ..way import ANN, BOB, Way, topics_at
+from ..way import ANN, BOB, Way, publish, topics_at
 
 NAMES = "abcd"
 NEW = Endpoint("new", "new", "ws://new", 0)
@@ -255,8 +258,8 @@ def test_what_cannot_be_dispatched_at_once_is_tried_again() -> None:
 class Alone(Way):
     """One endpoint's part, home of the topic. It keeps messages in memory."""
 
-    def __init__(self) -> None:
-        super().__init__(ANN, BOB, settings=Settings(history="memory"))
+    def __init__(self, replication: bool = False) -> None:
+        super().__init__(ANN, BOB, settings=Settings(replication, "memory"))
         self.part, self.replicated = self.messages.failover, self.replication.replicated
         (self.topic,) = topics_at(self.members, ME.incarnation)
         self.slot = slot_of(self.topic)
@@ -356,6 +359,40 @@ def test_a_message_that_somebody_repeats_meanwhile_is_not_begun_twice(alone: Alo
     alone.dedup.begin(alone.key)  # its publisher has repeated it
     alone.pass_time(2.0)
     assert alone.taken == []
+
+
+@pytest.mark.parametrize("keep_s", [0, 60])
+def test_a_message_that_takes_over_the_name_of_the_first_is_reported_under_that_name(keep_s: int) -> None:
+    here, there = Alone(replication=True), Alone(replication=True)
+    for alone in (here, there):
+        alone.begin()
+        alone.fails()  # it waits for a retry
+    # A client of the home itself, and one of another endpoint, publish the same payload.
+    paul, ann = here.connection(), there.connection()
+    here.origin.publish(paul, publish(here.topic, b"x", ack=ACK_WITH_MID, keep_s=keep_s))
+    carried = Carried(there.topic, b"x", ANN.incarnation, 9)
+    hashed = hash_of_key(there.key)
+    there.home.publish_requested(ANN.incarnation, 3, PublishRequest(carried, hashed, keep_s=keep_s))
+    for alone in (here, there):
+        (dispatch,) = alone.taken
+        assert (dispatch.message.origin, dispatch.message.number) == ("origin", 7)
+        alone.leaves_it()
+    here.origin.take_outcomes()
+    (reply,) = here.written(paul)
+    kept = {"kept": True} if keep_s else {}
+    assert orjson.loads(reply) == {"result": "success", "duplicate": False, "mid": "origin.7", **kept}
+    (answer,) = [value for peer, number, value in there.desk.answers if (peer, number) == (ANN.incarnation, 3)]
+    assert answer == (bool(keep_s), "origin", 7)
+    # The origin there reports that name, too.
+    there.origin.publish(
+        ann, publish(topics_at(there.members, BOB.incarnation)[0], b"y", ack=ACK_WITH_MID, keep_s=keep_s)
+    )
+    (call,) = there.take_asked()
+    decoded = PublishRequest.answer.decode(packb(list(answer)))
+    assert decoded == answer
+    there.origin.answered(call, decoded)
+    (reply,) = there.written(ann)
+    assert orjson.loads(reply)["mid"] == "origin.7"
 
 
 def test_it_goes_on_to_the_home_of_its_slot(moved: Alone) -> None:

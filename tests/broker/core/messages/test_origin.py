@@ -16,6 +16,7 @@ from ingeborg.broker.core.links.requests import Carried, PublishRequest
 from ingeborg.broker.core.model import VOID, Settings, Shape, StoreUnavailable
 from ingeborg.broker.core.stores import FAILED
 from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.messages import ACK_WITH_MID
 
 from ..fake_desk import ME
 from ..way import ANN, BOB, Way, publish, topic_at, topic_moving, topics_at
@@ -55,6 +56,16 @@ def test_the_home_is_asked_with_the_messages_own_number_and_its_answer_is_the_re
     call.asker.answered(call, False)
     assert told(way, paul) == [{"result": "success", "duplicate": False, "id": 1}]
     assert (way.inflight.messages, way.inflight.bytes) == (0, 0)
+
+
+def test_a_reply_names_the_message_if_the_publisher_asks_for_it(way: Way) -> None:
+    paul, (there, other) = way.connection(), topics_at(way.members, "a", 2)
+    call = sent(way, paul, there, ack=ACK_WITH_MID)
+    call.asker.answered(call, False)
+    assert told(way, paul) == [{"result": "success", "duplicate": False, "mid": f"{ME.incarnation}.{call.number}"}]
+    call = sent(way, paul, other, ack=ACK_WITH_MID)
+    call.asker.answered(call, True)
+    assert told(way, paul) == [{"result": "success", "duplicate": True}]
 
 
 def test_without_ack_success_is_silent_and_failure_is_not(way: Way) -> None:
