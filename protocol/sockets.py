@@ -173,7 +173,7 @@ class Socket(asyncio.Protocol):
 
     def head_comes(self, data: bytes) -> None:
         """Handle a chunk that arrives before the HTTP head is complete. A subclass may call ``take_later`` instead."""
-        self._receive_head(data)
+        self.receive_head(data)
 
     def ponged(self) -> None:
         """Act on the peer's answer to a ping."""
@@ -249,7 +249,7 @@ class Socket(asyncio.Protocol):
         (data, at), self._rest = self._rest, None
         try:
             if self._head is not None:
-                self._receive_head(data)
+                self.receive_head(data[at:] if at else data)
             else:
                 self._receive_frames(data, at)
             self.chunk_ends()
@@ -268,7 +268,7 @@ class Socket(asyncio.Protocol):
             log.exception("handling the data of a connection failed; the connection is cut")
             self.transport.abort()
 
-    def _receive_head(self, data: bytes) -> None:
+    def receive_head(self, data: bytes) -> None:
         """Pass the head, which precedes the frames, to the protocol's parser."""
         assert self._head is not None
         text = self._head + data
@@ -470,14 +470,16 @@ class Socket(asyncio.Protocol):
         else:
             self.message(data)
 
-    def eof_received(self) -> None:
-        """End the connection, since the peer has half-closed it, and a WebSocket has no use for the other half."""
+    def eof_received(self) -> bool:
+        """End the connection, since the peer has half-closed it, and a WebSocket has no use for the other half. Return
+        whether the transport has to stay open nevertheless."""
         while self._rest is not None and not self.lined and not self._response_pending:
             self.next_quantum()
         if self._rest is None:
             self._receive_eof()
         else:  # many lines and frames may wait; each quantum is handled in its turn
             self._eof = True
+        return False
 
     def _receive_eof(self) -> None:
         self._eof = False

@@ -48,12 +48,7 @@ def decode(frame: bytes) -> dict[str, Any]:
         ProtocolError: ``bad_json``, with the reason.
         MemoryError: the process does not have enough memory for it.
     """
-    try:
-        value = orjson.loads(frame)
-    except orjson.JSONDecodeError as error:
-        if error.msg.startswith("Not enough memory"):  # not the frame's fault
-            raise MemoryError from None
-        raise ProtocolError("bad_json", f"Not valid JSON: {error}") from None
+    value = _loaded(frame)
     if type(value) is not dict:
         raise ProtocolError("bad_json", "The frame has to be one JSON object")
     # If a frame has a duplicate key, the value has fewer colons when it is written again, unless escaped colons
@@ -62,10 +57,21 @@ def decode(frame: bytes) -> dict[str, Any]:
     colons = frame.count(b":")
     suspicious = colons != len(value) and (b"\\u003" in frame or colons != _colons(value))
     if suspicious or _MANY_DIGITS in frame.translate(_DIGITS_TO_ZERO):
-        if len(frame) <= TALKATIVE_BYTES_MAX:
-            _read_again(frame)
-        else:
-            _judge(frame, value, suspicious)
+        _examine(frame, value, suspicious)
+    return value
+
+
+def decode_value(text: bytes) -> Any:
+    """Return the JSON value in a text, which need not be an object. The rules are those of ``decode``.
+
+    Raises:
+        ProtocolError: ``bad_json``, with the reason.
+        MemoryError: the process does not have enough memory for it.
+    """
+    value = _loaded(text)
+    suspicious = b"\\u003" in text or text.count(b":") != _colons(value)
+    if suspicious or _MANY_DIGITS in text.translate(_DIGITS_TO_ZERO):
+        _examine(text, value, suspicious)
     return value
 
 
@@ -106,7 +112,24 @@ def canonical(value: Any) -> bytes:
 encode = orjson.dumps
 
 
-def _colons(value: dict[str, Any]) -> int:
+def _loaded(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if error.msg.startswith("Not enough memory"):  # not the frame's fault
+            raise MemoryError from None
+        raise ProtocolError("bad_json", f"Not valid JSON: {error}") from None
+
+
+def _examine(text: bytes, value: Any, keys: bool) -> None:
+    """Check a suspicious text, as ``_judge`` does."""
+    if len(text) <= TALKATIVE_BYTES_MAX:
+        _read_again(text)
+    else:
+        _judge(text, value, keys)
+
+
+def _colons(value: Any) -> int:
     try:
         return encode(value).count(b":")
     except TypeError:  # beyond orjson's recursion limit
@@ -129,7 +152,7 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _judge(frame: bytes, value: dict[str, Any], keys: bool) -> None:
+def _judge(frame: bytes, value: Any, keys: bool) -> None:
     """Check a long frame that ``orjson`` has read. Its integers have to fit in 64 bits. With ``keys``, no object may
     have the same key twice."""
     outside = outside_strings(frame)

@@ -118,9 +118,36 @@ class Access:
         parsed = _parsed(address)
         return parsed is not None and any(parsed in network for network in self._proxies)
 
-    def admit(self, request: Request) -> Grant | Question | None:
-        """Return the grant of the connection, or ``None`` if everything is permitted, or a question if the caller has
-        to await ``answer``. Raises ``Refused``."""
+    def admit_http(self, request: Request, here: str) -> Grant | Question | None:
+        """Do what ``admit`` does, for a request with commands that arrived at our address ``here``."""
+        self.check_page(request, here)
+        return self.admit(request)
+
+    def check_page(self, request: Request, here: str) -> None:
+        """Check that a page of another site has not sent the request, or may do so. Raises ``Refused``.
+
+        A browser sends no ``Origin`` with a GET to the page's own host. A page can make its own host's name lead to
+        this machine (DNS rebinding). So an endpoint that anyone on this machine can use checks the name, too.
+        """
+        _, _, host = self._check_origin(request)
+        if self._wants_token or not is_loopback(here):
+            return
+        name = host or ""
+        if _of_this_machine(f"http://{name}") or "*" in self._origins:
+            return
+        if not any(_is_at(origin, name) for origin in self._origins):
+            text = "This Host is not the endpoint's: use localhost or a loopback address, or see --allowed-origins"
+            raise Refused(http.HTTPStatus.FORBIDDEN, text)
+
+    def may_use_cookies(self, origin: str | None) -> bool:
+        """Return whether pages of an admitted origin may send their cookies with requests for commands."""
+        return (
+            origin is not None and self.callback is not None and (origin in self._origins or _of_this_machine(origin))
+        )
+
+    def _check_origin(self, request: Request) -> tuple[str | None, str | None, str | None]:
+        """Return the headers Origin, Authorization and Host, if pages of this origin may connect. Raises
+        ``Refused``."""
         try:
             origin = request.headers.get("Origin")
             authorization = request.headers.get("Authorization")
@@ -133,6 +160,12 @@ class Access:
         own = self._wants_token and origin is not None and host is not None and _is_at(origin, host)
         if origin is not None and not (own or self._origins & {origin, "*"} or _of_this_machine(origin)):
             raise Refused(http.HTTPStatus.FORBIDDEN, "Pages of this origin may not connect; see --allowed-origins")
+        return origin, authorization, host
+
+    def admit(self, request: Request) -> Grant | Question | None:
+        """Return the grant of the connection, or ``None`` if everything is permitted, or a question if the caller has
+        to await ``answer``. Raises ``Refused``."""
+        _, authorization, _ = self._check_origin(request)
         if self.callback is not None:
             return _question(request, self._headers)
         if self._keys is None:

@@ -80,5 +80,14 @@ class Lines(Codec):
         return buffers
 
 
+class Events(Codec):
+    """Makes an event of each notification, for an event stream (SPEC section 1.8). All other messages stay bare, and
+    the shell handles them. No event begins with a brace, and every bare message does."""
+
+    def frame(self, message: bytes) -> bytes:
+        """See ``Codec``."""
+        return b"data: %b\n\n" % message if message.startswith(b'{"key":') else message
+
+
 #: The default codec, for a shell that does not choose one.
 MESSAGES: Final = Codec()

@@ -26,11 +26,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from websockets.http11 import Request, Response
+from websockets.http11 import Request
 
 from ..access.admission import Refused
-from ..web.pages import Later
-from .client_socket import Clients, ClientSocket
+from .client_socket import ClientSocket
+from .clients import Clients
 from .logs import Sparing
 from .status_table import Other, StatusEntry
 
@@ -326,13 +326,12 @@ class AcceptedSocket(ClientSocket):
             self._abort.cancel()
             self._abort = asyncio.get_running_loop().call_later(SPARE_S, self.transport.abort)
 
-    def _client_comes(self, request: Request, address: str) -> Response | Later:
+    def check_room(self) -> None:
         """See ``ClientSocket``."""
         if self.spare:
             self._accepting.no_file()
             text = "This endpoint has no open file left for another client: try again later, or connect to another one"
             raise Refused(http.HTTPStatus.SERVICE_UNAVAILABLE, text, **{"Retry-After": "5"})
-        return super()._client_comes(request, address)
 
     def _become_peer(self, request: Request) -> None:
         """See ``ClientSocket``. From here on another protocol owns the connection."""

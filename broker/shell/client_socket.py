@@ -8,52 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import http
-import itertools
 import logging
 import time
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.http11 import Request, Response
-from websockets.protocol import OPEN
+from websockets.protocol import OPEN, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from ingeborg.protocol.errors import CLOSES, GOING_AWAY, HELD_TOO_MUCH, TOKEN_REVOKED, CloseCode
 from ingeborg.protocol.frames import LargeMessage, text_frame
 from ingeborg.protocol.lines import LINES, LINES_BYTES_MAX, Lined
-from ingeborg.protocol.sockets import Socket, library_log
+from ingeborg.protocol.sockets import library_log
 
-from ..access.admission import Access, Refused, is_loopback
+from ..access.admission import Refused, is_loopback
 from ..access.callback import Question
 from ..core.codec import BareLines, Codec, Lines, TextFrames
 from ..core.connections.grants import Grant
 from ..core.connections.hub import Connection
 from ..core.connections.large import Large
-from ..core.connections.outbox import PIECE_BYTES
-from ..core.effects import Close, PauseOrResume, Ping
-from ..web.pages import Later, Pages, path_of, refusal
-from .driver import Driver
-from .fairness import QUANTUM_BYTES, RoundRobin
+from ..http.parsing import HttpRequest
+from ..web.pages import Later, path_of, refusal
+from .clients import COMPRESS_BYTES, Client, Clients, HttpSide
+from .fairness import QUANTUM_BYTES
+from .http_connection import HttpConnection
 from .logs import request_id
-from .peer_socket import HANDSHAKE_BYTES_MAX, PEER_PATH, Peers, PeerSocket
-from .requests import RequestProtocol
-from .status import Status
+from .peer_socket import HANDSHAKE_BYTES_MAX, PEER_PATH, PeerSocket
 
 log = logging.getLogger("ingeborg.endpoint")
-
-#: Maximum number of bytes written to a connection with compression in one turn, which takes 2 ms. Longer frames are not
-#: compressed.
-COMPRESS_BYTES = 64 << 10
-
-#: Number of connections from which one pass of the loop reads a chunk of a large message. Each chunk has up to 256 KiB,
-#: and together they take 1 ms.
-LARGE_AT_ONCE = 8
-
-#: Number of connections refused in one pass of the loop, which takes 1 ms.
-ANSWERS_AT_ONCE = 16
 
 #: The largest message on a connection with permessage-deflate, in bytes after inflation. About 2 KiB can inflate to
 #: this size, in about 8 ms, before any check sees the message.
@@ -61,6 +46,20 @@ INFLATED_BYTES_MAX = 2 << 20
 
 
 _SUBPROTOCOLS = [Subprotocol(LINES)]
+
+
+class WebSocketProtocol(ServerProtocol):
+    """The library's server protocol, with two differences. ``HttpConnection`` parses the request. And a client that
+    offers no subprotocol that the endpoint knows connects without one."""
+
+    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
+        """Choose the first of our subprotocols that the client offers."""
+        return next((each for each in self.available_subprotocols or () if each in subprotocols), None)
+
+    def parse(self) -> Generator[None]:
+        """Parse frames."""
+        yield from Protocol.parse(self)
+
 
 #: The codecs. The first item of a key says whether the client sends lines, and the second whether the endpoint
 #: compresses messages to it.
@@ -72,24 +71,15 @@ _CODECS: dict[tuple[bool, bool], Codec] = {
 }
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Limits and options of clients' connections. A separate process parses messages of more than ``large_bytes``."""
-
-    frame_bytes_max: int
-    large_bytes: int
-    compression: bool
-
-
-class ClientSocket(Socket):
-    """A client's connection. Until its request has arrived, it can turn out to be plain HTTP or a peer's link."""
+class ClientSocket(Client):
+    """A client's connection. It speaks HTTP until a request opens a WebSocket or a peer's link."""
 
     quantum_bytes = QUANTUM_BYTES
 
     def __init__(self, clients: Clients, internal: bool = False) -> None:
         terms = clients.terms
         extensions = [ServerPerMessageDeflateFactory()] if terms.compression else None
-        self.ws: RequestProtocol = RequestProtocol(
+        self.ws: WebSocketProtocol = WebSocketProtocol(
             max_size=terms.frame_bytes_max,
             extensions=extensions,
             subprotocols=_SUBPROTOCOLS,
@@ -111,31 +101,60 @@ class ClientSocket(Socket):
         self.grant: Grant | None = None  # the token's permissions, or None if everything is permitted
         self.address: str | None = None  # the address under which it counts
         self.connection: Connection | None = None
+        self.http: HttpSide | None = HttpConnection(self, clients)  # None once the connection is a WebSocket
 
-    def handshake(self, event: Request | Response) -> None:
-        """Handle a WebSocket client, a GET of a reserved path, or a peer. For a malformed request, ``event`` is the
-        response to send."""
-        if self.ws.eof_sent:  # bytes after the request, in the same chunk, have already broken the protocol
-            return
-        if isinstance(event, Response):
-            self._count_refused()
-            self._respond(event)
-            return
+    # HTTP
+
+    def receive_head(self, data: bytes) -> None:
+        """Handle bytes that arrive while the connection speaks HTTP."""
+        assert self.http is not None
+        rest = self.http.receive(data)
+        waits = self._response_pending or (self.http is not None and self.http.waits)
+        if self.transport.get_protocol() is self and (rest or waits):
+            self._rest = rest, 0  # keep it even if it is empty, to append further data
+
+    def response_pends(self, pends: bool) -> None:
+        """See ``Client``."""
+        self._response_pending = pends
+
+    @property
+    def is_asking(self) -> bool:
+        """See ``Client``."""
+        return self._asking is not None
+
+    def page_comes(self, request: HttpRequest) -> None:
+        """See ``Client``."""
+        self._answer_page(request.head, request.has_body)
+        if self.transport.get_protocol() is self:
+            self.send_protocol()
+
+    def end_http(self) -> None:
+        """See ``Client``."""
+        if not self._half_closed and not self.transport.is_closing():
+            self._end_stream()
+
+    def _end_stream(self) -> None:
+        if self.http is not None and self.connection is not None:
+            self._clients.left(self.connection)
+            self.connection = None
+        super()._end_stream()
+
+    # Requests
+
+    def _answer_page(self, request: Request, has_body: bool) -> None:
         clients = self._clients
-        path = path_of(event)
-        response = clients.pages.answer(event, path, self.internal)
+        path = path_of(request)
+        response = clients.pages.answer(request, path, self.internal)
         if response is None:
-            peer = self.transport.get_extra_info("peername")  # None if the peer has already gone
-            address = peer[0] if peer else ""
+            address = self.there
             try:
-                if self.ws.has_body:  # frames follow a handshake, and a body could be mistaken for frames
+                if has_body:  # frames follow a handshake, and a body could be mistaken for frames
                     raise Refused(http.HTTPStatus.BAD_REQUEST, "A request with a body cannot open a WebSocket")
                 if path == PEER_PATH:
-                    here = self.transport.get_extra_info("sockname")
-                    self._links_come_in(address, here[0] if here else "")
-                    self._become_peer(event)
+                    self._links_come_in(address, self.here)
+                    self._become_peer(request)
                     return
-                response = self._client_comes(event, address)
+                response = self._client_comes(request, address)
             except Refused as refused:
                 response = self._refused(refused)
         if isinstance(response, Response):
@@ -148,10 +167,14 @@ class ClientSocket(Socket):
     def _client_comes(self, request: Request, address: str) -> Response | Later:
         """Admit or refuse the client. If the operator's server has to decide, return a function that asks it. Raises
         ``Refused``."""
+        self.check_room()
         access = self._clients.access
         admitted = access.admit(request)
         # Count the connection before asking the server, so that an address cannot have more pending questions than
         # connections.
+        if self.address is not None:  # commands over HTTP came before
+            access.left(self.address)
+            self.address = None
         self.address = access.arrived(request, address)
         response = self.ws.accept(request)
         if response.status_code == 400:
@@ -171,10 +194,11 @@ class ClientSocket(Socket):
         return response
 
     def _refused(self, refused: Refused) -> Response:
-        self._count_refused()
+        self.count_refused()
         return refusal(refused)
 
-    def _count_refused(self) -> None:
+    def count_refused(self) -> None:
+        """See ``Client``."""
         self._router.counters.counts["connections_refused"] += 1
 
     def _leaving(self) -> Response:
@@ -187,6 +211,7 @@ class ClientSocket(Socket):
         self.ws.send_response(response)
         if self.ws.state is OPEN:
             self.settled()
+            self._become_websocket()
             if self.ws.extensions:
                 self.compressing = True
                 self.ws.max_message_size = min(self._terms.frame_bytes_max, INFLATED_BYTES_MAX)
@@ -199,25 +224,46 @@ class ClientSocket(Socket):
     def _respond_later(self, later: Later) -> None:
         """Respond when ``later`` has a response, and read nothing until then. The handshake's time limit still applies:
         when it expires, the connection ends."""
-        self._response_pending = True
-        self._clients.asking.add(self)
-        self._asking = asyncio.get_running_loop().create_task(self._respond_when_known(later))
 
-    async def _respond_when_known(self, later: Later) -> None:
-        try:
+        async def respond() -> None:
             response = await later()
-            self._stop_asking()
+            self.stop_asking()
             self._respond(response)
             self.send_protocol()
+
+        self.ask(respond)
+
+    def _leave_http(self) -> None:
+        if self.http is not None:
+            self.http.release()
+            self.http = None
+
+    def _become_websocket(self) -> None:
+        self._leave_http()
+        self._head = None
+        if self.connection is not None:  # commands over HTTP came before
+            self._clients.left(self.connection)
+            self.connection = None
+
+    def ask(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """See ``Client``."""
+        self._response_pending = True
+        self._clients.asking.add(self)
+        self._asking = asyncio.get_running_loop().create_task(self._run(ask))
+
+    async def _run(self, ask: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await ask()
         except Exception:
             log.exception("the check whether a client can connect failed; the endpoint cuts its connection")
-            self._stop_asking()
+            self.stop_asking()
             self._rest = None
             self.transport.abort()
         self._clients.wait_for_turn(self)  # to handle the bytes after the request
         self._driver.turn()
 
-    def _stop_asking(self) -> None:
+    def stop_asking(self) -> None:
+        """See ``Client``."""
         self._response_pending = False
         self._asking = None  # this socket and the task reference each other
         self._clients.asking.discard(self)
@@ -226,9 +272,12 @@ class ClientSocket(Socket):
         """Refuse the client if the operator's server has not answered about it yet."""
         if self._asking is not None:
             self._asking.cancel()
-            self._stop_asking()
-            self._respond(self._leaving())
-            self.send_protocol()
+            self.stop_asking()
+            if self.http is not None and not self.http.is_page:
+                self.http.end(GOING_AWAY)
+            else:
+                self._respond(self._leaving())
+                self.send_protocol()
             self._clients.wait_for_turn(self)
 
     def _links_come_in(self, address: str, here: str) -> None:
@@ -247,6 +296,7 @@ class ClientSocket(Socket):
         self.send_protocol()
         if self.ws.state is OPEN:
             self.settled()
+            self._leave_http()
             # The request is complete; from here on frames follow, with their own limit.
             ws = ServerProtocol(state=OPEN, max_size=HANDSHAKE_BYTES_MAX, logger=library_log)
             PeerSocket(self._clients.peers, ws, None).adopt(self.transport)
@@ -282,14 +332,23 @@ class ClientSocket(Socket):
         """Report data that is still unread, pause reading if necessary, and end the turn."""
         connection = self.connection
         if connection is not None and (
-            self._rest is not None or self._buffer or self._parts or self._passing or self._large or connection.unread
+            self._rest is not None
+            or (self._buffer or self._parts or self._passing or self._large or connection.unread)
+            or (self.http is not None and self.http.held > QUANTUM_BYTES)
         ):
             self._router.unread(connection, self.unread, time.monotonic())
             if self._large is not None or self._passing:
                 self._read_later()
-        if self.ws.state is not OPEN:  # the connection opens or closes
+        if self.ws.state is not OPEN and self._is_transient:
             self._read_later()
         self._driver.turn()
+
+    @property
+    def _is_transient(self) -> bool:
+        """Whether the connection opens or closes."""
+        if self.http is None:
+            return self.ws.state is not OPEN
+        return self.connection is None or self.http.is_closed
 
     def _read_later(self) -> None:
         """Pause reading during a large or skipped message, since libuv would otherwise read 32 of its chunks in a
@@ -305,23 +364,45 @@ class ClientSocket(Socket):
         self.read_or_not()
 
     def head_comes(self, data: bytes) -> None:
-        """Queue the data, so that connected clients come before clients that still connect."""
-        self.take_later(data)
+        """Queue the data of a client that is not admitted yet, so that others come first."""
+        if self.connection is None:
+            self.take_later(data)
+        else:
+            self.receive_head(data)
+
+    @property
+    def unread(self) -> int:
+        """See ``Socket``."""
+        return super().unread + (0 if self.http is None else self.http.held)
 
     def rest_waits(self) -> None:
         """Queue the connection for its turn. Reading pauses until then, so TCP holds the sender back."""
-        self._clients.wait_for_turn(self)
+        if self._has_turn:
+            self._clients.wait_for_turn(self)
         self.read_or_not()
+
+    @property
+    def _has_turn(self) -> bool:
+        """Whether a turn can handle some of the waiting data, which otherwise waits for a response."""
+        if self.http is None:
+            return self.waits and not self._response_pending
+        return self.http.has_frames or (self.waits and self.is_writable and not self._response_pending)
 
     def next_turn(self) -> bool:
         """Handle waiting data for one turn. Return whether the connection needs another turn."""
-        if self.lined and self._paused and not self._lost:
+        hands_on = self.http is not None and self.http.has_frames
+        if (self.lined or hands_on) and self._paused and not self._lost:
             self._stalled = True
             return False
-        self.take_on()
-        if self.waits:
-            return self._asking is None  # it needs no turn while the server's answer is pending
-        self.read_or_not()
+        if self.http is not None and hands_on:
+            self.http.hand_on()
+            self.chunk_ends()
+        else:
+            self.take_on()
+        if self._has_turn:
+            return True
+        if not self.waits:
+            self.read_or_not()
         return False
 
     @property
@@ -346,17 +427,50 @@ class ClientSocket(Socket):
         """Handle the data that had arrived before the connection was lost, if the client was admitted."""
         if self._asking is not None:
             self._asking.cancel()
-            self._stop_asking()
+            self.stop_asking()
+            self._rest = None
+        if self.http is not None and self.http.is_busy:
+            self.http.drop()
             self._rest = None
         super().connection_lost(exc)
         self.read_or_not()
+
+    def eof_received(self) -> bool:
+        """See ``Socket``. A client may end its side after its last request, and still gets the response."""
+        while self.http is not None and self._rest is not None and self.is_writable and not self._response_pending:
+            self.next_quantum()
+        if self.http is None:
+            return super().eof_received()
+        if self._rest is None:
+            self._receive_eof()
+            return False
+        self._eof = True
+        return self.transport.get_extra_info("ssl_object") is None  # TLS has no half-closed connections
+
+    def _receive_eof(self) -> None:
+        if self.http is None:
+            super()._receive_eof()
+        else:
+            self._eof = False
+            self.end_http()
 
     def closed(self) -> None:
         """Report that the connection is gone."""
         if self.address is not None:
             self._clients.access.left(self.address)
         if self.connection is not None:
-            self._clients.disconnected(self, self.connection)
+            if self.http is None:
+                self._clients.disconnected(self, self.connection)
+            else:
+                self._clients.left(self.connection)
+        self._leave_http()
+
+    def ping(self) -> None:
+        """Send a ping. HTTP has none, so a client that sends requests counts as one that answers."""
+        if self.http is None:
+            super().ping()
+        elif self.http.pinged():
+            self.ponged()
 
     def ponged(self) -> None:
         """Report to the core that the client has answered a ping."""
@@ -374,9 +488,14 @@ class ClientSocket(Socket):
         if self.connection is not None:
             self._router.drained(self.connection, time.monotonic())
             self._driver.turn()
+        if self.http is not None and self._has_turn:
+            self._clients.wait_for_turn(self)
 
     def write(self, frames: list[bytes]) -> None:
         """Write frames from the outbox: all in one write, or each message separately if it is compressed."""
+        if self.http is not None:
+            self.http.replies(frames)
+            return
         if self.ws.state is not OPEN:
             self._router.counters.drops["connection_closed"] += len(frames)
             return
@@ -404,7 +523,20 @@ class ClientSocket(Socket):
                 self.transport.write(text_frame(buffer) if self.compressing else buffer)
         super().send_protocol()
 
-    def let_go(self, code: CloseCode) -> None:
+    def end(self, code: CloseCode) -> None:
+        """See ``Client``."""
+        if self.http is not None:
+            self.http.end(code)
+            if code is HELD_TOO_MUCH and self.connection is not None:
+                self._router.let_go(self.connection, time.monotonic())
+        elif code is HELD_TOO_MUCH or code is TOKEN_REVOKED:
+            self._let_go(code)
+        else:
+            # At a shutdown, commands that a client sends before it receives the close still count, although the client
+            # gets no replies.
+            self.close(code, deaf=code is not GOING_AWAY)
+
+    def _let_go(self, code: CloseCode) -> None:
         """Close the connection, and drop all data held for it. A client that does not read its messages will not read
         the close either."""
         self.fail(code)
@@ -424,127 +556,3 @@ class ClientSocket(Socket):
         if first is None:
             return "1006"
         return str(first.code) if first.code in CLOSES or 1000 <= first.code < 1016 else "other"
-
-
-class Clients:
-    """All clients' connections of one endpoint."""
-
-    def __init__(
-        self, driver: Driver, peers: Peers, pages: Pages, access: Access, status: Status, terms: Terms
-    ) -> None:
-        self.driver = driver
-        self.peers = peers
-        self.pages = pages
-        self.access = access
-        self.status = status
-        self.terms = terms
-        self.sockets: dict[Connection, ClientSocket] = {}
-        self.asking: set[ClientSocket] = set()  # sockets that wait for the operator's server to decide about them
-        self._numbers = itertools.count(1)
-        self._read_later: deque[ClientSocket] = deque()  # connections that wait for their turn to read a large chunk
-        self._waiting = RoundRobin[ClientSocket](ClientSocket.next_turn, time.monotonic)
-        self._all_gone: asyncio.Event = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        driver.write_with(self._write)
-        driver.carry_out(Close, self._close)
-        driver.carry_out(PauseOrResume, self._pause_or_resume)
-        driver.carry_out(Ping, self._ping)
-
-    def connected(self, client: ClientSocket) -> Connection:
-        """Add a client whose handshake has succeeded, and return its connection."""
-        number = next(self._numbers)
-        router = self.driver.router
-        connection = router.connected(
-            number,
-            time.monotonic(),
-            client.grant,
-            codec=client.codec,
-            throttled=client.address is not None,
-            piece_bytes=COMPRESS_BYTES if client.compressing else PIECE_BYTES,
-        )
-        router.counters.counts["connections_accepted"] += 1
-        self.sockets[connection] = client
-        log.debug("connected", extra={"connection": number, "address": client.address or "of this machine"})
-        return connection
-
-    def disconnected(self, client: ClientSocket, connection: Connection) -> None:
-        """Remove a client whose connection has ended."""
-        self.sockets.pop(connection, None)
-        code = client.close_code
-        self.status.closes[code] += 1
-        log.debug("closed", extra={"connection": connection.number, "code": code})
-        self.driver.router.disconnected(connection, time.monotonic())
-        if not self.sockets:
-            self._all_gone.set()
-        self.driver.turn()
-
-    async def turn_away(self) -> None:
-        """Refuse the clients that wait for admission, because this endpoint is shutting down. Each pass of the loop
-        refuses a few."""
-        while self.asking:
-            for client in list(itertools.islice(self.asking, ANSWERS_AT_ONCE)):
-                client.turn_away()
-            await asyncio.sleep(0)
-
-    async def gone(self) -> None:
-        """Wait until no client is connected."""
-        while self.sockets:
-            self._all_gone.clear()
-            await self._all_gone.wait()
-
-    def cut(self) -> None:
-        """End the remaining connections."""
-        for client in list(self.sockets.values()):
-            client.transport.abort()
-
-    # Effects
-
-    def _write(self, writes: list[tuple[Connection, list[bytes]]]) -> None:
-        sockets = self.sockets
-        for connection, frames in writes:
-            client = sockets.get(connection)
-            if client is not None:
-                client.write(frames)
-
-    def _close(self, close: Close) -> None:
-        client = self.sockets.get(close.connection)
-        if client is not None and (close.code is HELD_TOO_MUCH or close.code is TOKEN_REVOKED):
-            client.let_go(close.code)
-        elif client is not None:
-            # At a shutdown, commands that a client sends before it receives the close still count, although the client
-            # gets no replies.
-            client.close(close.code, deaf=close.code is not GOING_AWAY)
-
-    def _pause_or_resume(self, act: PauseOrResume) -> None:
-        client = self.sockets.get(act.connection)
-        if client is not None:
-            client.read_or_not()
-
-    def _ping(self, ping: Ping) -> None:
-        client = self.sockets.get(ping.connection)
-        if client is not None:
-            client.ping()
-
-    # Turns
-
-    def wait_for_turn(self, client: ClientSocket) -> None:
-        """Queue a client that has sent more data than the endpoint handles in one turn."""
-        if self._waiting.add(client):
-            self._loop.call_soon(self._next_turns)
-
-    def _next_turns(self) -> None:
-        if self._waiting.run():
-            self._loop.call_soon(self._next_turns)
-
-    def read_later(self, client: ClientSocket) -> None:
-        """Queue a client that sends large chunks: in each pass of the loop, a few such clients get one chunk each."""
-        self._read_later.append(client)
-        if len(self._read_later) == 1:
-            self._loop.call_soon(self._read_some)
-
-    def _read_some(self) -> None:
-        later = self._read_later
-        for _ in range(min(len(later), LARGE_AT_ONCE)):
-            later.popleft().read_now()
-        if later:
-            self._loop.call_soon(self._read_some)

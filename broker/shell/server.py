@@ -29,7 +29,7 @@ from ..web import operating
 from ..web.pages import Pages
 from . import machine
 from .accepting import Accepting
-from .client_socket import Clients, Terms
+from .clients import Clients, Terms
 from .driver import Driver
 from .logs import cut
 from .peer_socket import Peers
@@ -124,7 +124,7 @@ class EndpointServer:
         access.revoking = self.router.clients.revoking
         self.status.callback = self._callback = access.callback
         self.status.wants_tokens = access.wants_token
-        terms = Terms(frame_bytes_max, self.router.base.limits.large_bytes, compression)
+        terms = Terms(frame_bytes_max, self.router.base.limits.large_bytes, compression, dedup_ttl_s)
         self.clients = Clients(driver, self.peers, Pages(self.status, access), access, self.status, terms)
         driver.carry_out(Read, self.reader.read)
         driver.carry_out(Forget, lambda act: self.reader.forget(act.number))

@@ -13,7 +13,7 @@ from ingeborg import form
 
 from ..access.callback import Callback
 from ..core.histogram import Histogram
-from ..core.metrics import Metric, counter, counters_by, gauge, gauges, histogram
+from ..core.metrics import Metric, counter, counters, counters_by, gauge, gauges, histogram
 from ..core.router import Router
 from ..core.settings import words
 from ..store.base import Store
@@ -48,7 +48,8 @@ class Status:
         self.routing = routing
         self.reader = reader
         self.loop_lag = loop_lag
-        self.closes: Counter[str] = Counter()  # finished connections of clients, by close code
+        self.closes: Counter[str] = Counter()  # finished WebSockets of clients, by close code
+        self.http_requests: Counter[tuple[str, str]] = Counter()  # requests with commands, by path and status
         self.started_unix_s = time.time()
         self.internal = False  # whether it has an internal address
         self.callback: Callback | None = None  # the server that decides whether clients can connect
@@ -96,8 +97,14 @@ class Status:
     def _of_sockets(self) -> list[Metric]:
         counts = self.router.counters.counts
         found = [counter(name, help, counts[name]) for name, help in _COUNTED.items()]
-        closed = "Closed connections of clients, by close code"
-        return [*found, counters_by("connections_closed", closed, "code", self.closes)]
+        closed = "Closed WebSockets of clients, by close code"
+        answered = "Requests for commands over HTTP, by path and status. The path is none if the request was malformed"
+        requests = ((labels, float(count)) for labels, count in self.http_requests.items())
+        return [
+            *found,
+            counters_by("connections_closed", closed, "code", self.closes),
+            counters("http_requests", answered, ("path", "status"), requests),
+        ]
 
     def not_ready(self) -> list[str]:
         """Return the reasons why this endpoint should not get new clients. The list is empty if there are none."""

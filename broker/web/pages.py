@@ -1,6 +1,6 @@
 """Plain HTTP on the endpoint's port: health, readiness, metrics, the console. SPEC section 1.
 
-Owns: the reserved paths and the answers there. Must never: change anything.
+Owns: the reserved paths that need no client, and the answers there. Must never: change anything.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import email.utils
 import http
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 from urllib.parse import parse_qs, urlsplit
 
 from websockets.datastructures import Headers
@@ -16,6 +16,7 @@ from websockets.http11 import Request, Response
 
 from ..access.admission import Access, Refused
 from ..access.callback import Question
+from ..http import description
 from ..shell.peer_socket import PEER_PATH
 from ..shell.status import Status
 from . import metrics
@@ -74,6 +75,10 @@ class Pages:
                 http.HTTPStatus.NOT_FOUND,
                 "This address is only for other endpoints; clients must use a different address\n",
             )
+        if path.removeprefix("/") in description.DOCUMENTS:
+            return _text(http.HTTPStatus.OK, _description(path.removeprefix("/")), "application/json")
+        if path == "/" and not _asks_for_websocket(request):
+            return _see_console()
         if path == "/console/access":
             return self._console_access(request)
         return serving.answer(request, path)
@@ -102,6 +107,24 @@ class Pages:
     def _refused(self, refused: Refused) -> Response:
         self._status.router.counters.counts["connections_refused"] += 1
         return refusal(refused)
+
+
+@cache
+def _description(name: str) -> str:
+    return description.encoded(name).decode()
+
+
+def _asks_for_websocket(request: Request) -> bool:
+    """Return whether the request is a WebSocket handshake, perhaps a bad one."""
+    headers = request.headers
+    return "Sec-WebSocket-Key" in headers or "websocket" in ",".join(headers.get_all("Upgrade")).lower()
+
+
+def _see_console() -> Response:
+    text = "This is an endpoint of Ingeborg. Its console is at /console; clients open a WebSocket here\n"
+    response = _text(http.HTTPStatus.FOUND, text)
+    response.headers["Location"] = "/console"
+    return response
 
 
 def _let_in() -> Response:

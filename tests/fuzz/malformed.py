@@ -328,10 +328,10 @@ def _request_line(rng: Random) -> Attack:
     line = rng.choice(
         (
             b"GET /",
-            b"GET  / HTTP/1.1",
+            b"GET  /x HTTP/1.1",
             b"GET / HTTP/1.1 ",
             b"GET / HTTP/0.9",
-            b"GET / HTTP/1.0",
+            b"GET /x HTTP/1.0",
             b"GET / HTTP/2.0",
             b"GET / http/1.1",
             b"get / HTTP/1.1",
@@ -401,7 +401,7 @@ def _smuggled(rng: Random) -> Attack:
     return _http(
         "smuggling",
         b"GET " + path + b" HTTP/1.1\r\nHost: here\r\n" + headers + b"\r\n" + inner,
-        CLIENT_ERRORS | {"HTTP 200"},
+        CLIENT_ERRORS | {"HTTP 200", "HTTP 302"},
     )
 
 
@@ -412,6 +412,35 @@ _UPGRADE = {
     "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
     "Sec-WebSocket-Version": "13",
 }
+
+
+def _request_with_commands(rng: Random) -> Attack:
+    """A request for commands whose body, or whose announcement of the body, is malformed."""
+    path = rng.choice((b"/publish", b"/broadcast", b"/subscribe", b"/unsubscribe", b"/history"))
+    body = rng.choice((_deep, _twice, _huge_number, _lone_surrogate))(rng)
+    if rng.random() < 0.3:
+        body = b"[%b]" % body
+    kind, length, coding = b"application/json", b"Content-Length: %d\r\n" % len(body), b"Transfer-Encoding: chunked\r\n"
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    kind, announced, sent = rng.choice(
+        (
+            (kind, length, body),
+            (kind, coding, chunk),
+            (b"text/plain", length, body),
+            (b"multipart/form-data", coding, chunk),
+            (kind, length, body[: rng.randrange(len(body))]),
+            (kind, coding, b"%x\r\n%b" % (len(body) - 1, body)),
+            (kind, coding, b"-1\r\n" + body),
+            (kind, coding, b"ffffffffffffffffff\r\n" + body),
+            (kind, coding + length, chunk),
+            (kind, length + length, body),
+            (kind, b"Content-Length: %d\r\n" % 10**9, body),
+            (kind, b"Content-Encoding: gzip\r\n" + length, body),
+            (kind, b"Idempotency-Key: a\r\nIdempotency-Key: b\r\n" + length, body),
+        )
+    )
+    head = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: %b\r\n%b\r\n" % (path, kind, announced)
+    return _http("request with commands", head + sent, CLIENT_ERRORS | {"HTTP 415"})
 
 
 def _bad_upgrade(rng: Random) -> Attack:
@@ -554,7 +583,16 @@ FRAMES = (
     ),
     *(_close_not_utf8, _huge_length, _wrong_length, _reset_in_a_frame, _reset_in_a_handshake),
 )
-REQUESTS = (_request_line, _header_bomb, _bad_header, _smuggled, _bad_upgrade, _tls_hello, _peer)
+REQUESTS = (
+    _request_line,
+    _header_bomb,
+    _bad_header,
+    _smuggled,
+    _request_with_commands,
+    _bad_upgrade,
+    _tls_hello,
+    _peer,
+)
 TLS = (_no_tls, _bad_hello, _bad_record, _no_close_notify, _behind_close_notify)
 MESSAGES: dict[str, Callable[[Random], bytes]] = {
     "command: wrong type": _wrong_type,

@@ -21,6 +21,7 @@ from ingeborg.broker.core.links import calls
 from ingeborg.broker.core.outgoing import replies
 from ingeborg.broker.core.retained import log
 from ingeborg.broker.core.topics import expiry, writing
+from ingeborg.broker.http import commands
 from ingeborg.broker.shell import client_socket, status
 from ingeborg.broker.store import revocations
 from ingeborg.protocol import bounds, client, filters, lines, messages, sockets, topics, wire
@@ -159,6 +160,7 @@ def test_a_command_with_the_fields_listed_is_accepted(row: list[str]) -> None:
         "payload": None,
         "timestamp": 1,
         "ack": True,
+        "mid": True,
         "dedup": False,
         "cursor": "c",
         "limit": 1,
@@ -207,6 +209,12 @@ def test_figures_in_the_text_are_those_of_the_code() -> None:
     assert f"every {OPTIONS.ping_interval:g} s" in transport
     assert f"The handshake may take {sockets.PATIENCE_S:g} s" in transport
     assert f"{status.STORE_FRESH_S:g} s" in section("1.2")
+    over_http = " ".join(section("1.7").split())
+    assert (
+        f"a list of 1 to {commands.LIST_MAX:,} of these. A list may have at most {commands.LIST_BYTES_MAX >> 10} KiB"
+        in over_http
+    )
+    assert f"The key has 1 to {commands.KEY_BYTES_MAX} ASCII characters" in over_http
     of_operators = section("2.4")
     assert (
         f"{revoking.REMEMBERED_S // 86_400} days from now, and {revoking.REMEMBERED_MAX_S // 86_400} days"

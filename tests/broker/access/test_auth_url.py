@@ -438,7 +438,7 @@ async def test_what_can_be_refused_here_is(tmp_path: Path) -> None:
         assert await status_of(headers="Authorization: Bearer a\r\nAuthorization: Bearer b\r\n") == 400
         assert await status_of(headers=f"Cookie: {'x' * 8_000}\r\n" * 3) == 431
         async with raw(url) as connection:
-            connection.writer.write(b"GET / HTTP/1.1\r\nHost: here\r\nCookie: s=1\r\n\r\n")
+            connection.writer.write(b"GET /x HTTP/1.1\r\nHost: here\r\nCookie: s=1\r\n\r\n")
             assert (await connection.rest()).startswith(b"HTTP/1.1 426 ")
         async with raw(url) as connection:
             head = b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nCookie: \xff\r\n\r\n"

@@ -370,7 +370,14 @@ async def test_health_checks_and_strangers_leave_a_real_endpoints_log_empty(tmp_
     async with serving(tmp_path, "--auth-keys", str(tmp_path / "keys")) as (process, url):
         at = url.replace("ws", "http", 1)
         files = len(os.listdir(f"/proc/{process.pid}/fd"))
-        for path, status in (("healthz", 200), ("readyz", 200), ("metrics", 200), ("console", 200), ("", 401)):
+        for path, status in (
+            ("healthz", 200),
+            ("readyz", 200),
+            ("metrics", 200),
+            ("console", 200),
+            ("", 302),
+            ("x", 401),
+        ):
             for version in ("--http1.1", "--http2"):
                 assert await curl(version, f"{at}{path}") == (0, status), path
         for linger in (None, b"\1\0\0\0\0\0\0\0"):  # a FIN, a reset

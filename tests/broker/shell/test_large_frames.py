@@ -20,7 +20,8 @@ import pytest
 from ingeborg.broker.children import spawn
 from ingeborg.broker.core.connections.large import pack_arguments
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.shell.client_socket import COMPRESS_BYTES, INFLATED_BYTES_MAX
+from ingeborg.broker.shell.client_socket import INFLATED_BYTES_MAX
+from ingeborg.broker.shell.clients import COMPRESS_BYTES
 from ingeborg.protocol.errors import ERRORS, FRAME_TOO_LARGE, HELD_TOO_MUCH, NOT_UTF8, Next
 from ingeborg.protocol.frames import text_frame
 from tests.conftest import Logged

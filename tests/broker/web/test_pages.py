@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.broker.core.stores import FAILED
-from ingeborg.broker.shell.requests import HEAD_BYTES_MAX, LINE_BYTES_MAX
+from ingeborg.broker.http.parsing import HEAD_BYTES_MAX, LINE_BYTES_MAX
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.pages import fetch, samples
@@ -66,7 +66,12 @@ async def test_it_says_that_it_lives_and_is_ready(shared: Running) -> None:
 @pytest.mark.parametrize("host", ["http://here", "HTTP://127.0.0.1:9000", "https://[::1]"])
 async def test_a_whole_url_is_as_good_as_its_path(shared: Running, host: str) -> None:
     """Proxies send one (RFC 9112 section 3.2.2)."""
-    for path, status, said in (("/healthz", 200, "alive"), ("/readyz?x", 200, "ready"), ("", 426, ""), ("?x", 426, "")):
+    for path, status, said in (
+        ("/healthz", 200, "alive"),
+        ("/readyz?x", 200, "ready"),
+        ("", 302, "This is an endpoint"),
+        ("/x?x", 426, ""),
+    ):
         line, _, body = await request(shared, get(host + path))
         assert line.startswith(f"HTTP/1.1 {status} "), path
         assert body.startswith(said)
@@ -86,13 +91,10 @@ async def test_a_page_is_to_be_got_or_its_head(shared: Running, path: str) -> No
     page = (await request(shared, get(path)))[2]
     status, head, body = await request(shared, get(path).replace("GET", "HEAD", 1))
     assert body == ""
-    if path == "/":  # this request upgrades, which needs a GET
-        assert status == "HTTP/1.1 405 Method Not Allowed"
-    else:
-        assert status == "HTTP/1.1 200 OK"
-        assert "Content-Length: " in head
-        assert path in ("/metrics", "/readyz") or f"Content-Length: {len(page.encode())}" in head
-    for method in ("POST", "PUT", "OPTIONS", "get"):
+    assert status == ("HTTP/1.1 302 Found" if path == "/" else "HTTP/1.1 200 OK")
+    assert "Content-Length: " in head
+    assert path in ("/metrics", "/readyz") or f"Content-Length: {len(page.encode())}" in head
+    for method in ("POST", "PUT", "OPTIONS"):
         status, head, _ = await request(shared, get(path).replace("GET", method, 1))
         assert status == "HTTP/1.1 405 Method Not Allowed"
         assert "Allow: GET, HEAD" in head
@@ -100,10 +102,16 @@ async def test_a_page_is_to_be_got_or_its_head(shared: Running, path: str) -> No
 
 
 async def test_a_plain_get_of_another_path_is_told_to_upgrade(shared: Running) -> None:
-    for path in ("/", "/anything", "/_peer", "/healthz/x"):
+    for path in ("/anything", "/_peer", "/healthz/x", "/publish/", "//publish", "/%70ublish", "/PUBLISH"):
         status, head, _ = await request(shared, get(path))
         assert status == "HTTP/1.1 426 Upgrade Required"
         assert "Upgrade: websocket" in head
+
+
+async def test_a_browser_that_asks_for_the_endpoint_is_led_to_the_console(shared: Running) -> None:
+    status, head, _ = await request(shared, get("/"))
+    assert status == "HTTP/1.1 302 Found"
+    assert head.endswith("Location: /console")
 
 
 #: Headers that announce a body, and the body.
@@ -166,14 +174,14 @@ async def test_a_handshake_with_a_body_is_refused_and_no_frame_is_taken_from_the
         ("GET / HTTP/1.1\r\nno colon here\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nspace : x\r\n\r\n", 400),
         ("GET / HTTP/1.1\nHost: here\n\n", 400),
-        ("\n" * 10_000, 400),
+        ("\n" * (HEAD_BYTES_MAX + 1), 400),
         ("\0" * 100 + "\r\n\r\n", 400),
         (get("/healthz", "Content-Length: x\r\n"), 400),
         (get("/healthz", "Content-Length: -1\r\n"), 400),
         (get("/healthz", "Content-Length: +1\r\n"), 400),
         (get("/healthz", "Content-Length:\r\n"), 400),
         (get("/healthz", "Content-Length: 5, 5\r\n"), 400),
-        (get("/healthz", f"Content-Length: {10**18}\r\n"), 400),
+        (get("/healthz", f"Content-Length: {10**18}\r\n"), 413),
         (get("/healthz", "Content-Length: 5\r\nContent-Length: 6\r\n"), 400),
         (get("/healthz", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), 400),
         (get("/healthz", "Transfer-Encoding: gzip\r\n"), 501),

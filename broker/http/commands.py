@@ -1,0 +1,264 @@
+"""Turns HTTP requests into commands, and the replies to the commands into HTTP responses. SPEC 1.7.
+
+Owns: the paths and their methods, the defaults of a command's fields, and the status of each error. Must never: check
+what the core checks. A field of a body goes to the core unchanged.
+"""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.messages import DEDUP_KEY_BYTES_MAX, DEDUP_NO_KEYS
+from ingeborg.protocol.wire import decode, decode_value, encode
+
+from ..core.connections.grants import Grant
+from .events import FIELDS
+from .parsing import BadRequest, HttpRequest
+
+#: Maximum number of bytes of a body with a list of commands. The event loop parses it, which takes about 1 ms at most.
+LIST_BYTES_MAX: Final = 64 << 10
+
+#: Maximum number of commands in a list.
+LIST_MAX: Final = 1_000
+
+#: The media type of bodies and of responses.
+JSON: Final = "application/json"
+
+#: Maximum number of bytes of an ``Idempotency-Key``. In a list, a point and an index follow it.
+KEY_BYTES_MAX: Final = DEDUP_KEY_BYTES_MAX - len(f".{LIST_MAX - 1}")
+
+#: The status of an error in a result. All other errors that a client can fix have 400.
+_STATUS: Final = {
+    "unauthorized": http.HTTPStatus.FORBIDDEN,
+    "forbidden": http.HTTPStatus.FORBIDDEN,
+    "too_large": http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "too_many_topics": http.HTTPStatus.UNPROCESSABLE_ENTITY,
+    "conflict": http.HTTPStatus.CONFLICT,
+    "store_unavailable": http.HTTPStatus.SERVICE_UNAVAILABLE,
+    "peer_unavailable": http.HTTPStatus.SERVICE_UNAVAILABLE,
+    "partial": http.HTTPStatus.INTERNAL_SERVER_ERROR,
+    "internal": http.HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+
+class Route(NamedTuple):
+    """A path. ``names`` are the fields that its query may have, and ``numbers`` are those that hold an integer. A
+    ``POST`` has the command's fields in its body."""
+
+    methods: tuple[str, ...]
+    command: str
+    publishes: bool = False
+    names: frozenset[str] = frozenset(("access_token",))
+    numbers: frozenset[str] = frozenset()
+
+
+#: The methods of paths that change something, and of those that do not.
+POST: Final = ("POST",)
+READ: Final = ("GET", "HEAD")
+
+#: Stands for the commands of an event stream (``events``).
+EVENTS: Final = "events"
+
+_PAGE: Final = frozenset(("client_id", "access_token", "limit", "cursor"))
+
+ROUTES: Final = {
+    "/publish": Route(POST, "publish", True),
+    "/broadcast": Route(POST, "broadcast", True),
+    "/subscribe": Route(POST, "subscribe"),
+    "/unsubscribe": Route(POST, "unsubscribe"),
+    "/events": Route(("GET",), EVENTS, False, FIELDS),
+    "/subscriptions": Route(READ, "subscriptions", False, _PAGE, frozenset(("limit",))),
+    "/subscribers": Route(READ, "subscribers", False, _PAGE | {"topic"}, frozenset(("limit",))),
+    "/history": Route(
+        READ,
+        "history",
+        False,
+        frozenset(("client_id", "access_token", "topic", "last", "since", "limit", "filter")),
+        frozenset(("last", "limit")),
+    ),
+}
+
+
+class Batch(NamedTuple):
+    """The commands of a request.
+
+    Attributes:
+        frames: the commands, as a client would send them over a WebSocket. Each gets one reply.
+        is_list: whether the body is a list, so that the response is a list as well.
+    """
+
+    frames: list[bytes]
+    is_list: bool
+
+
+def route_of(request: HttpRequest) -> Route | None:
+    """Return the route of the request's path, or ``None`` if the path is none of these. Raises ``BadRequest`` if the
+    path has another method, or if a body has another type than JSON."""
+    route = ROUTES.get(request.path)
+    if route is None:
+        return None
+    if request.method not in route.methods:
+        allowed = ", ".join((*route.methods, "OPTIONS"))
+        text = f"{request.path} takes {route.methods[0]}"
+        raise BadRequest(http.HTTPStatus.METHOD_NOT_ALLOWED, text, Allow=allowed)
+    if route.methods is POST:
+        given = request.head.headers.get_all("Content-Type")
+        if len(given) != 1 or given[0].partition(";")[0].strip().lower() != JSON:
+            raise BadRequest(http.HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The Content-Type has to be {JSON}")
+        if request.head.headers.get_all("Content-Encoding"):
+            raise BadRequest(http.HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send the body without a Content-Encoding")
+    elif request.has_body:
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, "A GET has no body here: put the fields into the query")
+    return route
+
+
+def batch_of(request: HttpRequest, route: Route, grant: Grant | None, key: str | None, large_bytes: int) -> Batch:
+    """Return the request's commands.
+
+    Args:
+        request: a complete request of this route.
+        route: the route.
+        grant: the rights of the client. ``None`` if it has all rights.
+        key: the request's ``Idempotency-Key``, or ``None``.
+        large_bytes: a body of more bytes goes to the core without being parsed here.
+
+    Raises:
+        BadRequest: the request cannot become commands.
+    """
+    client = None if grant is None or grant.client.endswith("*") else grant.client
+    query = _fields(request.target.partition("?")[2], route)
+    if route.methods is not POST:
+        return Batch([_frame_of_query(query, route, client)], False)
+    body = bytes(request.body)
+    if len(body) > large_bytes:
+        return Batch([_frame_of_large(body, route, client, key)], False)
+    try:
+        value = decode_value(body)
+    except ProtocolError as error:
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, f"The body: {error.info}") from None
+    if type(value) is not list:
+        return Batch([_frame(value, route, client, key)], False)
+    if not 1 <= len(value) <= LIST_MAX:
+        text = f"A list has to have 1 to {LIST_MAX} items; this one has {len(value)}"
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, text)
+    keys = [None if key is None else f"{key}.{index}" for index in range(len(value))]
+    return Batch([_frame(item, route, client, own) for item, own in zip(value, keys, strict=True)], True)
+
+
+def key_of(request: HttpRequest, route: Route, dedup_ttl_s: float) -> str | None:
+    """Return the request's ``Idempotency-Key``, or ``None``. Raises ``BadRequest`` if the endpoint cannot honour it."""
+    keys = request.keys
+    if not keys:
+        return None
+    if not route.publishes:
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, "An Idempotency-Key is for /publish and /broadcast only")
+    if dedup_ttl_s <= 0:
+        text = "This endpoint remembers no keys (its dedup-ttl is 0): send the request without Idempotency-Key"
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, text)
+    key = keys[0]
+    if len(keys) > 1 or not key.isascii() or not 1 <= len(key) <= KEY_BYTES_MAX or key in DEDUP_NO_KEYS:
+        text = f"An Idempotency-Key has to be given once, with 1 to {KEY_BYTES_MAX} ASCII characters"
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, text)
+    return key
+
+
+def _fields(query: str, route: Route) -> dict[str, str]:
+    """Return the fields of a query. The token may be in the query of every request (SPEC 1.5)."""
+    if not query:
+        return {}
+    names = ", ".join(sorted(route.names))
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=len(route.names) + 1)
+    except ValueError:  # also if it is not UTF-8
+        text = f"The query has to be UTF-8, and may have each of these fields once: {names}"
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, text) from None
+    fields = dict(pairs)
+    for name, _ in pairs:
+        if name not in route.names:
+            text = f"The query has the field {name[:64]!r}, but it may have only these: {names}"
+            raise BadRequest(http.HTTPStatus.BAD_REQUEST, text)
+    if len(fields) < len(pairs):
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, "The query has a field twice")
+    return fields
+
+
+def _frame_of_query(fields: dict[str, str], route: Route, client: str | None) -> bytes:
+    command: dict[str, Any] = {"command": route.command}
+    if client is not None:
+        command["client_id"] = client
+    for name, text in fields.items():
+        if name in route.numbers:
+            command[name] = _number(name, text)
+        elif name == "filter":
+            command[name] = _filter(text)
+        elif name != "access_token":
+            command[name] = text
+    return encode(command)
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, f"The field {name!r} of the query has to be an integer")
+    return int(text)
+
+
+def _filter(text: str) -> Any:
+    try:
+        return decode(text.encode())
+    except ProtocolError as error:
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, f"The field 'filter' of the query: {error.info}") from None
+
+
+def _frame_of_large(body: bytes, route: Route, client: str | None, key: str | None) -> bytes:
+    """Put the command's name, and the fields that the endpoint adds, before the fields of a body that is not parsed
+    here. If the body has one of these fields as well, the core refuses the command, because it has a key twice."""
+    if body.lstrip(b" \t\r\n")[:1] != b"{":
+        text = f"A list of commands may have at most {LIST_BYTES_MAX} bytes: send several requests"
+        raise BadRequest(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+    head: dict[str, Any] = {"command": route.command}
+    if route.publishes:
+        head.update(ack=True, mid=True)
+    if key is not None:
+        head["dedup"] = key
+    if client is not None and b'"client_id"' not in body:
+        head["client_id"] = client
+    return encode(head)[:-1] + b"," + body.lstrip(b" \t\r\n")[1:]
+
+
+def _frame(value: Any, route: Route, client: str | None, key: str | None) -> bytes:
+    """Return the frame of a command. A value that is not an object makes a frame that the core refuses."""
+    if type(value) is not dict:
+        return encode(value)
+    if value.setdefault("command", route.command) != route.command:
+        text = f"The body: 'command' can only be {route.command!r} here; leave it out"
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, text)
+    if client is not None:
+        value.setdefault("client_id", client)
+    if route.publishes:
+        if value.setdefault("ack", True) is False:
+            text = "The body: 'ack' cannot be false, because the response gives the outcome; leave it out"
+            raise BadRequest(http.HTTPStatus.BAD_REQUEST, text)
+        value.setdefault("mid", True)
+        if key is not None and value.setdefault("dedup", key) != key:
+            raise BadRequest(http.HTTPStatus.BAD_REQUEST, "Send either an Idempotency-Key or 'dedup', and not both")
+    return encode(value)
+
+
+def status_of(reply: bytes) -> http.HTTPStatus:
+    """Return the status that stands for a command's reply."""
+    if not reply.startswith(b'{"error":'):
+        return http.HTTPStatus.OK
+    return _STATUS.get(decode(reply)["error"], http.HTTPStatus.BAD_REQUEST)
+
+
+def answer_of(replies: Sequence[bytes], is_list: bool) -> tuple[http.HTTPStatus, bytes]:
+    """Return the status and the body of the response to a request, from the replies to its commands."""
+    if not is_list:
+        return status_of(replies[0]), replies[0]
+    statuses = {status_of(reply) for reply in replies}
+    status = statuses.pop() if len(statuses) == 1 else http.HTTPStatus.MULTI_STATUS
+    return status, b"[%b]" % b",".join(replies)

@@ -1,0 +1,171 @@
+"""The requests and the events of event streams. SPEC 1.8.
+
+Owns: the fields of a request, the form of an event's id, and the text of each event except notifications (``Events`` in
+``core.codec`` makes these). Must never: know what the client has received.
+"""
+
+from __future__ import annotations
+
+import http
+import secrets
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote
+
+from ingeborg.protocol.errors import CloseCode, ProtocolError
+from ingeborg.protocol.messages import POSITION_BYTES_MAX
+from ingeborg.protocol.wire import decode_value, encode
+
+from ..core.connections.grants import Grant
+from .parsing import BadRequest, HttpRequest
+
+#: The fields of the query. Only `topic` may be given several times.
+FIELDS: Final = frozenset(("topic", "filter", "bounds", "client_id", "last_event_id", "access_token"))
+
+#: Maximum number of topics of a request. They all have to fit into the request's target.
+TOPICS_MAX: Final = 1_000
+
+#: The media type of a stream.
+EVENT_STREAM: Final = "text/event-stream"
+
+#: The milliseconds after which a browser connects again.
+RETRY_MS: Final = 2_000
+
+#: The id of the last event of a stream that must not be opened again.
+CLOSED: Final = "closed"
+
+#: Sent at intervals, so that proxies do not consider the stream dead.
+COMMENT: Final = b":\n\n"
+
+#: How the ids of clients begin that the endpoint makes.
+_MADE: Final = "events-"
+
+
+class Stream(NamedTuple):
+    """A request for an event stream.
+
+    Attributes:
+        client: the client's id.
+        topics: the topics.
+        filter: the filter for all topics as JSON, or ``None``.
+        bounds: the bounds as JSON, or ``None``.
+        position: the position from which the client continues, ``""`` if it has had none yet, or ``None`` if the client
+            is new.
+        is_lost: whether the client has named an event that tells this endpoint nothing.
+    """
+
+    client: str
+    topics: list[str]
+    filter: Any = None
+    bounds: Any = None
+    position: str | None = None
+    is_lost: bool = False
+
+
+def stream_of(request: HttpRequest, grant: Grant | None) -> Stream | None:
+    """Return what a request for an event stream asks for, or ``None`` if the client has been told to stay away.
+
+    Args:
+        request: the request.
+        grant: the client's rights. ``None`` if it has all rights.
+
+    Raises:
+        BadRequest: the query is bad.
+    """
+    topics, fields = _query(request.target.partition("?")[2])
+    last = request.head.headers.get("Last-Event-ID") or fields.get("last_event_id", "")
+    if last == CLOSED:
+        return None
+    known, position = _parsed(last)
+    own = None if grant is None or grant.client.endswith("*") else grant.client
+    asked = fields.get("client_id") or own
+    is_lost = bool(last) and (known is None or asked not in (None, known))
+    if is_lost:
+        known = position = None
+    prefix = "" if grant is None or own is not None else grant.client[:-1]
+    client = asked or known or f"{prefix}{_MADE}{secrets.token_hex(16)}"
+    return Stream(client, topics, _json(fields, "filter"), _bounds(fields), position, is_lost)
+
+
+def _query(query: str) -> tuple[list[str], dict[str, str]]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=TOPICS_MAX + len(FIELDS))
+    except ValueError:  # also if it is not UTF-8
+        text = f"The query has to be UTF-8, with at most {TOPICS_MAX} topics"
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, text) from None
+    fields: dict[str, str] = {}
+    for name, text in pairs:
+        if name not in FIELDS:
+            names = ", ".join(sorted(FIELDS))
+            why = f"The query has the field {name[:64]!r}, but it may have only these: {names}"
+            raise BadRequest(http.HTTPStatus.BAD_REQUEST, why)
+        if name in fields:
+            raise BadRequest(http.HTTPStatus.BAD_REQUEST, f"The query has the field {name!r} twice")
+        if name != "topic":
+            fields[name] = text
+    topics = [text for name, text in pairs if name == "topic"]
+    if not topics:
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, "The query has to name a topic: /events?topic=…")
+    return topics, fields
+
+
+def _json(fields: dict[str, str], name: str) -> Any:
+    if name not in fields:
+        return None
+    try:
+        return decode_value(fields[name].encode())
+    except ProtocolError as error:
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, f"The field {name!r} of the query: {error.info}") from None
+
+
+def _bounds(fields: dict[str, str]) -> Any:
+    """Return the bounds. A preset's name needs no quotes."""
+    text = fields.get("bounds", "")
+    return text if text.isalpha() else _json(fields, "bounds")
+
+
+# Ids
+
+
+def event_id(client: str, position: str) -> bytes:
+    """Return the line of an event with the client's id and its position, which may be empty."""
+    return b"id: %b/%b\n" % (quote(client, safe="").encode(), position.encode())
+
+
+def _parsed(last: str) -> tuple[str | None, str | None]:
+    """Split the id of an event into the client and the position, which are ``None`` if the id is not of this form."""
+    client, slash, position = last.partition("/")
+    if not slash or not client or len(position) > POSITION_BYTES_MAX:
+        return None, None
+    try:
+        return unquote(client, errors="strict"), position
+    except UnicodeDecodeError:
+        return None, None
+
+
+# Events
+
+
+def beginning(client: str, position: str) -> bytes:
+    """Return the first event of a stream, which has no data."""
+    return b"retry: %d\n%b\n" % (RETRY_MS, event_id(client, position))
+
+
+def position_event(client: str, position: str) -> bytes:
+    """Return an event that only moves the client's position."""
+    return event_id(client, position) + b"\n"
+
+
+def gap_event(gap: Any) -> bytes:
+    """Return the event `gap`, with the value of a `gap` message (SPEC section 2.7)."""
+    return b"event: gap\ndata: %b\n\n" % encode(gap)
+
+
+def closed_event(code: CloseCode) -> bytes:
+    """Return the last event of a stream that must not be opened again."""
+    data = encode({"code": code.code, "reason": code.reason})
+    return b"event: closed\nid: %b\ndata: %b\n\n" % (CLOSED.encode(), data)
+
+
+def retry_event(why: str) -> bytes:
+    """Return the whole body of a response to a client that has to try again later."""
+    return b"retry: %d\n: %b\n\n" % (RETRY_MS, why.encode())

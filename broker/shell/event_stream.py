@@ -1,0 +1,217 @@
+"""A client's connection while it is an event stream. SPEC 1.8.
+
+Owns: the commands that open a stream, and when it ends. Must never: hold a message back; the core does that.
+
+The stream's client listens over a connection of the core whose codec makes events of notifications. This module handles
+everything else that comes over the connection: replies, positions and gaps.
+"""
+
+from __future__ import annotations
+
+import http
+import socket
+import time
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, Final
+
+from ingeborg.protocol.errors import REPLACED, TOKEN_REVOKED, CloseCode
+from ingeborg.protocol.wire import decode, encode
+
+from ..core.codec import Codec, Events
+from ..http.commands import status_of
+from ..http.events import COMMENT, Stream, beginning, closed_event, gap_event, position_event, retry_event
+from .clients import Client, Clients, HttpSide
+
+EVENTS: Final[Codec] = Events()
+
+#: If a client's TCP has acknowledged nothing for this time, in milliseconds, the connection is dead. Three comments
+#: have been sent by then.
+DEAD_MS: Final = 75_000
+
+#: The headers of a stream. nginx buffers responses unless one of them forbids it.
+_HEADERS: Final = {"X-Accel-Buffering": "no"}
+
+Steps = Generator[dict[str, Any], dict[str, Any], None]
+"""The commands that open a stream. Each gets its reply."""
+
+Respond = Callable[[http.HTTPStatus, bytes, dict[str, str], bool], None]
+"""Writes a response with a status, a body and further headers, which is a stream or not."""
+
+
+class EventStream(HttpSide):
+    """One stream. ``respond`` writes the head of the response with the beginning of its body."""
+
+    def __init__(self, client: Client, clients: Clients, stream: Stream, respond: Respond) -> None:
+        self._client = client
+        self._clients = clients
+        self._name = stream.client
+        self._respond: Respond | None = respond
+        self._closed = False
+        self._early: list[bytes] | None = []  # events that came before the response's head; None after it
+        self._steps: Steps | None = self._open(stream)
+
+    # HttpSide
+
+    @property
+    def is_closed(self) -> bool:
+        """See ``HttpSide``."""
+        return self._closed
+
+    def receive(self, data: bytes) -> bytes:
+        """See ``HttpSide``. A stream's client has nothing more to say."""
+        return b""
+
+    def pinged(self) -> bool:
+        """See ``HttpSide``."""
+        if self._early is None and not self._closed:
+            self._client.transport.write(COMMENT)
+        return True
+
+    def end(self, code: CloseCode) -> None:
+        """See ``HttpSide``. A client that was replaced or whose token was revoked must not come back."""
+        if self._closed:
+            return
+        if self._early is not None:
+            self._fail(code.reason)
+            return
+        if code is REPLACED or code is TOKEN_REVOKED:
+            self._client.transport.write(closed_event(code))
+        self._finish()
+
+    def _finish(self) -> None:
+        self._closed = True
+        self._steps = None
+        self._client.end_http()
+
+    # The opening
+
+    def begin(self) -> None:
+        """Send the first command."""
+        client = self._client
+        client.codec = EVENTS
+        self._clients.renew(client)
+        sock = client.transport.get_extra_info("socket")
+        if sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            with suppress(OSError):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_MS)
+        assert self._steps is not None
+        self._send(next(self._steps))
+
+    def _send(self, command: dict[str, Any]) -> None:
+        connection = self._client.connection
+        assert connection is not None
+        frame = encode({**command, "client_id": self._name})
+        self._clients.driver.router.frames(connection, [frame], time.monotonic(), False)
+        self._clients.driver.turn()
+
+    def _open(self, stream: Stream) -> Steps:
+        listen: dict[str, Any] = {"command": "listen"}
+        if stream.bounds is not None:
+            listen["bounds"] = stream.bounds
+        position = stream.position
+        has_gap = stream.is_lost or position == ""  # a client that had no position yet may have missed messages
+        if not self._clients.driver.router.retained.on:
+            has_gap, position = True, None
+            reply = yield listen
+        else:
+            reply = yield {**listen, "recover": position or True}
+            if position and reply.get("error") == "bad_state":  # not a position
+                has_gap, position = True, None
+                reply = yield {**listen, "recover": True}
+        if "error" in reply:
+            self._refuse(reply)
+            return
+        subscribe: dict[str, Any] = {"command": "subscribe", "until": "disconnect"}
+        if stream.filter is not None:
+            subscribe["filter"] = stream.filter
+        topics = stream.topics
+        if position:
+            self._start(reply.get("position", position), has_gap)
+            ended = _ended(reply, topics)
+            if ended:
+                reply = yield {**subscribe, "topic": ended, "since": position}
+                topics = [topic for topic in topics if topic not in ended]
+        if topics and "error" not in reply:
+            known = reply.get("position", "")
+            reply = yield {**subscribe, "topic": topics}
+            if "error" not in reply and not position:
+                self._start(known, has_gap)
+        if "error" in reply:
+            self._refuse(reply)
+
+    def replies(self, frames: list[bytes]) -> None:
+        """See ``HttpSide``."""
+        events = []
+        for frame in frames:
+            if not frame.startswith(b"{"):
+                events.append(frame)
+                continue
+            message = decode(frame)
+            if "result" in message or "error" in message:
+                self._write(events)
+                events = []
+                self._next(message)
+            elif "gap" in message:
+                events.append(gap_event(message["gap"]))
+            else:
+                events.append(position_event(self._name, message["position"]))
+        self._write(events)
+
+    def _next(self, reply: dict[str, Any]) -> None:
+        """Send the command that follows on the reply."""
+        if self._steps is None:
+            return
+        try:
+            command = self._steps.send(reply)
+        except StopIteration:
+            self._steps = None
+        else:
+            self._send(command)
+
+    def _start(self, position: str, has_gap: bool) -> None:
+        """Begin the response."""
+        assert self._early is not None
+        gap = [gap_event(None)] if has_gap else []
+        self._answer(http.HTTPStatus.OK, b"".join((beginning(self._name, position), *gap, *self._early)), True)
+
+    def _answer(self, status: http.HTTPStatus, body: bytes, is_stream: bool) -> None:
+        """Write the response, which may be the beginning of a stream."""
+        respond, self._respond, self._early = self._respond, None, None
+        assert respond is not None
+        respond(status, body, _HEADERS if is_stream else {}, is_stream)
+
+    def _write(self, events: list[bytes]) -> None:
+        if not events or self._closed:
+            return
+        if self._early is not None:
+            self._early += events
+        else:
+            self._client.transport.write(b"".join(events))
+
+    def _refuse(self, reply: dict[str, Any]) -> None:
+        """End the stream because a command has failed."""
+        if self._early is None:
+            self._finish()  # the client comes back with its last position
+            return
+        status = status_of(encode(reply))
+        if status is http.HTTPStatus.SERVICE_UNAVAILABLE:
+            self._fail(reply["info"])
+        else:
+            self._answer(status, encode(reply), False)
+            self._finish()
+
+    def _fail(self, why: str) -> None:
+        """Have the client try again later. A browser does so only after a success."""
+        self._answer(http.HTTPStatus.OK, retry_event(why), True)
+        self._finish()
+
+
+def _ended(reply: dict[str, Any], topics: list[str]) -> list[str]:
+    """Return those of the topics whose subscriptions have ended, by the reply to a `listen`. If it does not name all
+    ended subscriptions, each may have ended."""
+    ended = reply.get("ended", [])
+    if reply.get("ended_count", 0) > len(ended):
+        return topics
+    names = {one["topic"] for one in ended}
+    return [topic for topic in topics if topic in names]
