@@ -18,7 +18,22 @@ import uvloop
 
 from ingeborg.bench.errors import BenchError
 
-from . import bounds, cost, hops, idle, latency, loads, misses, replication, rivals, scaling, slots, storm
+from . import (
+    bounds,
+    cost,
+    hops,
+    idle,
+    latency,
+    loads,
+    misses,
+    over_http,
+    replication,
+    rivals,
+    scaling,
+    slots,
+    storm,
+    streams,
+)
 from .model import Check, measured, show, table
 
 
@@ -63,6 +78,14 @@ def _bounds(full: bool) -> list[Check]:
     return uvloop.run(bounds.measure(bounds.ROUNDS if full else 1))
 
 
+def _over_http(full: bool) -> list[Check]:
+    return uvloop.run(over_http.measure(over_http.ROUNDS if full else 2))
+
+
+def _streams(full: bool) -> list[Check]:
+    return uvloop.run(streams.measure(streams.CLIENTS if full else 2_000))
+
+
 def _rivals(full: bool) -> list[Check]:
     return rivals.measure()
 
@@ -78,6 +101,8 @@ BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {
     "slots": _slots,
     "replication": _replication,
     "bounds": _bounds,
+    "over_http": _over_http,
+    "streams": _streams,
     "storm": _storm,
     "idle": _idle,
     "memory": loads.memory,

@@ -116,15 +116,18 @@ class Found(NamedTuple):
     lost: int
 
 
-async def measure(clients: int, hold_s: float) -> Found:
-    """Connect the clients, and measure before and after. Raises ``BenchError``."""
+async def measure(clients: int, hold_s: float, kind: str = "websocket") -> Found:
+    """Connect the clients, and measure before and after. ``kind`` is one of ``idle_clients.KINDS``. Raises
+    ``BenchError``."""
     endpoints = -(-clients // _PER_ENDPOINT)
     allow_files(min(clients, _PER_ENDPOINT) + OTHER_FILES)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store")
         servers = [stack.enter_context(started("ingeborg.broker.command.cli", *serve)) for _ in range(endpoints)]
-        assignments = [{"urls": [url for url, _ in servers], "numbers": share} for share in shares(clients)]
+        assignments = [
+            {"urls": [url for url, _ in servers], "numbers": share, "kind": kind} for share in shares(clients)
+        ]
         async with started_clients("ingeborg.bench.budgets.idle_clients", assignments) as processes:
             first = await _connected(processes, {"connect": _WARM_UP})
             before = levels([endpoint for _, endpoint in servers])

@@ -1,9 +1,11 @@
-"""One process of idle clients, which ``idle`` starts. They are bare connections that have sent `listen`, and answer
-pings."""
+"""One process of idle clients, which ``idle`` and ``streams`` start. They are bare connections that have sent `listen`,
+and answer pings. Or they are event streams, which only read."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+from urllib.parse import urlsplit
 
 import orjson
 import uvloop
@@ -12,7 +14,56 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 from .clients import assignment, commands, each, say
-from .light import ask, dial
+from .light import TIMEOUT_S, ask, dial
+
+#: What a client can be: a WebSocket that listens, one that has also subscribed as an event stream does, or an event
+#: stream.
+KINDS = ("websocket", "subscriber", "stream")
+
+TOPIC = "idle"
+
+
+class Idle(asyncio.Protocol):
+    """An event stream that is never read further than its beginning."""
+
+    def __init__(self) -> None:
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.begun: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        """Note the response."""
+        if not self.begun.done():
+            self.begun.set_result(data)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """Note the end."""
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+async def stream(url: str) -> Idle:
+    """Open an event stream. Raises ``BenchError``."""
+    parts = urlsplit(url)
+    transport, idle = await asyncio.get_running_loop().create_connection(Idle, parts.hostname or "", parts.port or 0)
+    transport.write(f"GET /events?topic={TOPIC} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
+    async with asyncio.timeout(TIMEOUT_S):
+        answer = await idle.begun
+    if not answer.startswith(b"HTTP/1.1 200"):
+        raise BenchError(f"/events: {answer.decode()}")
+    return idle
+
+
+async def websocket(url: str, client: str, *, subscribes: bool) -> OutgoingSocket:
+    """Open a WebSocket that listens. Raises ``BenchError``."""
+    socket = await dial(url)
+    commands: list[dict[str, object]] = [{"command": "listen"}]
+    if subscribes:
+        commands.append({"command": "subscribe", "topic": TOPIC, "until": "disconnect"})
+    for command in commands:
+        answer = await ask(socket, orjson.dumps({**command, "client_id": client}))
+        if b'"success"' not in answer:
+            raise BenchError(f"{command['command']}: {answer.decode()}")
+    return socket
 
 
 async def main() -> None:
@@ -21,14 +72,15 @@ async def main() -> None:
     given = assignment()
     urls: list[str] = given["urls"]
     first, stop = given["numbers"]
-    sockets: list[OutgoingSocket] = []
+    kind: str = given["kind"]
+    sockets: list[OutgoingSocket | Idle] = []
 
     async def one(number: int) -> None:
-        socket = await dial(urls[number % len(urls)])
-        answer = await ask(socket, orjson.dumps({"command": "listen", "client_id": f"idle {number}"}))
-        if b'"success"' not in answer:
-            raise BenchError(f"listen: {answer.decode()}")
-        sockets.append(socket)
+        url = urls[number % len(urls)]
+        if kind == "stream":
+            sockets.append(await stream(url))
+        else:
+            sockets.append(await websocket(url, f"idle {number}", subscribes=kind == "subscriber"))
 
     async for command in commands():
         if (more := command.get("connect")) is not None:

@@ -201,11 +201,12 @@ async def test_a_few_idle_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.cluster
-async def test_idle_clients_that_lost_their_connections_are_not_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["websocket", "stream"])
+async def test_idle_clients_that_lost_their_connections_are_not_counted(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         serve = ("serve", "--port", "0", "--store", f"lmdb:{tmp_path}/store")
         url, endpoint = stack.enter_context(light.started("ingeborg.broker.command.cli", *serve))
-        assignment = {"urls": [url], "numbers": [0, 8]}
+        assignment = {"urls": [url], "numbers": [0, 8], "kind": kind}
         async with clients.started_clients("ingeborg.bench.budgets.idle_clients", [assignment]) as (process,):
             for command, connected in (({"connect": 3}, 3), ({"connect": 100}, 8), ({}, 8)):
                 process.tell(command)

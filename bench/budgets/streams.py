@@ -1,0 +1,37 @@
+"""The memory that an idle event stream needs in an endpoint, compared with a WebSocket of the same client. Linux only.
+
+    python -m ingeborg.bench.budgets.streams [--clients 10000]
+
+Both kinds of clients listen, and have one subscription until disconnect. ``idle`` says how the memory is measured. The
+program takes two minutes, and no other program on the machine may open or close connections in that time.
+"""
+
+from __future__ import annotations
+
+from . import idle
+from .model import Check, command
+
+CLIENTS = 10_000
+HOLD_S = 30.0
+
+#: The goal: the memory of a stream, as a multiple of a WebSocket's.
+RATIO = 1.3
+
+
+async def measure(clients: int) -> list[Check]:
+    """Measure. Raises ``BenchError``."""
+    found = {kind: await idle.measure(clients, HOLD_S, kind) for kind in ("subscriber", "stream")}
+    each = {kind: idle.per_client(one) for kind, one in found.items()}
+    ratio = each["stream"].anon / each["subscriber"].anon
+    text = f"{ratio:.2f} times, {each['stream'].anon / 1000:.1f} kB instead of {each['subscriber'].anon / 1000:.1f} kB"
+    lost = sum(one.lost for one in found.values())
+    return [
+        Check(
+            "memory of an endpoint per idle event stream", f"at most {RATIO:g} times a WebSocket", text, ratio <= RATIO
+        ),
+        Check("connections of idle clients that were lost", "none", f"{lost:,}", lost == 0),
+    ]
+
+
+if __name__ == "__main__":
+    command(__doc__, measure, "clients", CLIENTS)
