@@ -228,6 +228,10 @@ class Clients:
 
     def connected(self, client: Client) -> Connection:
         """Add a client whose handshake has succeeded, and return its connection."""
+        self.driver.router.counters.counts["connections_accepted"] += 1
+        return self._connect(client)
+
+    def _connect(self, client: Client) -> Connection:
         number = next(self._numbers)
         router = self.driver.router
         connection = router.connected(
@@ -238,7 +242,6 @@ class Clients:
             throttled=client.address is not None,
             piece_bytes=COMPRESS_BYTES if client.compressing else PIECE_BYTES,
         )
-        router.counters.counts["connections_accepted"] += 1
         self.sockets[connection] = client
         log.debug("connected", extra={"connection": number, "address": client.address or "of this machine"})
         return connection
@@ -256,7 +259,7 @@ class Clients:
         former = client.connection
         assert former is not None
         self.left(former)
-        client.connection = self.connected(client)
+        client.connection = self._connect(client)
         client.connection.allowance, client.connection.allowed_at = former.allowance, former.allowed_at
 
     def left(self, connection: Connection) -> None:

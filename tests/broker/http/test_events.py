@@ -296,8 +296,10 @@ async def test_pages_of_allowed_origins_may_read_a_stream(tmp_path: Path) -> Non
 
 
 async def test_a_client_that_leaves_is_forgotten(keeping: Running, name: str) -> None:
-    before = (await keeping.metrics())["ingeborg_clients"]
+    metrics = await keeping.metrics()
+    before, accepted = metrics["ingeborg_clients"], metrics["ingeborg_connections_accepted_total"]
     async with opened(keeping.url, target(name)) as page:
         assert page.answer.status == 200
-        await keeping.until(lambda metrics: metrics["ingeborg_clients"] == before + 1)
+        metrics = await keeping.until(lambda metrics: metrics["ingeborg_clients"] == before + 1)
+        assert metrics["ingeborg_connections_accepted_total"] == accepted + 1
     await keeping.until(lambda metrics: metrics["ingeborg_clients"] == before)
