@@ -253,16 +253,16 @@ async def test_a_request_before_a_bad_one_is_answered(shared: Running, name: str
 
 
 async def test_an_idle_connection_ends_and_a_slow_request_too(tmp_path: Path) -> None:
-    async with running(tmp_path, ping_s=0.2) as endpoint, talk(endpoint.url) as idle, talk(endpoint.url) as slow:
+    async with running(tmp_path, ping_s=0.6) as endpoint, talk(endpoint.url) as idle, talk(endpoint.url) as slow:
         assert (await idle.get("/subscriptions?client_id=x")).status == 200
         slow.say(post(PUBLISH, message("a", 1))[:-1])
         assert await idle.ends() == b""
         answer = await slow.hear()
         assert (answer.status, answer.headers["connection"]) == (408, "close")
         async with talk(endpoint.url) as busy:
-            for _ in range(20):
+            for _ in range(25):  # longer than an idle connection stays
                 assert (await busy.get("/subscriptions?client_id=x")).status == 200
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.1)
         assert (await endpoint.metrics())["ingeborg_pings_unanswered_total"] == 0
 
 
