@@ -69,7 +69,8 @@ def decode_value(text: bytes) -> Any:
         MemoryError: the process does not have enough memory for it.
     """
     value = _loaded(text)
-    suspicious = b"\\u003" in text or text.count(b":") != _colons(value)
+    # Unlike ``decode``, this always counts: callers write the value again, which fails if it is nested too deeply.
+    suspicious = text.count(b":") != _colons(value) or b"\\u003" in text
     if suspicious or _MANY_DIGITS in text.translate(_DIGITS_TO_ZERO):
         _examine(text, value, suspicious)
     return value

@@ -16,7 +16,7 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .clients import assignment, commands, each, say
 from .light import TIMEOUT_S, ask, dial
 
-#: What a client can be: a WebSocket that listens, one that has also subscribed as an event stream does, or an event
+#: The kinds of clients: a WebSocket that listens, one that has also subscribed as an event stream does, or an event
 #: stream.
 KINDS = ("websocket", "subscriber", "stream")
 

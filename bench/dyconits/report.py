@@ -78,7 +78,8 @@ def report(pure: Json, measured: Json) -> Report:
         Section("What the document does not show", [Bullets(WEAK)]),
     ]
     is_whole = any(cell["part"] == TEN for cell in measured["cells"])
-    command = "bench dyconits --out DIR" + (" --whole" if is_whole else "")
+    seeds = max((cell["seed"] for cell in measured["cells"] if cell["part"] != TEN), default=1)
+    command = "bench dyconits --out DIR" + (" --whole" if is_whole else "") + (f" --seeds {seeds}" if seeds > 1 else "")
     return Report(
         "Bounded inconsistency",
         "Evaluation",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import http
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import DEDUP_KEY_BYTES_MAX, DEDUP_NO_KEYS
@@ -18,6 +17,7 @@ from ingeborg.protocol.wire import decode, decode_value, encode
 from ..core.connections.grants import Grant
 from .events import FIELDS
 from .parsing import BadRequest, HttpRequest
+from .query import fields_of, json_of
 
 #: Maximum number of bytes of a body with a list of commands. The event loop parses it, which takes about 1 ms at most.
 LIST_BYTES_MAX: Final = 64 << 10
@@ -56,7 +56,7 @@ class Route(NamedTuple):
     numbers: frozenset[str] = frozenset()
 
 
-#: The methods of paths that change something, and of those that do not.
+#: The methods of a path that changes something, and those of a path that only reads.
 POST: Final = ("POST",)
 READ: Final = ("GET", "HEAD")
 
@@ -130,7 +130,7 @@ def batch_of(request: HttpRequest, route: Route, grant: Grant | None, key: str |
         BadRequest: the request cannot become commands.
     """
     client = None if grant is None or grant.client.endswith("*") else grant.client
-    query = _fields(request.target.partition("?")[2], route)
+    query = fields_of(request, route.names)
     if route.methods is not POST:
         return Batch([_frame_of_query(query, route, client)], False)
     body = bytes(request.body)
@@ -166,35 +166,15 @@ def key_of(request: HttpRequest, route: Route, dedup_ttl_s: float) -> str | None
     return key
 
 
-def _fields(query: str, route: Route) -> dict[str, str]:
-    """Return the fields of a query. The token may be in the query of every request (SPEC 1.5)."""
-    if not query:
-        return {}
-    names = ", ".join(sorted(route.names))
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=len(route.names) + 1)
-    except ValueError:  # also if it is not UTF-8
-        text = f"The query has to be UTF-8, and may have each of these fields once: {names}"
-        raise BadRequest(http.HTTPStatus.BAD_REQUEST, text) from None
-    fields = dict(pairs)
-    for name, _ in pairs:
-        if name not in route.names:
-            text = f"The query has the field {name[:64]!r}, but it may have only these: {names}"
-            raise BadRequest(http.HTTPStatus.BAD_REQUEST, text)
-    if len(fields) < len(pairs):
-        raise BadRequest(http.HTTPStatus.BAD_REQUEST, "The query has a field twice")
-    return fields
-
-
-def _frame_of_query(fields: dict[str, str], route: Route, client: str | None) -> bytes:
+def _frame_of_query(fields: dict[str, list[str]], route: Route, client: str | None) -> bytes:
     command: dict[str, Any] = {"command": route.command}
     if client is not None:
         command["client_id"] = client
-    for name, text in fields.items():
+    for name, (text,) in fields.items():
         if name in route.numbers:
             command[name] = _number(name, text)
         elif name == "filter":
-            command[name] = _filter(text)
+            command[name] = json_of(name, text)
         elif name != "access_token":
             command[name] = text
     return encode(command)
@@ -206,17 +186,11 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _filter(text: str) -> Any:
-    try:
-        return decode(text.encode())
-    except ProtocolError as error:
-        raise BadRequest(http.HTTPStatus.BAD_REQUEST, f"The field 'filter' of the query: {error.info}") from None
-
-
 def _frame_of_large(body: bytes, route: Route, client: str | None, key: str | None) -> bytes:
     """Put the command's name, and the fields that the endpoint adds, before the fields of a body that is not parsed
     here. If the body has one of these fields as well, the core refuses the command, because it has a key twice."""
-    if body.lstrip(b" \t\r\n")[:1] != b"{":
+    fields = body.lstrip(b" \t\r\n")
+    if fields[:1] != b"{":
         text = f"A list of commands may have at most {LIST_BYTES_MAX} bytes: send several requests"
         raise BadRequest(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
     head: dict[str, Any] = {"command": route.command}
@@ -226,7 +200,7 @@ def _frame_of_large(body: bytes, route: Route, client: str | None, key: str | No
         head["dedup"] = key
     if client is not None and b'"client_id"' not in body:
         head["client_id"] = client
-    return encode(head)[:-1] + b"," + body.lstrip(b" \t\r\n")[1:]
+    return encode(head)[:-1] + b"," + fields[1:]
 
 
 def _frame(value: Any, route: Route, client: str | None, key: str | None) -> bytes:

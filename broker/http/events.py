@@ -9,20 +9,18 @@ from __future__ import annotations
 import http
 import secrets
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import quote, unquote
 
-from ingeborg.protocol.errors import CloseCode, ProtocolError
+from ingeborg.protocol.errors import CloseCode
 from ingeborg.protocol.messages import POSITION_BYTES_MAX
-from ingeborg.protocol.wire import decode_value, encode
+from ingeborg.protocol.wire import encode
 
 from ..core.connections.grants import Grant
 from .parsing import BadRequest, HttpRequest
+from .query import fields_of, json_of
 
 #: The fields of the query. Only `topic` may be given several times.
 FIELDS: Final = frozenset(("topic", "filter", "bounds", "client_id", "last_event_id", "access_token"))
-
-#: Maximum number of topics of a request. They all have to fit into the request's target.
-TOPICS_MAX: Final = 1_000
 
 #: The media type of a stream.
 EVENT_STREAM: Final = "text/event-stream"
@@ -71,56 +69,30 @@ def stream_of(request: HttpRequest, grant: Grant | None) -> Stream | None:
     Raises:
         BadRequest: the query is bad.
     """
-    topics, fields = _query(request.target.partition("?")[2])
-    last = request.head.headers.get("Last-Event-ID") or fields.get("last_event_id", "")
+    fields = fields_of(request, FIELDS, {"topic"})
+    topics = fields.pop("topic", [])
+    if not topics:
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, "The query has to name a topic: /events?topic=…")
+    one = {name: values[0] for name, values in fields.items()}
+    last = next(iter(request.head.headers.get_all("Last-Event-ID")), one.get("last_event_id", ""))
     if last == CLOSED:
         return None
     known, position = _parsed(last)
     own = None if grant is None or grant.client.endswith("*") else grant.client
-    asked = fields.get("client_id") or own
+    asked = one.get("client_id") or own
     is_lost = bool(last) and (known is None or asked not in (None, known))
     if is_lost:
         known = position = None
     prefix = "" if grant is None or own is not None else grant.client[:-1]
     client = asked or known or f"{prefix}{_MADE}{secrets.token_hex(16)}"
-    return Stream(client, topics, _json(fields, "filter"), _bounds(fields), position, is_lost)
+    filter = json_of("filter", one["filter"]) if "filter" in one else None
+    bounds = _bounds(one["bounds"]) if "bounds" in one else None
+    return Stream(client, topics, filter, bounds, position, is_lost)
 
 
-def _query(query: str) -> tuple[list[str], dict[str, str]]:
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=TOPICS_MAX + len(FIELDS))
-    except ValueError:  # also if it is not UTF-8
-        text = f"The query has to be UTF-8, with at most {TOPICS_MAX} topics"
-        raise BadRequest(http.HTTPStatus.BAD_REQUEST, text) from None
-    fields: dict[str, str] = {}
-    for name, text in pairs:
-        if name not in FIELDS:
-            names = ", ".join(sorted(FIELDS))
-            why = f"The query has the field {name[:64]!r}, but it may have only these: {names}"
-            raise BadRequest(http.HTTPStatus.BAD_REQUEST, why)
-        if name in fields:
-            raise BadRequest(http.HTTPStatus.BAD_REQUEST, f"The query has the field {name!r} twice")
-        if name != "topic":
-            fields[name] = text
-    topics = [text for name, text in pairs if name == "topic"]
-    if not topics:
-        raise BadRequest(http.HTTPStatus.BAD_REQUEST, "The query has to name a topic: /events?topic=…")
-    return topics, fields
-
-
-def _json(fields: dict[str, str], name: str) -> Any:
-    if name not in fields:
-        return None
-    try:
-        return decode_value(fields[name].encode())
-    except ProtocolError as error:
-        raise BadRequest(http.HTTPStatus.BAD_REQUEST, f"The field {name!r} of the query: {error.info}") from None
-
-
-def _bounds(fields: dict[str, str]) -> Any:
+def _bounds(text: str) -> Any:
     """Return the bounds. A preset's name needs no quotes."""
-    text = fields.get("bounds", "")
-    return text if text.isalpha() else _json(fields, "bounds")
+    return text if text.isalpha() else json_of("bounds", text)
 
 
 # Ids

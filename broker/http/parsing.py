@@ -3,9 +3,9 @@
 Owns: the limits on a request, and the answer to a malformed one. Must never: know a path, or answer.
 
 ``httptools`` does the parsing. It wraps llhttp, the parser of Node.js, in its strict form, which refuses everything
-that two parsers could read in different ways: two lengths of a body, a length beside a transfer coding, lines that do
-not end in CR LF, folded headers. This module adds the limits. It also refuses the few requests that llhttp accepts and
-this endpoint cannot answer (ADR 48).
+that two parsers could read in different ways: two lengths of a body, a length together with a transfer coding, lines
+that do not end in CR LF, folded headers. This module adds the limits. It also refuses the few requests that llhttp
+accepts and this endpoint cannot answer (ADR 48).
 """
 
 from __future__ import annotations

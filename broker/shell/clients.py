@@ -119,7 +119,7 @@ class Client(Socket):
     compressing: bool  # whether messages to the client are compressed
     grant: Grant | None  # the client's rights, or None if it has all rights
     address: str | None  # the address under which it counts, or None if it does not count
-    connection: Connection | None  # what the core knows of it, once the client is admitted
+    connection: Connection | None  # the core's connection, once the client is admitted
     http: HttpSide | None  # None if it is a WebSocket
     is_queued = False  # it waits for its turn
 
@@ -186,7 +186,7 @@ class Client(Socket):
         raise NotImplementedError
 
     def end_http(self) -> None:
-        """End our side of the connection. What has been written still arrives."""
+        """End our side of the connection. The client still receives the data that was written before."""
         raise NotImplementedError
 
     @property

@@ -29,7 +29,7 @@ EVENTS: Final[Codec] = Events()
 #: have been sent by then.
 DEAD_MS: Final = 75_000
 
-#: The headers of a stream. nginx buffers responses unless one of them forbids it.
+#: The headers of a stream. The first keeps nginx from buffering the response.
 _HEADERS: Final = {"X-Accel-Buffering": "no"}
 
 Steps = Generator[dict[str, Any], dict[str, Any], None]
@@ -46,9 +46,10 @@ class EventStream(HttpSide):
         self._client = client
         self._clients = clients
         self._name = stream.client
-        self._respond: Respond | None = respond
+        self._respond: Respond | None = respond  # None once the response has begun
         self._closed = False
-        self._early: list[bytes] | None = []  # events that came before the response's head; None after it
+        self._position = ""  # the client's position when the response begins
+        self._has_gap = False  # whether the response begins with a gap
         self._steps: Steps | None = self._open(stream)
 
     # HttpSide
@@ -64,7 +65,7 @@ class EventStream(HttpSide):
 
     def pinged(self) -> bool:
         """See ``HttpSide``."""
-        if self._early is None and not self._closed:
+        if self._respond is None and not self._closed:
             self._client.transport.write(COMMENT)
         return True
 
@@ -72,7 +73,7 @@ class EventStream(HttpSide):
         """See ``HttpSide``. A client that was replaced or whose token was revoked must not come back."""
         if self._closed:
             return
-        if self._early is not None:
+        if self._respond is not None:
             self._fail(code.reason)
             return
         if code is REPLACED or code is TOKEN_REVOKED:
@@ -106,37 +107,39 @@ class EventStream(HttpSide):
         self._clients.driver.turn()
 
     def _open(self, stream: Stream) -> Steps:
-        listen: dict[str, Any] = {"command": "listen"}
-        if stream.bounds is not None:
-            listen["bounds"] = stream.bounds
-        position = stream.position
-        has_gap = stream.is_lost or position == ""  # a client that had no position yet may have missed messages
-        if not self._clients.driver.router.retained.on:
-            has_gap, position = True, None
-            reply = yield listen
-        else:
-            reply = yield {**listen, "recover": position or True}
-            if position and reply.get("error") == "bad_state":  # not a position
-                has_gap, position = True, None
-                reply = yield {**listen, "recover": True}
-        if "error" in reply:
-            self._refuse(reply)
-            return
+        """Open the stream. A new client subscribes first, so that an error is the response. A client that comes back
+        listens first, because the reply says which of its subscriptions have ended."""
         subscribe: dict[str, Any] = {"command": "subscribe", "until": "disconnect"}
         if stream.filter is not None:
             subscribe["filter"] = stream.filter
+        listen: dict[str, Any] = {"command": "listen"}
+        if stream.bounds is not None:
+            listen["bounds"] = stream.bounds
+        keeps = self._clients.driver.router.retained.on
+        position = stream.position if keeps else None
+        # A client that had no position yet may have missed messages.
+        self._has_gap = stream.is_lost or not keeps or position == ""
         topics = stream.topics
-        if position:
-            self._start(reply.get("position", position), has_gap)
-            ended = _ended(reply, topics)
-            if ended:
-                reply = yield {**subscribe, "topic": ended, "since": position}
-                topics = [topic for topic in topics if topic not in ended]
-        if topics and "error" not in reply:
-            known = reply.get("position", "")
+        if not position:
             reply = yield {**subscribe, "topic": topics}
-            if "error" not in reply and not position:
-                self._start(known, has_gap)
+            topics = []
+            if "error" in reply:
+                self._refuse(reply)
+                return
+        reply = yield {**listen, "recover": position or True} if keeps else listen
+        if position and reply.get("error") == "bad_state":  # not a position
+            self._has_gap, position = True, None
+            reply = yield {**listen, "recover": True}
+        if "error" in reply:
+            self._refuse(reply)
+            return
+        self._position = reply.get("position", position or "")
+        self._begin_response()
+        if position and (ended := _ended(reply, topics)):
+            reply = yield {**subscribe, "topic": ended, "since": position}
+            topics = [topic for topic in topics if topic not in ended]
+        if topics and "error" not in reply:
+            reply = yield {**subscribe, "topic": topics}
         if "error" in reply:
             self._refuse(reply)
 
@@ -169,29 +172,26 @@ class EventStream(HttpSide):
         else:
             self._send(command)
 
-    def _start(self, position: str, has_gap: bool) -> None:
-        """Begin the response."""
-        assert self._early is not None
-        gap = [gap_event(None)] if has_gap else []
-        self._answer(http.HTTPStatus.OK, b"".join((beginning(self._name, position), *gap, *self._early)), True)
+    def _begin_response(self) -> None:
+        gap = gap_event(None) if self._has_gap else b""
+        self._answer(http.HTTPStatus.OK, beginning(self._name, self._position) + gap, True)
 
     def _answer(self, status: http.HTTPStatus, body: bytes, is_stream: bool) -> None:
-        """Write the response, which may be the beginning of a stream."""
-        respond, self._respond, self._early = self._respond, None, None
-        assert respond is not None
-        respond(status, body, _HEADERS if is_stream else {}, is_stream)
+        """Write the response, which may be the beginning of a stream, unless it has begun."""
+        respond, self._respond = self._respond, None
+        if respond is not None:
+            respond(status, body, _HEADERS if is_stream else {}, is_stream)
 
     def _write(self, events: list[bytes]) -> None:
         if not events or self._closed:
             return
-        if self._early is not None:
-            self._early += events
-        else:
-            self._client.transport.write(b"".join(events))
+        if self._respond is not None:  # a message comes before the reply to the `listen`
+            self._begin_response()
+        self._client.transport.write(b"".join(events))
 
     def _refuse(self, reply: dict[str, Any]) -> None:
         """End the stream because a command has failed."""
-        if self._early is None:
+        if self._respond is None:
             self._finish()  # the client comes back with its last position
             return
         status = status_of(encode(reply))

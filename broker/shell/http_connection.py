@@ -139,10 +139,10 @@ class HttpConnection(HttpSide):
             size = QUANTUM_BYTES if parser.arriving is None else BODY_BYTES
             fed = parser.feed(data if len(data) <= size else data[:size])
             rest = b"" if parser.error is not None else data[fed:]
-        self.go_on()
+        self._go_on()
         return rest
 
-    def go_on(self) -> None:
+    def _go_on(self) -> None:
         """Handle the requests that have arrived, until one has to wait: for the one before, or until the client reads
         the responses."""
         parser = self._parser
@@ -239,8 +239,9 @@ class HttpConnection(HttpSide):
 
     def _preflight(self, request: HttpRequest) -> None:
         """Answer whether a page of another origin may send a request. Raises ``Refused``."""
-        access, origin = self._clients.access, request.head.headers.get("Origin")
+        access = self._clients.access
         access.check_page(request.head, self._socket.here)
+        origin = request.head.headers.get("Origin")
         headers = {
             **cross_origin(origin, access.may_use_cookies(origin)),
             **preflight(ROUTES[request.path].methods),
@@ -251,7 +252,7 @@ class HttpConnection(HttpSide):
         """Ask for the body if the client waits for that (RFC 9110 section 10.1.1)."""
         if request.version == "1.1" and not request.body and not request.asked_for_body:
             request.asked_for_body = True
-            if request.head.headers.get("Expect", "").lower() == "100-continue":
+            if "100-continue" in ",".join(request.head.headers.get_all("Expect")).lower():
                 self._socket.transport.write(CONTINUE)
 
     def _carry_out(self, request: HttpRequest) -> None:

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import WebSocketException
 
+from ingeborg.protocol.pages import PageError, fetch, samples
 from tests.broker.http.talking import post, talk
-from tests.broker.running import children, serving
+from tests.broker.running import children, plain, serving
+from tests.cluster.processes import eventually
 
 from .devtools import browsing
 
@@ -68,6 +71,19 @@ async def publish(url: str, number: int) -> None:
             await asyncio.sleep(0.1)
 
 
+async def is_whole(url: str) -> bool:
+    """Are three endpoints up, and has every slot a replica?"""
+    try:
+        async with plain(url) as client:
+            said = await client.ask({"command": "endpoints", "client_id": "ops"})
+        urls = [one["url"] for one in said["endpoints"] if one["up"]]
+        found = [samples((await fetch(one, "/metrics")).text) for one in urls]
+    except (OSError, TimeoutError, PageError, WebSocketException):
+        return False  # an endpoint was killed
+    without = [one.value for page in found for one in page if one.name == "ingeborg_slots_without_replica"]
+    return without == [0, 0, 0]
+
+
 async def test_a_page_misses_nothing_while_endpoints_are_killed(tmp_path: Path, directory: str) -> None:
     options = ("--endpoints", "3", "--share-port", "--replication", "on", "--history", "memory")
     async with serving(tmp_path, *options) as (process, url), browsing() as page:
@@ -78,7 +94,8 @@ async def test_a_page_misses_nothing_while_endpoints_are_killed(tmp_path: Path, 
             await publish(url, number)
             if number in (MESSAGES // 3, 2 * MESSAGES // 3):
                 os.kill(children(process.pid)[0], signal.SIGKILL)  # the supervisor starts another one
-                await asyncio.sleep(3)  # until its replicas are whole: a second crash at once could lose messages
+                # A second crash before that could lose messages.
+                await eventually(functools.partial(is_whole, url), "every slot has a replica again")
         wanted = [f"order/42: {number}" for number in range(MESSAGES)]
         shown: Any = "[...document.getElementById('news').childNodes].map(node => node.textContent)"
         await page.until(f"{json.dumps(wanted)}.every(line => {shown}.includes(line))")

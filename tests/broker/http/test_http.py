@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
 from ingeborg.broker.access.admission import Access
 from ingeborg.broker.access.tokens import LEEWAY_S, Keys, make_token, new_keys
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.model import Settings
 from ingeborg.broker.http.commands import LIST_BYTES_MAX
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 
@@ -35,15 +32,6 @@ PUBLISH = "/publish"
 
 def message(topic: str, payload: Any, **more: Any) -> dict[str, Any]:
     return {"client_id": "backend", "topic": topic, "payload": payload, **more}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def keeping(
-    tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object
-) -> AsyncIterator[Running]:
-    """An endpoint that retains messages."""
-    async with running(tmp_path_factory.mktemp("store"), settings=Settings(False, "memory")) as endpoint:
-        yield endpoint
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +173,9 @@ async def test_a_client_that_waits_to_send_its_body_is_told_to(shared: Running, 
         answer = await backend.ask(head("POST", PUBLISH, "Content-Type: text/plain", *headers[1:]))
         assert answer.status == 415  # before the body
         assert await backend.ends() == b""
+    async with talk(shared.url) as backend:
+        assert (await backend.ask(head("POST", PUBLISH, *headers, "Expect: 100-continue"))).status == 100
+        assert (await backend.ask(body)).status == 200
 
 
 @pytest.mark.over_tcp
@@ -371,7 +362,7 @@ async def test_an_endpoint_that_remembers_no_keys_says_so(tmp_path: Path) -> Non
         assert (await backend.post(PUBLISH, message("a", 1))).status == 200
 
 
-# -- Who may
+# -- Permissions
 
 
 async def test_each_request_has_the_rights_of_its_token(tmp_path: Path, keys: Path) -> None:
@@ -433,6 +424,9 @@ async def test_pages_of_other_origins(tmp_path: Path) -> None:
             answer = await page.post(PUBLISH, message("a", origin), f"Origin: {origin}")
             assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, origin)
             assert answer.headers["vary"] == "Origin"
+    async with running(tmp_path / "twice", access=access) as endpoint, talk(endpoint.url) as page:
+        twice = ("Origin: http://localhost", "Origin: https://evil.example")
+        assert (await page.ask(head("OPTIONS", PUBLISH, *twice))).status == 400
     for method in ("OPTIONS", "POST"):
         async with running(tmp_path / method, access=access) as endpoint, talk(endpoint.url) as page:
             origin = "Origin: https://evil.example"

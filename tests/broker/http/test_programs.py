@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
@@ -16,6 +15,7 @@ import pytest
 
 from ingeborg.broker.access.admission import Access
 from tests import wants
+from tests.cluster.processes import free_port
 
 from ..running import PATIENCE_S, Running, plain, raw, running
 from .talking import Talk, head, post
@@ -86,9 +86,7 @@ def documented_configuration(listens: int, endpoint: int, directory: Path) -> st
 @asynccontextmanager
 async def nginx(directory: Path, endpoint: Running) -> AsyncIterator[str]:
     """Run nginx before the endpoint, and yield its URL."""
-    program = wants.tool("nginx")
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
+    program, port = wants.tool("nginx"), free_port()
     file = directory / "nginx.conf"
     file.write_text(documented_configuration(port, endpoint.port, directory), encoding="utf-8")
     process = await asyncio.create_subprocess_exec(program, "-c", str(file), "-p", str(directory))
