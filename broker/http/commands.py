@@ -15,6 +15,7 @@ from ingeborg.protocol.messages import DEDUP_KEY_BYTES_MAX, DEDUP_NO_KEYS
 from ingeborg.protocol.wire import decode, decode_value, encode
 
 from ..core.connections.grants import Grant
+from ..core.connections.large import Large, decoded
 from .events import FIELDS
 from .parsing import BadRequest, HttpRequest
 from .query import fields_of, json_of
@@ -87,12 +88,26 @@ class Batch(NamedTuple):
     """The commands of a request.
 
     Attributes:
-        frames: the commands, as a client would send them over a WebSocket. Each gets one reply.
+        commands: the commands. Each is a decoded JSON value, or a frame that has not been decoded.
+        size: the number of bytes of each decoded command.
         is_list: whether the body is a list, so that the response is a list as well.
     """
 
-    frames: list[bytes]
+    commands: list[Any]
+    size: int
     is_list: bool
+
+    def frames(self, payload_bytes_max: int, grant: Grant | None) -> list[bytes | Large]:
+        """Return the commands as the core takes them. Each gets one reply."""
+        found: list[bytes | Large] = []
+        for command in self.commands:
+            if isinstance(command, dict):
+                found.append(decoded(command, self.size, payload_bytes_max, grant))
+            elif isinstance(command, bytes):
+                found.append(command)
+            else:
+                found.append(encode(command))  # the core refuses it
+        return found
 
 
 def route_of(request: HttpRequest) -> Route | None:
@@ -132,21 +147,22 @@ def batch_of(request: HttpRequest, route: Route, grant: Grant | None, key: str |
     client = None if grant is None or grant.client.endswith("*") else grant.client
     query = fields_of(request, route.names)
     if route.methods is not POST:
-        return Batch([_frame_of_query(query, route, client)], False)
+        return Batch([_frame_of_query(query, route, client)], 0, False)
     body = bytes(request.body)
     if len(body) > large_bytes:
-        return Batch([_frame_of_large(body, route, client, key)], False)
+        return Batch([_frame_of_large(body, route, client, key)], 0, False)
     try:
         value = decode_value(body)
     except ProtocolError as error:
         raise BadRequest(http.HTTPStatus.BAD_REQUEST, f"The body: {error.info}") from None
-    if type(value) is not list:
-        return Batch([_frame(value, route, client, key)], False)
-    if not 1 <= len(value) <= LIST_MAX:
-        text = f"A list has to have 1 to {LIST_MAX} items; this one has {len(value)}"
+    is_list = type(value) is list
+    values = value if is_list else [value]
+    if not 1 <= len(values) <= LIST_MAX:
+        text = f"A list has to have 1 to {LIST_MAX} items; this one has {len(values)}"
         raise BadRequest(http.HTTPStatus.BAD_REQUEST, text)
-    keys = [None if key is None else f"{key}.{index}" for index in range(len(value))]
-    return Batch([_frame(item, route, client, own) for item, own in zip(value, keys, strict=True)], True)
+    for index, item in enumerate(values):
+        _complete(item, route, client, f"{key}.{index}" if is_list and key is not None else key)
+    return Batch(values, len(body) // len(values), is_list)
 
 
 def key_of(request: HttpRequest, route: Route, dedup_ttl_s: float) -> str | None:
@@ -203,10 +219,10 @@ def _frame_of_large(body: bytes, route: Route, client: str | None, key: str | No
     return encode(head)[:-1] + b"," + fields[1:]
 
 
-def _frame(value: Any, route: Route, client: str | None, key: str | None) -> bytes:
-    """Return the frame of a command. A value that is not an object makes a frame that the core refuses."""
+def _complete(value: Any, route: Route, client: str | None, key: str | None) -> None:
+    """Add the fields that a command need not have."""
     if type(value) is not dict:
-        return encode(value)
+        return
     if value.setdefault("command", route.command) != route.command:
         text = f"The body: 'command' can only be {route.command!r} here; leave it out"
         raise BadRequest(http.HTTPStatus.BAD_REQUEST, text)
@@ -219,7 +235,6 @@ def _frame(value: Any, route: Route, client: str | None, key: str | None) -> byt
         value.setdefault("mid", True)
         if key is not None and value.setdefault("dedup", key) != key:
             raise BadRequest(http.HTTPStatus.BAD_REQUEST, "Send either an Idempotency-Key or 'dedup', and not both")
-    return encode(value)
 
 
 def status_of(reply: bytes) -> http.HTTPStatus:
@@ -233,6 +248,8 @@ def answer_of(replies: Sequence[bytes], is_list: bool) -> tuple[http.HTTPStatus,
     """Return the status and the body of the response to a request, from the replies to its commands."""
     if not is_list:
         return status_of(replies[0]), replies[0]
+    body = b"[%b]" % b",".join(replies)
+    if b'{"error":' not in body:
+        return http.HTTPStatus.OK, body
     statuses = {status_of(reply) for reply in replies}
-    status = statuses.pop() if len(statuses) == 1 else http.HTTPStatus.MULTI_STATUS
-    return status, b"[%b]" % b",".join(replies)
+    return statuses.pop() if len(statuses) == 1 else http.HTTPStatus.MULTI_STATUS, body

@@ -24,6 +24,7 @@ from ..access.admission import Refused
 from ..access.callback import Question
 from ..core.codec import MESSAGES
 from ..core.connections.grants import Grant
+from ..core.connections.large import Large
 from ..http.commands import EVENTS, JSON, ROUTES, Route, answer_of, batch_of, key_of, route_of
 from ..http.events import EVENT_STREAM, stream_of
 from ..http.parsing import BadRequest, HttpRequest, RequestParser
@@ -35,6 +36,9 @@ from .logs import request_id
 
 #: Bytes of a body to parse in one turn. Copying them takes a few microseconds.
 BODY_BYTES: Final = 64 << 10
+
+#: Memory of a decoded command in addition to its text, in bytes.
+DECODED_BYTES: Final = 600
 
 #: The endpoint closes a connection at the ping that follows this number of pings without a request between them.
 IDLE_PINGS: Final = 2
@@ -73,14 +77,16 @@ class _Exchange:
 
     __slots__ = ("count", "frames", "headers", "is_list", "replies", "request", "size")
 
-    def __init__(self, request: HttpRequest, frames: list[bytes], is_list: bool, headers: dict[str, str]) -> None:
+    def __init__(
+        self, request: HttpRequest, frames: list[bytes | Large], is_list: bool, headers: dict[str, str]
+    ) -> None:
         self.request = request
         self.count = len(frames)
         self.frames = frames[::-1]  # commands that the core does not have yet; the last one is next
         self.is_list = is_list
         self.headers = headers  # of the response
         self.replies: list[bytes] = []
-        self.size = sum(map(len, frames))  # bytes of commands and replies in memory, at most
+        self.size = sum(map(len, frames)) + DECODED_BYTES * len(frames)  # commands and replies in memory, at most
 
 
 class HttpConnection(HttpSide):
@@ -263,15 +269,16 @@ class HttpConnection(HttpSide):
         if route.command == EVENTS:
             self._open_stream(request)
             return
-        ttl_s = self._clients.terms.dedup_ttl_s
+        ttl_s, limits = self._clients.terms.dedup_ttl_s, self._clients.driver.router.base.limits
         try:
             key = key_of(request, route, ttl_s)
-            batch = batch_of(request, route, socket.grant, key, self._clients.terms.large_bytes)
+            batch = batch_of(request, route, socket.grant, key, limits.large_bytes)
         except BadRequest as refused:
             self._refuse(request, refused)
             return
         headers = self._headers if key is None else {**self._headers, "Idempotency-Key-Lifetime": f"{ttl_s:g}"}
-        self._exchange = _Exchange(request, batch.frames, batch.is_list, headers)
+        frames = batch.frames(limits.payload_bytes, socket.grant)
+        self._exchange = _Exchange(request, frames, batch.is_list, headers)
         self._socket.response_pends(True)
         self.hand_on()
 
@@ -302,18 +309,18 @@ class HttpConnection(HttpSide):
         """See ``HttpSide``."""
         exchange = self._exchange
         assert exchange is not None
-        frames, size = [], 0
+        driver, connection, now = self._clients.driver, self._socket.connection, time.monotonic()
+        assert connection is not None
+        take, size = driver.router.frame, 0
         while exchange.frames and size < QUANTUM_BYTES:
             frame = exchange.frames.pop()
-            frames.append(frame)
             size += len(frame)
-        router, connection = self._clients.driver.router, self._socket.connection
-        assert connection is not None
-        try:
-            router.frames(connection, frames, time.monotonic(), False)  # as binary frames, so bad UTF-8 gets an error
-        except Exception:
-            request = request_id(router.frame_under_way)
-            self._clients.driver.failed("a request's command", connection=connection.number, request=request)
+            try:
+                take(connection, frame, now, False)  # as a binary frame, so bad UTF-8 gets an error
+            except Exception:
+                request = request_id(frame) if isinstance(frame, bytes) else None
+                driver.failed("a request's command", connection=connection.number, request=request)
+                return
 
     # Responses
 

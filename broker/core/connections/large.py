@@ -95,8 +95,8 @@ class Outcome(NamedTuple):
 
 
 class Large:
-    """A large frame from its arrival until its command begins. ``len()``: the number of its bytes, even after these
-    have been dropped because the frame has been read."""
+    """A large frame from its arrival until its command begins, or a frame that the shell has decoded (``decoded``).
+    ``len()``: the number of its bytes, even after these have been dropped because the frame has been read."""
 
     __slots__ = ("_size", "is_text", "number", "outcome", "pieces")
 
@@ -116,20 +116,42 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
     outcome contains the error."""
     if is_text and not data.isascii() and not _is_utf8(data):
         return Outcome(is_text=False)
-    value: dict[str, Any] | None = None
     try:
         _require_few_values(data)
     except ProtocolError as error:
         return unread([data], error)
     try:
         value = decode(data)
+    except ProtocolError as error:
+        error.__traceback__ = None  # it would keep the frame in memory until the garbage collector runs
+        return Outcome(error=error)
+    return _outcome(value, payload_bytes_max, grant)
+
+
+def decoded(value: dict[str, Any], size: int, payload_bytes_max: int, grant: Grant | None) -> Large:
+    """Return the frame of a command that the shell has decoded already, because it came with others in one JSON text.
+
+    Args:
+        value: the decoded command.
+        size: the command's share of the text, in bytes.
+        payload_bytes_max: maximum number of bytes of a canonical payload.
+        grant: the client's rights. ``None`` if it has all rights.
+
+    Returns:
+        A frame that the core does not have to read. The core refuses it if the command is bad.
+    """
+    frame = Large((), size, False)
+    frame.outcome = _outcome(value, payload_bytes_max, grant)
+    return frame
+
+
+def _outcome(value: dict[str, Any], payload_bytes_max: int, grant: Grant | None) -> Outcome:
+    try:
         command = check(value, payload_bytes_max)
         if grant is not None:
             grant.check(command)
     except ProtocolError as error:
-        error.__traceback__ = None  # it would keep the frame in memory until the garbage collector runs
-        if value is None:
-            return Outcome(error=error)
+        error.__traceback__ = None  # as in `read`
         number, name = reply_fields(value)
         kind = value.get("command")
         return Outcome(error=error, id=number, name=name, kind=kind[:64] if isinstance(kind, str) else None)

@@ -45,7 +45,8 @@ def frames(
     made = request(path, value)
     route = route_of(made)
     assert route is not None
-    return [orjson.loads(frame) for frame in batch_of(made, route, grant, key, LIST_BYTES_MAX).frames]
+    commands = batch_of(made, route, grant, key, LIST_BYTES_MAX).commands
+    return [orjson.loads(command) if isinstance(command, bytes) else command for command in commands]
 
 
 def why(path: str, value: Any = None, **options: Any) -> str:
