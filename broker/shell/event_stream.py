@@ -48,8 +48,11 @@ class EventStream(HttpSide):
         self._name = stream.client
         self._respond: Respond | None = respond  # None once the response has begun
         self._closed = False
-        self._position = ""  # the client's position when the response begins
+        self._position = ""  # the client's position for the beginning of the response
         self._has_gap = False  # whether the response begins with a gap
+        #: Gaps and positions for the time when the client has all subscriptions. After a gap, a page reads what it may
+        #: have missed, and from then on it must miss nothing.
+        self._held: list[bytes] = []
         self._steps: Steps | None = self._open(stream)
 
     # HttpSide
@@ -107,8 +110,9 @@ class EventStream(HttpSide):
         self._clients.driver.turn()
 
     def _open(self, stream: Stream) -> Steps:
-        """Open the stream. A new client subscribes first, so that an error is the response. A client that comes back
-        listens first, because the reply says which of its subscriptions have ended."""
+        """Open the stream. A client that comes back listens first, because the reply tells which of its subscriptions
+        have ended. A new client subscribes first. The response begins when the client has all subscriptions, or with a
+        message that comes before that."""
         subscribe: dict[str, Any] = {"command": "subscribe", "until": "disconnect"}
         if stream.filter is not None:
             subscribe["filter"] = stream.filter
@@ -120,28 +124,27 @@ class EventStream(HttpSide):
         # A client that had no position yet may have missed messages.
         self._has_gap = stream.is_lost or not keeps or position == ""
         topics = stream.topics
+        if position:
+            self._position = position
+            reply = yield {**listen, "recover": position}
+            if reply.get("error") == "bad_state":  # not a position
+                self._has_gap, position, self._position = True, None, ""
+            elif "error" not in reply:
+                self._position = reply.get("position", position)
+                if ended := _ended(reply, topics):
+                    reply = yield {**subscribe, "topic": ended, "since": position}
+                    topics = [topic for topic in topics if topic not in ended]
+                if topics and "error" not in reply:
+                    reply = yield {**subscribe, "topic": topics}
         if not position:
             reply = yield {**subscribe, "topic": topics}
-            topics = []
-            if "error" in reply:
-                self._refuse(reply)
-                return
-        reply = yield {**listen, "recover": position or True} if keeps else listen
-        if position and reply.get("error") == "bad_state":  # not a position
-            self._has_gap, position = True, None
-            reply = yield {**listen, "recover": True}
+            if "error" not in reply:
+                reply = yield {**listen, "recover": True} if keeps else listen
+                self._position = reply.get("position", "")
         if "error" in reply:
             self._refuse(reply)
-            return
-        self._position = reply.get("position", position or "")
-        self._begin_response()
-        if position and (ended := _ended(reply, topics)):
-            reply = yield {**subscribe, "topic": ended, "since": position}
-            topics = [topic for topic in topics if topic not in ended]
-        if topics and "error" not in reply:
-            reply = yield {**subscribe, "topic": topics}
-        if "error" in reply:
-            self._refuse(reply)
+        else:
+            self._begin_response()
 
     def replies(self, frames: list[bytes]) -> None:
         """See ``HttpSide``."""
@@ -155,10 +158,10 @@ class EventStream(HttpSide):
                 self._write(events)
                 events = []
                 self._next(message)
-            elif "gap" in message:
-                events.append(gap_event(message["gap"]))
             else:
-                events.append(position_event(self._name, message["position"]))
+                gap = "gap" in message
+                event = gap_event(message["gap"]) if gap else position_event(self._name, message["position"])
+                (events if self._steps is None else self._held).append(event)
         self._write(events)
 
     def _next(self, reply: dict[str, Any]) -> None:
@@ -169,6 +172,7 @@ class EventStream(HttpSide):
             command = self._steps.send(reply)
         except StopIteration:
             self._steps = None
+            self._write(self._held)
         else:
             self._send(command)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -23,6 +23,46 @@ class Answer(NamedTuple):
     def json(self) -> Any:
         assert self.headers["content-type"] == "application/json"
         return orjson.loads(self.body)
+
+
+class Event(NamedTuple):
+    """An event as a browser dispatches it, with the id that its stream has then."""
+
+    kind: str
+    data: Any
+    id: str
+
+
+class EventSource:
+    """Parses a stream as the HTML standard says. ``last``: the id of the last event so far; ``moved``: gets each new
+    one."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, last: str, moved: Callable[[str], None] = lambda last: None
+    ) -> None:
+        self.last = last
+        self._reader = reader
+        self._moved = moved
+
+    async def event(self) -> Event:
+        """The next event with data. Raises ``IncompleteReadError`` at the end of the stream."""
+        kind, last, data = "message", self.last, []
+        while True:
+            line = (await self._reader.readuntil(b"\n")).decode().rstrip("\n")
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if name == "id":
+                last = value
+            elif name == "event":
+                kind = value
+            elif name == "data":
+                data.append(value)
+            elif not line:
+                if last != self.last:
+                    self.last = last
+                    self._moved(last)
+                if data:
+                    return Event(kind, orjson.loads("\n".join(data)), last)
 
 
 def head(method: str, target: str, *headers: str) -> bytes:

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
-import orjson
 import pytest
 
 from ingeborg.broker.access.admission import Access
@@ -20,7 +19,7 @@ from ingeborg.broker.http.query import VALUES_MAX
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 
 from ..running import PATIENCE_S, Gated, Running, plain, raw, running
-from .talking import Answer, Talk, head, talk
+from .talking import Answer, Event, EventSource, Talk, head, talk
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -29,38 +28,23 @@ pytestmark = [
 ]
 
 
-class Event(NamedTuple):
-    """An event as a browser dispatches it, with the id that its stream has then."""
-
-    kind: str
-    data: Any
-    id: str
-
-
 class Page:
-    """A page's EventSource: it parses the stream as the HTML standard says, and keeps the last id."""
+    """A page with its EventSource."""
 
     def __init__(self, connection: Talk, answer: Answer, last: str) -> None:
         self.connection = connection
         self.answer = answer
-        self.last = last
+        self._source = EventSource(connection.raw.reader, last)
+
+    @property
+    def last(self) -> str:
+        """The id of the last event."""
+        return self._source.last
 
     async def event(self) -> Event:
         """The next event with data."""
-        kind, data = "message", []
         async with asyncio.timeout(PATIENCE_S):
-            while True:
-                line = (await self.connection.raw.reader.readuntil(b"\n")).decode().rstrip("\n")
-                name, _, value = line.partition(":")
-                value = value.removeprefix(" ")
-                if name == "id":
-                    self.last = value
-                elif name == "event":
-                    kind = value
-                elif name == "data":
-                    data.append(value)
-                elif not line and data:
-                    return Event(kind, orjson.loads("\n".join(data)), self.last)
+            return await self._source.event()
 
     async def message(self) -> Any:
         """The payload of the next event, which has to be a message."""
@@ -269,6 +253,45 @@ async def test_a_page_that_cannot_be_served_now_tries_again(tmp_path: Path, logg
             assert body.startswith(b"retry: ")
             assert b"data" not in body
         store.reopen()
+
+
+class Slow(Gated):
+    """A store whose subscribes wait at the gate."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self.asked = asyncio.Event()
+
+    async def subscribe(self, *given: Any) -> Any:
+        self.asked.set()
+        await self._gate.wait()
+        return await self._store.subscribe(*given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+async def test_a_page_learns_of_a_gap_when_it_is_subscribed(tmp_path: Path) -> None:
+    """Otherwise a page that then reads what it has missed could miss a message after that."""
+    store = Slow(EmbeddedStore(tmp_path))
+    settings = Settings(False, "memory")
+    async with (
+        running(tmp_path, store=store, settings=settings) as endpoint,
+        raw(endpoint.url) as connection,
+        talk(endpoint.url) as backend,
+    ):
+        store.shut()
+        page = Page(Talk(connection), Answer(0, {}, b""), last := "ann/nonsense")
+        page.connection.say(head("GET", target("a"), f"Last-Event-ID: {last}"))
+        event = asyncio.create_task(page.event())
+        await store.asked.wait()
+        await backend.get("/history?client_id=b&topic=a")  # by now the page would have the event
+        assert not event.done()
+        assert page.last == last
+        store.reopen()
+        assert (await event).kind == "gap"
+        await publish(endpoint, "a", 1)
+        assert await page.message() == 1
 
 
 async def test_comments_keep_a_stream_awake(tmp_path: Path) -> None:
