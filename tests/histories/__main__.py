@@ -18,7 +18,7 @@ from ingeborg.broker.core.model import HISTORIES, Settings
 
 from .bed import Bed, bed
 from .checker import Verdict, check, excerpt
-from .plan import DURATIONS_S, Plan, make_plan
+from .plan import DURATIONS_S, READERS, Plan, make_plan
 from .record import Event, line, read, write
 from .run import run_history
 
@@ -40,11 +40,12 @@ SETTINGS = (
 SHOWN_MAX = 3
 
 
-def command_for(plan: Plan, settings: Settings) -> str:
+def command_for(plan: Plan, settings: Settings, grace_s: int | None) -> str:
     """Return the command that runs this plan again."""
     faults = ",".join(plan.kinds).replace(" ", "-") or "none"
     again = f"python -m tests.histories run {plan.seed} --store {plan.store} --network {plan.network} --faults {faults}"
-    return f"{again}{' --replication' * settings.replication} --history {settings.history}"
+    grace = "" if grace_s is None else f" --grace {grace_s}"
+    return f"{again}{' --replication' * settings.replication} --history {settings.history}{grace}"
 
 
 def summary(plan: Plan, verdict: Verdict) -> str:
@@ -63,7 +64,9 @@ def summary(plan: Plan, verdict: Verdict) -> str:
 def _recovered(plan: Plan, verdict: Verdict) -> str:
     of = verdict.recovered
     counts = f"positions {of.saved} (back {of.back})  gaps {of.gaps}  owed {of.owed}  in history {of.asked}"
-    return f"  {counts}" if plan.readers else ""
+    pages = verdict.streamed
+    streams = f"streams back {pages.back}  gaps {pages.gaps}  messages {pages.messages} (owed {pages.owed})"
+    return f"  {counts}" * bool(plan.readers) + f"  {streams}" * bool(plan.streams)
 
 
 def failure(plan: Plan, verdict: Verdict, events: Sequence[Event], path: Path) -> str:
@@ -75,7 +78,9 @@ def failure(plan: Plan, verdict: Verdict, events: Sequence[Event], path: Path) -
         text += [f"  {line(event)}" for event in excerpt(events, violation)]
     if len(verdict.violations) > SHOWN_MAX:
         text.append(f"\nand {len(verdict.violations) - SHOWN_MAX} more")
-    text.append(f"\nagain:     {command_for(plan, Settings(events[0]['replication'], events[0]['history']))}")
+    header = events[0]
+    again = command_for(plan, Settings(header["replication"], header["history"]), header["grace_s"])
+    text.append(f"\nagain:     {again}")
     text.append(f"the record: python -m tests.histories check {path}")
     return "\n".join(text)
 
@@ -90,6 +95,7 @@ def plan_for(seed: int, on: Bed, kinds: Sequence[str] | None) -> Plan:
         links=on.wires.links,
         kinds=kinds,
         history=on.settings.history != "off",
+        readers=READERS if on.grace_s is None else 0,
     )
 
 
@@ -142,12 +148,13 @@ async def run(
     times: int,
     records: Path,
     settings: Settings,
+    grace_s: int | None,
 ) -> int:
     """Run one seed this many times: the plan is the same, but the processes never behave exactly alike."""
     for _ in range(times):
         # A new bed each time: topics and payloads belong to the seed.
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
-            async with bed(store, network, Path(directory), settings=settings) as on:
+            async with bed(store, network, Path(directory), settings=settings, grace_s=grace_s) as on:
                 print(heading(on), flush=True)
                 if await run_one(seed, on, kinds, records):
                     return 1
@@ -177,6 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one.add_argument("--times", type=int, default=1)
     one.add_argument("--replication", action="store_true", help="slots have replicas; kill: one endpoint at a time")
     one.add_argument("--history", choices=HISTORIES, default="off", help="where messages are kept; clients recover")
+    one.add_argument("--grace", type=int, help="grace time in seconds; with it, only pages with event streams recover")
     on = commands.add_parser("soak", help="new seeds until the time is over")
     on.add_argument("--minutes", type=float, default=30.0)
     on.add_argument("--seed", type=int, default=1)
@@ -201,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.times,
             options.records,
             Settings(options.replication, options.history),
+            options.grace,
         )
 
     try:

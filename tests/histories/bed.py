@@ -137,6 +137,7 @@ class Bed:
     directory: Path
     form: str  # form of the endpoints' code, as they report it
     settings: Settings  # settings of the cluster at the start
+    grace_s: int | None  # the endpoints' grace time; None for the default
     changed: bool = False  # the store has recorded others since, and some endpoints may have them
 
     @property
@@ -176,6 +177,7 @@ async def bed(
     names: Sequence[str] = "abc",
     *,
     settings: Settings = NO_SETTINGS,
+    grace_s: int | None = None,
 ) -> AsyncIterator[Bed]:
     """Make a bed. ``store``: ``lmdb`` or ``riak`` (the double); ``network``: ``proxy``, ``namespaces``, or ``any``.
     ``directory`` exists, and is empty."""
@@ -188,7 +190,7 @@ async def bed(
             where = "riak:" + ",".join(f"{host}:{port}" for host, port in riak.addresses)
             network = "proxy"  # its nodes are at this machine's loopback address, which a namespace does not have
         wires = await stack.enter_async_context(await wires_of(network, list(names)))
-        options = ["--store", where, *ROOM]
+        options = ["--store", where, *ROOM, *([] if grace_s is None else ["--grace", str(grace_s)])]
         # The path of a Unix socket has at most 107 bytes.
         sides = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sides-")))
         endpoints = {
@@ -207,7 +209,7 @@ async def bed(
         await cluster.linked(*names, within_s=START_S)
         forms = await asyncio.gather(*(form_of(endpoint.inside) for endpoint in endpoints.values()))
         form = " and ".join(sorted(set(forms)))
-        on = Bed(store, wires.name, wires, cluster, endpoints, riak, directory, form, settings)
+        on = Bed(store, wires.name, wires, cluster, endpoints, riak, directory, form, settings, grace_s)
         if not await on.replicated(START_S):
             raise ChildError(f"within {START_S:.0f} s not every slot has a replica")
         yield on

@@ -28,6 +28,7 @@ from .model import FOREVER, History
 from .pages import Kept, check_pages
 from .readers import Recovered, check_readers
 from .record import Event
+from .streams import Streamed
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Verdict:
     drops: Counter[str] = field(default_factory=Counter)  # counted by the endpoints, by reason
     pages: Kept = field(default_factory=Kept)
     recovered: Recovered = field(default_factory=Recovered)  # for the clients that recover
+    streamed: Streamed = field(default_factory=Streamed)  # for the pages with event streams
     unread: int = 0  # messages put into outboxes of connections that ended
 
     @property
@@ -72,8 +74,8 @@ def check(events: Iterable[Event]) -> Verdict:
     verdict.pages = check_pages(history.events)
     for at, text in verdict.pages.wrong:
         verdict.violate("ADR 21", text, at)
-    verdict.recovered = check_readers(history)
-    verdict.violations += verdict.recovered.violations
+    verdict.recovered, verdict.streamed = check_readers(history)
+    verdict.violations += verdict.recovered.violations + verdict.streamed.violations
     check_counters(history, verdict)  # compares its sums with the findings of the others
     verdict.violations.sort(key=lambda violation: violation.at)
     return verdict

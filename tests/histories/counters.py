@@ -10,10 +10,12 @@ connections are bounds, all others are exact.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .model import Command, Connection, History
 from .record import Event
+from .streams import COMMANDS_MAX, heard_on
 
 if TYPE_CHECKING:
     from .checker import Verdict
@@ -58,7 +60,7 @@ def check_counters(history: History, verdict: Verdict) -> None:
         connections[connection.life].append(connection)
     for life in known:
         verdict.drops += +life.drops
-        _check_life(life, connections[life.name], verdict)
+        _check_life(life, connections[life.name], heard_on(history, life.name), verdict)
     complete = {life.name for life in known} >= connections.keys()
     _check_duplicates(history, known, complete, verdict)
     counted = sum(life.drops["endpoint_gone"] + life.drops["relocation_failed"] for life in known)
@@ -68,7 +70,9 @@ def check_counters(history: History, verdict: Verdict) -> None:
         verdict.violate("8.7", text, at)
 
 
-def _check_life(life: Life, connections: list[Connection], verdict: Verdict) -> None:
+def _check_life(
+    life: Life, connections: list[Connection], streams: Sequence[Sequence[Event]], verdict: Verdict
+) -> None:
     def wrong(what: str, counted: float, low: float, high: float) -> None:
         bounds = f"{low:g}" if low == high else f"{low:g} to {high:g}"
         verdict.violate("1.2", f"{life.name} counted {counted:g} {what}; the clients saw {bounds}", life.at)
@@ -80,12 +84,12 @@ def _check_life(life: Life, connections: list[Connection], verdict: Verdict) -> 
     # Into outboxes, and out again. Retained messages that were sent again count separately.
     heard = sum(
         1
-        for connection in connections
-        for event in connection.heard
+        for events in (*(connection.heard for connection in connections), *streams)
+        for event in events
         if event["at"] <= life.at and not event.get("kept")
     )
     delivered = life.values["messages_delivered_total"]
-    if delivered < heard or (not ended and delivered != heard):
+    if delivered < heard or (not ended and not streams and delivered != heard):
         wrong("messages delivered", delivered, heard, heard)
     verdict.unread += max(int(delivered) - heard, 0)
 
@@ -106,6 +110,7 @@ def _check_life(life: Life, connections: list[Connection], verdict: Verdict) -> 
         command.error for connection in connections for command in connection.commands if command.error is not None
     )
     unanswered = sum(1 for connection in ended for command in connection.commands if command.reply is None)
+    unanswered += COMMANDS_MAX * len(streams)
     for code in {*replies, *life.errors} - NOT_REPLIES:
         if not replies[code] <= life.errors[code] <= replies[code] + unanswered:
             wrong(f"errors {code}", life.errors[code], replies[code], replies[code] + unanswered)

@@ -32,6 +32,9 @@ PAGE_SLOTS, PAGES, PAGES_PER_S, GONE = 60, 3, 60.0, 0.2
 #: messages, and the time for which they are retained.
 READERS, READING_RATE, KEPT, KEEP_S = 2, 2.5, 0.6, 3600
 
+#: Pages with event streams, if endpoints keep a history, and the topics of each. Draws say when they leave and return.
+STREAMS, STREAM_TOPICS = 2, 4
+
 #: A `history` request for this many messages of a topic gets all retained ones (SPEC section 1.4); and the page size.
 ALL, PAGE = 1000, 5
 
@@ -123,6 +126,8 @@ class Plan:
     faults: tuple[Fault, ...]
     pages: tuple[Writing, ...] = ()
     readers: dict[str, tuple[float, ...]] = field(default_factory=dict)  # each with draws, from 0 to 1, see ``chosen``
+    #: Pages with their topics and draws.
+    streams: dict[str, tuple[tuple[str, ...], tuple[float, ...]]] = field(default_factory=dict)
 
     @property
     def kinds(self) -> list[str]:
@@ -144,9 +149,11 @@ def make_plan(
     links: Sequence[str],
     kinds: Sequence[str] | None = None,
     history: bool = False,
+    readers: int = READERS,
 ) -> Plan:
     """Draw a plan. ``kinds``: these faults, each once or twice; ``None``: the seed chooses one to three kinds.
-    ``history``: endpoints retain some messages, and some clients recover."""
+    ``history``: endpoints retain some messages, some pages have event streams, and this number of ``readers``
+    recover."""
     if kinds is None:
         choosing = Random(f"{seed} kinds")
         kinds = choosing.sample(possible(store, links), choosing.choice((1, 2, 2, 3)))
@@ -164,16 +171,18 @@ def make_plan(
     steps = _Steps(random, seed, endpoints, subscribers, topics).until(ends)
     at = {name: random.choice(endpoints) for name in subscribers}
     pages = tuple(_writings(Random(f"{seed} pages"), seed, ends))
-    readers = {}
+    back, streams = {}, {}
     if history:
         reading = Random(f"{seed} readers")
-        readers = {f"{seed} r{number}": tuple(reading.random() for _ in range(BACK)) for number in range(READERS)}
-        at |= {name: reading.choice(endpoints) for name in readers}
+        back = {f"{seed} r{number}": tuple(reading.random() for _ in range(BACK)) for number in range(readers)}
+        at |= {name: reading.choice(endpoints) for name in back}
         steps = _kept(reading, steps)
-        for name in readers:
+        streams = _streams(Random(f"{seed} streams"), seed, topics)
+        for name in back:
             steps += _readings(reading, name, endpoints, topics, ends)
         steps.sort(key=lambda step: step.at_s)
-    return Plan(seed, store, network, tuple(endpoints), subscribers, topics, at, tuple(steps), faults, pages, readers)
+    about = (seed, store, network, tuple(endpoints), subscribers, topics)
+    return Plan(*about, at, tuple(steps), faults, pages, back, streams)
 
 
 def chosen(number: int, draw: float) -> int:
@@ -217,6 +226,16 @@ def _readings(
         else:
             yield Step(at_s, "history", name, {"topic": topic[0], "last": ALL})
         at_s += random.expovariate(READING_RATE)
+
+
+def _streams(random: Random, seed: int, topics: Sequence[str]) -> dict[str, tuple[tuple[str, ...], tuple[float, ...]]]:
+    return {
+        f"{seed} e{number}": (
+            tuple(random.sample(topics, STREAM_TOPICS)),
+            tuple(random.random() for _ in range(BACK)),
+        )
+        for number in range(STREAMS)
+    }
 
 
 def _writings(random: Random, seed: int, ends: float) -> Iterator[Writing]:

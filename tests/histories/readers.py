@@ -19,6 +19,7 @@ from .allowances import LATE_S
 from .model import History
 from .plan import ALL
 from .record import Event
+from .streams import Streamed, check_streams
 
 
 @dataclass
@@ -80,6 +81,11 @@ class Telling:
             )
             self._violate(verdict([reader], publications, self._partial), last["at"], reader)
         return self.found
+
+    @property
+    def publications(self) -> Iterable[Publication]:
+        """The published messages."""
+        return self._publications.values()
 
     @property
     def _partial(self) -> bool:
@@ -259,6 +265,7 @@ def _time(event: Event) -> float:
     return float(event["at"]) + EPOCH
 
 
-def check_readers(history: History) -> Recovered:
-    """Check all rules."""
-    return Telling(history).tell()
+def check_readers(history: History) -> tuple[Recovered, Streamed]:
+    """Check all rules about clients that recover, and about event streams."""
+    telling = Telling(history)
+    return telling.tell(), check_streams(history, telling.publications, EPOCH)

@@ -14,6 +14,9 @@ Every event is a flat object with ``at`` and ``what``:
 ``heard``        connection, key, payload; mid, kept, where they came with it
 ``told``         connection, number; position and recovered, or gap
 ``back``         connection, number: its ``listen``, which comes next, has the position that was told by that number
+``streamed``     stream, client, phase: ``asked`` (endpoint, life, topics; since: when the id came that it names),
+                 ``answered`` (status), ``begun`` (the client's first stream), ``ended``
+``event``        stream, kind, data
 ``fault``        kind, phase (``begins``, ``ends``, ``passed over``), and whom it met
 ``life``         endpoint, life, phase (``started``, ``killed``, ``stopping``, ``stopped``)
 ``look``         endpoint, life, answered; joined, lapses, peers (names): read from ``/metrics``

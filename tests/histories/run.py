@@ -23,6 +23,7 @@ from .lines import Line
 from .pages import Pages
 from .plan import ALL, EVERYTHING, KEEP_S, PAGE, SETTINGS, Plan, Step, chosen
 from .record import Event, Recorder
+from .streams import Page
 
 #: Interval between two samples of every endpoint's metrics, in seconds: how precisely the record shows a presumed
 #: death.
@@ -212,6 +213,10 @@ class HistoryRun:
             **{name: Subscriber(self, name, plan.at[name]) for name in plan.subscribers},
             **self._readers,
         }
+        streams = itertools.count(1)
+        self._streams = [
+            Page(bed, self.recorder, streams, name, topics, draws) for name, (topics, draws) in plan.streams.items()
+        ]
         self._publishers: dict[str, Line] = {}
         self._faults = Faults(bed, self.recorder)
         self._pages = Pages(bed, self.recorder)
@@ -230,6 +235,7 @@ class HistoryRun:
             history=self.bed.settings.history,
             changed=self.bed.changed or SETTINGS in plan.kinds,
             readers=list(plan.readers),
+            grace_s=self.bed.grace_s,
         )
         try:
             await self._counters("begin")
@@ -251,6 +257,7 @@ class HistoryRun:
         tasks: set[asyncio.Task[Any]] = set()
         keepers = [asyncio.create_task(subscriber.keep()) for subscriber in self._subscribers.values()]
         publishers = [asyncio.create_task(self._keep_publisher(name)) for name in self.plan.endpoints]
+        streams = [asyncio.create_task(page.keep()) for page in self._streams]
         faults = [asyncio.create_task(self._fault(began, fault)) for fault in self.plan.faults]
         writing = asyncio.create_task(self._write_pages(began))
         try:
@@ -265,7 +272,7 @@ class HistoryRun:
                     await self._faults.start(endpoint)
             await self._end()
         finally:
-            every = (*keepers, *publishers, *faults, *tasks, writing)
+            every = (*keepers, *publishers, *streams, *faults, *tasks, writing)
             for task in every:
                 task.cancel()
             await asyncio.gather(*every, return_exceptions=True)
@@ -346,6 +353,7 @@ class HistoryRun:
                 await self._all_listen()
                 await self._probe()
                 await self._answered()
+                await self._streams_are_whole()
                 for _ in range(TIMES_BACK):
                     await asyncio.gather(*(reader.come_back() for reader in self._readers.values()))
                 await asyncio.gather(*(reader.look_in(self.plan.topics) for reader in self._readers.values()))
@@ -391,11 +399,31 @@ class HistoryRun:
         for name in self.plan.endpoints:
             client = f"{self.plan.seed} p-{name}"
             line = await self._publisher(client)
-            kept = {"keep_s": KEEP_S} if self._readers else {}
-            for number, topic in enumerate(self.plan.topics):
-                payload = f"{self.plan.seed} last of {name} {number}"
-                line.send("publish", topic=topic, payload=payload, ack=True, **kept)
+            kept = {"keep_s": KEEP_S} if self._streams else {}
+            for topic in self.plan.topics:
+                line.send("publish", topic=topic, payload=self._last(name, topic), ack=True, **kept)
             line.send("broadcast", payload=f"{self.plan.seed} last of {name}", ack=True)
+
+    def _last(self, name: str, topic: str) -> str:
+        """Return the payload of the last message to the topic at that endpoint."""
+        return f"{self.plan.seed} last of {name} {self.plan.topics.index(topic)}"
+
+    async def _streams_are_whole(self) -> None:
+        """Have each page come back, and publish a last message for it, which comes after everything else. The check
+        tells whether it has come."""
+        for page in self._streams:
+            page.come_back()
+        names = self.plan.endpoints
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REPLY_S):
+                for page in self._streams:
+                    await page.has({self._last(name, topic) for name in names for topic in page.topics})
+                await self.bed.cluster.idle()
+                line = await self._publisher(f"{self.plan.seed} p-{names[0]}")
+                for page in self._streams:
+                    payload = f"{page.name} end"
+                    line.send("publish", topic=page.topics[0], payload=payload, ack=True, keep_s=KEEP_S)
+                    await page.has({payload})
 
     async def _publisher(self, client: str) -> Line:
         while True:

@@ -849,6 +849,95 @@ def test_a_forged_record_of_a_client_that_recovers_is_found(happens: Callable[[R
     assert set(sections(rae.tape.verdict())) == FORGED[happens]
 
 
+# Pages with event streams.
+
+
+class Eve(Rae):
+    """A page with an event stream to t, which has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = 0
+        self.asks_for_events(None)
+        self.tape.add("streamed", phase="begun", client="eve")
+
+    def asks_for_events(self, since: float | None, status: int = 200) -> None:
+        self.stream += 1
+        about = {"client": "eve", "endpoint": "a", "life": "a#1", "topics": ["t"], "since": since}
+        self.tape.add("streamed", stream=self.stream, phase="asked", **about)
+        self.tape.add("streamed", stream=self.stream, phase="answered", status=status)
+
+    def keeps(self, payload: str, **reply: Any) -> None:
+        super().keeps(payload, **reply)
+        self.hears(payload)
+
+    def event(self, kind: str, data: Any) -> None:
+        self.tape.add("event", stream=self.stream, kind=kind, data=data)
+
+    def gets(self, *payloads: str) -> None:
+        for payload in payloads:
+            self.event("message", {"key": "t", "broadcast": payload, "mid": f"mid of {payload}"})
+
+
+def test_a_correct_history_of_a_page_passes() -> None:
+    eve = Eve()
+    eve.keeps("m1")
+    eve.gets("m1")
+    eve.keeps("m2")
+    eve.asks_for_events(0.1)
+    eve.gets("m1", "m2")
+    verdict = eve.tape.verdict()
+    assert not verdict.violations, verdict.violations
+    assert (verdict.streamed.back, verdict.streamed.messages, verdict.streamed.owed) == (1, 3, 2)
+
+
+def a_page_misses_a_message(eve: Eve) -> None:
+    eve.keeps("m1")
+    eve.asks_for_events(0.1)
+
+
+def a_page_is_told_a_gap_without_a_cause(eve: Eve) -> None:
+    eve.asks_for_events(0.1)
+    eve.event("gap", None)
+
+
+def a_gap_of_another_topic_excuses_nothing(eve: Eve) -> None:
+    eve.keeps("m1")
+    eve.tape.add("life", endpoint="c", life="c#1", phase="killed")
+    eve.asks_for_events(0.1)
+    eve.event("gap", {"topics": ["u"]})
+
+
+def a_page_gets_what_nobody_published(eve: Eve) -> None:
+    eve.gets("m9")
+
+
+def a_page_is_refused(eve: Eve) -> None:
+    eve.asks_for_events(0.1, status=400)
+
+
+def a_page_is_sent_away(eve: Eve) -> None:
+    eve.event("closed", {"code": 4001})
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        a_page_misses_a_message,
+        a_page_is_told_a_gap_without_a_cause,
+        a_gap_of_another_topic_excuses_nothing,
+        a_page_gets_what_nobody_published,
+        a_page_is_refused,
+        a_page_is_sent_away,
+    ],
+    ids=lambda happens: happens.__name__,
+)
+def test_a_forged_record_of_a_page_is_found(happens: Callable[[Eve], None]) -> None:
+    eve = Eve()
+    happens(eve)
+    assert set(sections(eve.tape.verdict())) == {"8.10"}
+
+
 @pytest.mark.parametrize("about", [{}, {"replication": True, "faults": ["kill"]}, {"history": "store"}])
 def test_after_a_crash_a_gap_has_a_cause_and_what_it_names_may_be_lacking(about: dict[str, Any]) -> None:
     """After a change of settings a home may have had neither a replica nor a journal."""

@@ -117,10 +117,22 @@ async def test_guarantees_hold_on_real_processes_through_every_kind_of_fault(tmp
     assert len(recovered) == len(kinds_of)
     assert sum(one.back for one in recovered) >= 8 * len(recovered)
     assert sum(one.owed for one in recovered) >= 50 * len(recovered)
+    streamed = [verdict.streamed for verdict in verdicts if verdict.streamed.back]
+    assert len(streamed) == len(kinds_of)
+    assert sum(one.owed for one in streamed) >= 50 * len(streamed)
     # An endpoint that stops, or cannot hand over its messages, leaves none that a `history` has to have. Nor does a
     # crash while the settings change.
     if len(due) >= 10 or not any({"stop", "cut both ways"}.intersection(kinds) for kinds in kinds_of):
         assert sum(one.asked for one in recovered) >= 100 * sum(SETTINGS not in kinds for kinds in kinds_of)
+
+
+async def test_event_streams_miss_nothing_although_their_subscriptions_expire(tmp_path: Path) -> None:
+    """With a grace time of 1 s, pages often stay away for longer."""
+    verdicts: list[Verdict] = []
+    chosen = proof.some([(61, ["kill"]), (62, ["stop", "pause"])])
+    found = await _histories_on(("lmdb", "proxy", Settings(False, "store")), chosen, tmp_path, verdicts, grace_s=1)
+    assert not found, "\n\n".join(found)
+    assert all(one.streamed.back >= 4 and one.streamed.owed >= 50 for one in verdicts)
 
 
 async def _histories_on(
@@ -128,11 +140,12 @@ async def _histories_on(
     chosen: Sequence[tuple[int, list[str]]],
     directory: Path,
     verdicts: list[Verdict],
+    grace_s: int | None = None,
 ) -> list[str]:
     """Run them one after the other on one bed; return the failures in full. ``verdicts``: gets each outcome."""
     failures = []
     store, network, settings = kind
-    async with bed(store, network, directory, settings=settings) as on:
+    async with bed(store, network, directory, settings=settings, grace_s=grace_s) as on:
         assert on.form == form.name(), "the histories are to be those of the form that is tested"
         for seed, kinds in chosen:
             # A proxy does not lose packets: without namespaces that fault is skipped, and the line says so.
