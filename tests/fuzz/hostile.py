@@ -1,6 +1,7 @@
 """Legal but hostile connections against a real endpoint: what does a bystander notice, and what memory does it take?
 
     python -m tests.fuzz.hostile [--tls] [SCENARIO …]
+    python -m tests.fuzz.hostile --turns 5 posts lists slow-bodies   # with and without the traffic, by turns
 
 Owns: the scenarios, the bystander, and the two bounds. Must never: send from the bystander's process; the hostile
 clients are a separate process, so that they do not add to the latencies measured here.
@@ -16,9 +17,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import os
 import re
-import ssl
 import sys
 import tempfile
 import time
@@ -26,7 +27,7 @@ import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import orjson
 import uvloop
@@ -39,7 +40,6 @@ from ingeborg.protocol.lines import LINES
 from ingeborg.protocol.pages import fetch, samples
 from tests.broker.running import (
     COMPLAINT,
-    HANDSHAKE,
     PATIENCE_S,
     children,
     form_of,
@@ -51,7 +51,9 @@ from tests.broker.running import (
 )
 from tests.broker.transports import Authority
 
-MiB = 1 << 20
+from .attack import percentile_ms
+from .hostile_connections import Hostile, MiB, connect
+from .hostile_http import PLAYS
 
 #: Expected log lines: on a machine that has too much to do, on an end while a million changes are under way, and on
 #: clients that go on sending after the close.
@@ -66,8 +68,9 @@ LATE_S_MAX = 0.050
 #: The bystander's publishes a second, to each of its two topics.
 PER_S = 100.0
 
-#: Seconds of measuring before the hostile connection begins, and of the hostile connection.
-QUIET_S, HOSTILE_S = 1.0, 4.0
+#: Seconds of measuring before the hostile connection begins, and of the hostile connection. With ``--turns``, each of
+#: the two takes ``TURN_S``.
+QUIET_S, HOSTILE_S, TURN_S = 1.0, 4.0, 10.0
 
 #: A scenario with a late message runs again: the endpoint's delays recur each time, and the machine's do not.
 TRIES = 3
@@ -85,44 +88,6 @@ READER_BYTES_MAX = 512 * MiB
 
 
 # -- Hostile traffic
-
-
-class Hostile:
-    """One hostile connection, on bare bytes."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    async def upgrade(self, extensions: str = "", protocol: str = "") -> None:
-        """Do the opening handshake."""
-        head = HANDSHAKE.format(path="/")
-        for name, value in (("Extensions", extensions), ("Protocol", protocol)):
-            if value:
-                head = head[:-2] + f"Sec-WebSocket-{name}: {value}\r\n\r\n"
-        self.writer.write(head.encode())
-        await self.reader.readuntil(b"\r\n\r\n")
-
-    async def write(self, data: bytes) -> None:
-        """Write the data as fast as the endpoint takes it."""
-        # In pieces, since TLS would encrypt the data in one go. For 60 connections with 60 MiB each that takes 7 GB of
-        # memory, and a minute in which no time limit of this process takes effect.
-        for start in range(0, len(data), MiB):
-            self.writer.write(data[start : start + MiB])
-            await self.writer.drain()
-
-    def stop_reading(self) -> None:
-        """Leave all further data in the kernel."""
-        cast(asyncio.Transport, self.writer.transport).pause_reading()
-
-    def read_on(self) -> asyncio.Task[None]:
-        """Ignore everything that the endpoint sends."""
-
-        async def pass_over() -> None:
-            with contextlib.suppress(OSError):
-                while await self.reader.read(MiB):
-                    pass
-
-        return asyncio.get_running_loop().create_task(pass_over())
 
 
 def _filled(head: bytes, unit: bytes, tail: bytes, size: int = FRAME_BYTES) -> bytes:
@@ -172,7 +137,7 @@ def frames_of(name: str, size: int = FRAME_BYTES) -> Callable[[str], Awaitable[N
 
     async def send(url: str) -> None:
         frame = raw_frame(0x81, _texts(name, size))
-        connection = await _connect(url)
+        connection = await connect(url)
         await connection.upgrade()
         reading = connection.read_on()
         while not reading.done():
@@ -186,7 +151,7 @@ def lines_of(unit: bytes) -> Callable[[str], Awaitable[None]]:
 
     async def send(url: str) -> None:
         frame = raw_frame(0x81, (unit * (MiB // len(unit) + 1))[:MiB].rpartition(b"\n")[0])
-        connection = await _connect(url)
+        connection = await connect(url)
         await connection.upgrade(protocol=LINES)
         reading = connection.read_on()
         while not reading.done():
@@ -197,7 +162,7 @@ def lines_of(unit: bytes) -> Callable[[str], Awaitable[None]]:
 
 async def pieces(url: str) -> None:
     """Send 16 MiB in fragments of one byte, and of one MiB."""
-    connection = await _connect(url)
+    connection = await connect(url)
     await connection.upgrade()
     reading = connection.read_on()
     text = _texts("not ASCII", FRAME_BYTES)
@@ -216,7 +181,7 @@ async def listens(url: str) -> None:
     )
     former = None
     while True:
-        connection = await _connect(url)
+        connection = await connect(url)
         await connection.upgrade()
         replies = 0
         connection.writer.write(frames)
@@ -234,7 +199,7 @@ async def listens(url: str) -> None:
 
 async def bombs(url: str) -> None:
     """Send small compressed frames that inflate to large ones."""
-    connection = await _connect(url)
+    connection = await connect(url)
     await connection.upgrade("permessage-deflate")
     reading = connection.read_on()
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -251,7 +216,7 @@ async def large_bombs(url: str) -> None:
     text = _filled(_PUBLISH + b"[", b"[]", b'],"payload":1}')
     frame = raw_frame(0xC1, (packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4])
     while True:
-        connection = await _connect(url)
+        connection = await connect(url)
         await connection.upgrade("permessage-deflate")
         await connection.write(frame)
         reading = connection.read_on()
@@ -261,7 +226,7 @@ async def large_bombs(url: str) -> None:
 
 async def pages(url: str) -> None:
     """Request pages of 10,000 long topics, as many as the endpoint allows under way."""
-    connection = await _connect(url)
+    connection = await connect(url)
     await connection.upgrade()
     topics = [f"{number:06d} {'x' * 400}" for number in range(20_000)]
     for start in range(0, len(topics), 5_000):
@@ -275,7 +240,7 @@ async def pages(url: str) -> None:
 
 async def crowd(url: str) -> None:
     """Publish payloads of 1 MiB to one topic with 5,000 subscribers on one connection that reads."""
-    connection = await _connect(url)
+    connection = await connect(url)
     await connection.upgrade()
     commands = [b'{"command":"listen","client_id":"c%d"}' % number for number in range(5_000)]
     commands += [b'{"command":"subscribe","client_id":"c%d","topic":"crowd"}' % number for number in range(5_000)]
@@ -286,7 +251,7 @@ async def crowd(url: str) -> None:
     reading = connection.read_on()
     payload = b'"' + b"x" * (MiB - 64) + b'"'
     publish = b'{"command":"publish","client_id":"p","topic":"crowd","dedup":false,"payload":%b}' % payload
-    sender = await _connect(url)
+    sender = await connect(url)
     await sender.upgrade()
     while not reading.done():
         await sender.write(raw_frame(0x81, publish))
@@ -297,7 +262,7 @@ async def broadcasts(url: str) -> None:
     """Send broadcasts of 100 KB, one after the other, to 200 clients that read."""
     connections = []
     for number in range(200):
-        connection = await _connect(url)
+        connection = await connect(url)
         await connection.upgrade()
         await connection.write(raw_frame(0x81, b'{"command":"listen","client_id":"b%d"}' % number))
         connections.append(connection.read_on())
@@ -306,7 +271,7 @@ async def broadcasts(url: str) -> None:
 
 async def one_slot(url: str) -> None:
     """Subscribe to topics of one slot."""
-    connection = await _connect(url)
+    connection = await connect(url)
     await connection.upgrade()
     reading = connection.read_on()
     topics = [topic for topic in (f"t{number}" for number in range(2_000_000)) if slot_of(topic) == 7]
@@ -330,7 +295,7 @@ async def deaf(url: str) -> None:
     """Fill the outboxes of 60 subscribers that do not read."""
     connections = []
     for number in range(60):
-        connection = await _connect(url)
+        connection = await connect(url)
         await connection.upgrade()
         connection.stop_reading()
         await connection.write(
@@ -338,7 +303,7 @@ async def deaf(url: str) -> None:
             + raw_frame(0x81, b'{"command":"subscribe","client_id":"deaf%d","topic":"deaf%d"}' % (number, number))
         )
         connections.append(connection)
-    sender = await _connect(url)
+    sender = await connect(url)
     await sender.upgrade()
     passed_over = sender.read_on()
     payload = b"x" * (MiB - 64)
@@ -353,7 +318,7 @@ async def thousand(url: str) -> None:
     """Publish 10 KB, again and again, to one topic with 1,000 subscribers that do not read."""
     connections = []
     for number in range(1_000):
-        connection = await _connect(url)
+        connection = await connect(url)
         await connection.upgrade()
         connection.stop_reading()
         await connection.write(
@@ -375,7 +340,7 @@ async def identifiers(url: str) -> None:
 async def _many(url: str, count: int, data: bytes) -> None:
     connections = []
     for _ in range(count):
-        connection = await _connect(url)
+        connection = await connect(url)
         await connection.upgrade()
         connection.stop_reading()
         connections.append(connection)
@@ -390,22 +355,11 @@ async def _many(url: str, count: int, data: bytes) -> None:
 
 async def _on_and_on(url: str, text: bytes) -> None:
     """Send this on one connection as fast as the endpoint reads it, until the endpoint closes."""
-    connection = await _connect(url)
+    connection = await connect(url)
     await connection.upgrade()
     reading = connection.read_on()
     while not reading.done():
         await connection.write(raw_frame(0x81, text))
-
-
-async def _connect(url: str) -> Hostile:
-    host, port = url.split("//")[1].rstrip("/").split(":")
-    tls = None
-    if url.startswith("wss:"):
-        tls = ssl.create_default_context()
-        tls.check_hostname = False
-        tls.verify_mode = ssl.CERT_NONE
-    reader, writer = await asyncio.open_connection(host, int(port), ssl=tls, limit=4 * MiB)
-    return Hostile(reader, writer)
 
 
 class Scenario(NamedTuple):
@@ -445,6 +399,7 @@ SCENARIOS: dict[str, Scenario] = {
     "identifiers": Scenario(identifiers),
     "lines": Scenario(lines_of(_PAYLOAD + b"1}\n")),
     "empty-lines": Scenario(lines_of(b"\n")),
+    **{name: Scenario(play) for name, play in PLAYS.items()},
     "lines-of-two-kinds": Scenario(lines_of(_LISTEN + _LISTEN.replace(b"listen", b"unlisten"))),
 }
 
@@ -466,6 +421,10 @@ class Noticed:
     rss_before: int = 0
     rss_most: int = 0
     reader_most: int = 0
+    #: The share of the time, without and with the hostile traffic, in which the attacked endpoint could have run, but
+    #: waited for a core; and the share of the machine's time that its host gave to other machines.
+    waited: tuple[float, float] = (0.0, 0.0)
+    stolen: tuple[float, float] = (0.0, 0.0)
 
     @property
     def late_s(self) -> float:
@@ -492,8 +451,8 @@ class Noticed:
         return [text for is_so, text in wrong if is_so]
 
 
-async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noticed:
-    """Play a scenario once."""
+async def endure(name: str, directory: Path, seconds: float = HOSTILE_S, quiet_s: float = QUIET_S) -> Noticed:
+    """Play a scenario once, after ``quiet_s`` seconds without it."""
     scenario = SCENARIOS[name]
     noticed = Noticed()
     store = f"lmdb:{directory / 'store'}"
@@ -544,13 +503,18 @@ async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noti
                 group.create_task(run(here))
                 group.create_task(run(there))
                 watching = group.create_task(_watch(attacked.pid, noticed))
-                await asyncio.sleep(QUIET_S)
+                begun = _Clocks.of(attacked.pid)
+                await asyncio.sleep(quiet_s)
+                quiet = _Clocks.of(attacked.pid)
                 latencies = noticed.hostile_s
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "tests.fuzz.hostile", "--play", url, "--seconds", str(seconds), name)
                 )
                 async with asyncio.timeout(PATIENCE_S):
                     await process.wait()
+                over = _Clocks.of(attacked.pid)
+                noticed.waited = quiet.waited_since(begun), over.waited_since(quiet)
+                noticed.stolen = quiet.stolen_since(begun), over.stolen_since(quiet)
                 ended.set()
                 watching.cancel()
             with contextlib.suppress(TimeoutError):  # `missed` counts them
@@ -563,6 +527,27 @@ async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noti
     lines = (attacked.said() + beside.said()).splitlines()
     noticed.said = [line for line in lines if COMPLAINT.search(line) and not _RIGHT.search(line)]
     return noticed
+
+
+class _Clocks(NamedTuple):
+    """The times at one moment, in seconds: the monotonic clock, the endpoint's waiting for a core, and the host's
+    other machines on all cores."""
+
+    now: float
+    waited: float
+    stolen: float
+
+    @classmethod
+    def of(cls, pid: int) -> _Clocks:
+        waited_ns = int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1])
+        stolen = int(Path("/proc/stat").read_text(encoding="ascii").split()[8]) / os.sysconf("SC_CLK_TCK")
+        return cls(time.monotonic(), waited_ns / 1e9, stolen / (os.cpu_count() or 1))
+
+    def waited_since(self, before: _Clocks) -> float:
+        return (self.waited - before.waited) / (self.now - before.now)
+
+    def stolen_since(self, before: _Clocks) -> float:
+        return (self.stolen - before.stolen) / (self.now - before.now)
 
 
 async def _watch(pid: int, noticed: Noticed) -> None:
@@ -613,10 +598,36 @@ def row(name: str, noticed: Noticed, tries: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+TURNS_HEAD = """\
+| hostile | p50 without | with | p99.9 without | with | waited for a core | with | stolen | with | |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"""
+
+
+def row_of_turns(name: str, turns: list[Noticed]) -> str:
+    """Return a row of the table of ``--turns``: all messages of all turns, with and without the hostile traffic."""
+    sides = [
+        sorted(itertools.chain.from_iterable(turn.quiet_s for turn in turns)),
+        sorted(itertools.chain.from_iterable(turn.hostile_s for turn in turns)),
+    ]
+    cells = [f"{percentile_ms(side, percent):.1f} ms" for percent in (50, 99.9) for side in sides]
+    for shares in ([turn.waited for turn in turns], [turn.stolen for turn in turns]):
+        cells += [f"{100 * sum(side) / len(side):.1f} %" for side in zip(*shares, strict=True)]
+    found = {fault for turn in turns for fault in turn.faults() if "late" not in fault}
+    return f"| {' | '.join((name, *cells, '; '.join(sorted(found)) or 'ok'))} |"
+
+
 HEAD = f"""\
 | hostile | most before | p99 | most (bound: {LATE_S_MAX * 1e3:.0f} ms) | memory \
 (bound: +{GROWTH_BYTES_MAX // MiB} MiB) | reader (bound: {READER_BYTES_MAX // MiB} MiB) | |
 | --- | ---: | ---: | ---: | ---: | ---: | --- |"""
+
+
+def _played(name: str, tls: bool, *times_s: float) -> Noticed:
+    with (
+        tempfile.TemporaryDirectory(prefix="ingeborg-hostile-") as directory,
+        over_tls(Authority(Path(directory))) if tls else contextlib.nullcontext(),
+    ):
+        return uvloop.run(endure(name, Path(directory), *times_s))
 
 
 def main() -> int:
@@ -624,6 +635,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", choices=[[], *SCENARIOS], help=", ".join(SCENARIOS))
     parser.add_argument("--tls", action="store_true", help="over TLS")
+    parser.add_argument("--turns", type=int, help=f"{TURN_S:.0f} s without and with the traffic, this many times")
     parser.add_argument("--play", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=HOSTILE_S, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -633,16 +645,19 @@ def main() -> int:
     failed = False
     # A table follows. A row says so if an endpoint runs the other form.
     print(f"at endpoints that are {form.name()}, over {'TLS' if options.tls else 'TCP'}\n", flush=True)
+    if options.turns:
+        print(TURNS_HEAD, flush=True)
+        for name in options.scenarios or SCENARIOS:
+            turns = [_played(name, options.tls, TURN_S, TURN_S) for _ in range(options.turns)]
+            print(row_of_turns(name, turns), flush=True)
+            failed = failed or any(turn.missed or turn.failed or turn.lapsed for turn in turns)
+        return int(failed)
     print(HEAD, flush=True)
     for name in options.scenarios or SCENARIOS:
         tries = 0
         while True:
             tries += 1
-            with (
-                tempfile.TemporaryDirectory(prefix="ingeborg-hostile-") as directory,
-                over_tls(Authority(Path(directory))) if options.tls else contextlib.nullcontext(),
-            ):
-                noticed = uvloop.run(endure(name, Path(directory)))
+            noticed = _played(name, options.tls)
             if noticed.late_s <= LATE_S_MAX or tries == TRIES:
                 break
         print(row(name, noticed, tries), flush=True)

@@ -11,12 +11,27 @@ from tests.broker.running import over_tls
 from tests.broker.transports import Authority
 
 from . import hostile
-from .hostile import GROWTH_BYTES_MAX, HEAD, LATE_S_MAX, READER_BYTES_MAX, SCENARIOS, MiB, Noticed, endure, row
+from .hostile import (
+    GROWTH_BYTES_MAX,
+    HEAD,
+    LATE_S_MAX,
+    READER_BYTES_MAX,
+    SCENARIOS,
+    TURNS_HEAD,
+    Noticed,
+    endure,
+    row,
+    row_of_turns,
+)
+from .hostile_connections import MiB
 
 
 @pytest.mark.parametrize(
     "name",
-    ["nested-lists", *(pytest.param(name, marks=pytest.mark.prove) for name in ("unfinished", "large-bombs"))],
+    [
+        *("nested-lists", "lists"),
+        *(pytest.param(name, marks=pytest.mark.prove) for name in ("unfinished", "large-bombs", "streams")),
+    ],
 )
 async def test_a_bystander_misses_nothing_and_memory_stays_within_its_bound(tmp_path: Path, name: str) -> None:
     noticed = await endure(name, tmp_path, seconds=2.0)
@@ -65,6 +80,9 @@ def test_each_has_a_row() -> None:
     for name in SCENARIOS:
         assert row(name, noticed(), 1).count("|") == columns
     assert "(2 plays)" in row("x", noticed(), 2)
+    of_turns = row_of_turns("x", [noticed(waited=(0.0, 0.02)), noticed(waited=(0.0, 0.04))])
+    assert of_turns.count("|") == TURNS_HEAD.splitlines()[0].count("|")
+    assert "| 0.0 % | 3.0 % | 0.0 % | 0.0 % | ok |" in of_turns
 
 
 def test_what_is_sent_is_as_large_as_may_be() -> None:
