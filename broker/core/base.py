@@ -1,6 +1,6 @@
 """The base that every folder of the core builds on: the desk, the state behind the desk, and the limits.
 
-Owns: one endpoint's desk, desk state and limits. Must never: know a part.
+Owns: one endpoint's desk, desk state and limits. Must never: know about any part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .stores import StoreCalls
 
 
 class Base:
-    """One endpoint's base."""
+    """The base of one endpoint."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Base:
 
     @property
     def idle(self) -> bool:
-        """Return whether there is no unfinished job, call or message."""
+        """Return whether all jobs, calls and messages are finished."""
         return not (self.jobs or self.stores or self.calls or self.inflight.messages)
 
     def metrics(self) -> list[Metric]:

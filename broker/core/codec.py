@@ -82,7 +82,7 @@ class Lines(Codec):
 
 class Events(Codec):
     """Makes an event of each notification, for an event stream (SPEC section 1.8). All other messages stay bare, and
-    the shell handles them. No event begins with a brace, and every bare message does."""
+    the shell handles them. Every bare message begins with a brace, and an event never does."""
 
     def frame(self, message: bytes) -> bytes:
         """See ``Codec``."""

@@ -1,8 +1,7 @@
 """The desk: all services that a part of the core can use.
 
-Owns: the services that every part needs: both clocks, counters, calls to the store and to peers, jobs, and effects.
-Must never: give one part access to another. If two parts share an object, both receive that object itself when they are
-created.
+Owns: both clocks, counters, calls to the store and to peers, jobs, and effects. Must never: give one part access to
+another. If two parts share an object, both receive that object itself when they are created.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class Desk:
         number: int = 0,
         linked: Request | None = None,
     ) -> None:
-        """Send a request to a peer. The outcome is reported by a call of the asker's ``answered``, ``failed`` or
+        """Send a request to a peer. The desk reports the outcome by calling the asker's ``answered``, ``failed`` or
         ``lost``.
 
         Args:

@@ -1,7 +1,7 @@
 """The records that a message's origin and its home keep until the outcome of the message is known.
 
-Owns: these records, and the possible outcomes. Must never: act; ``origin``, ``home`` and ``fanout`` move a message
-along.
+Owns: these records, and the possible outcomes. Must never: act (``origin``, ``home`` and ``fanout`` move a message
+along).
 
 The *origin*, which accepted the message, keeps a ``Publish`` until the publisher knows the outcome. The topic's *home*
 keeps a ``Dispatch`` until every endpoint with subscribers has confirmed the message. A *destination*, which has some of
@@ -51,8 +51,8 @@ class Publish:
         self.connection = connection
         self.id = id
         self.ack = ack  # ``NO_ACK``, ``ACK`` or ``ACK_WITH_MID``
-        self.name: tuple[str, int] | None = None  # the name that its home gave the message, if that is not its own
-        self.reply: Reply | None = None  # its place among the connection's replies, if the outcome is not known at once
+        self.name: tuple[str, int] | None = None  # another name that its home gave the message
+        self.reply: Reply | None = None  # its place among the connection's replies, if the outcome is not known yet
         self.waits = False  # it counts as in flight
         self.outcome: bool | ProtocolError | None = None  # whether it was a duplicate, or why it failed
 
@@ -119,7 +119,7 @@ class Dispatch:
         self.not_retained: Exception | None = None  # the reason why the journal could not store it
         self.seen: bool | None = None  # with lookup routing: whether the store has seen its key; None if unknown
         self.recipients = 0  # its share of ``LocationResolver.recipients``
-        self.open = 0  # outstanding confirmations and location lookups, and one while requests are being sent
+        self.open = 0  # outstanding confirmations and location lookups, plus one while sending requests
         self.confirmed: list[str] | None = None  # names of the endpoints that have confirmed; None if none has yet
         self.failed: list[str] | None = None
         self.outcome: Outcome | None = None
@@ -137,7 +137,7 @@ class Telling(Dispatch):
 
 
 def refusal(code: str, info: Any) -> ProtocolError:
-    """Return the error for a message that its home could not dispatch to any endpoint, or not to all."""
+    """Return the error for a message that its home could dispatch to only some endpoints, or to none."""
     text, extra = (info, {}) if isinstance(info, str) else info
     error = ProtocolError(code, text)
     error.extra = extra

@@ -88,7 +88,7 @@ class Gone(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """All other endpoints have accepted this one, which serves clients from now on."""
+    """All other endpoints have accepted this endpoint, which serves clients from now on."""
 
 
 class Knows(NamedTuple):
@@ -96,7 +96,7 @@ class Knows(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """End this process at once. ``why``: the reason, for the log."""
+    """End this process immediately. ``why``: the reason, for the log."""
 
     why: str
 
@@ -141,8 +141,8 @@ class Effects(NamedTuple):
         write: (connection, buffers) for each client's socket. Call ``Router.written`` afterwards.
         acts: everything else, in the order of the decisions.
         more: true if work is left for the next turn; the shell then calls ``Router.work``.
-        wake_at: the time at which the next turn must end at the latest, in monotonic seconds. ``None`` if there is no
-            such time.
+        wake_at: the latest time at which the next turn must end, in monotonic seconds. ``None`` if there is no such
+            time.
     """
 
     store: list[StoreCall]

@@ -44,6 +44,6 @@ class Histogram:
         self.sum_s += sum_s
 
     def buckets(self) -> list[tuple[float | None, int]]:
-        """Return (upper bound, observations up to it) pairs. The last bound is ``None`` for infinity, and its count is
-        the total."""
+        """Return pairs of (upper bound, number of observations up to it). The last bound is ``None`` for infinity, and
+        its count is the total."""
         return list(zip((*BOUNDS_S, None), accumulate(self._counts), strict=True))

@@ -41,8 +41,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of slices of long work, and limits on how much work can wait or run at once. Tests use small values, so
-    that a few clients show what would happen with many clients."""
+    """The sizes of slices of long work, and limits on how much work can wait or run at the same time. Tests use small
+    values, so that they need only a few clients."""
 
     #: Number of connections to write one message to in one slice, which takes about 5 ms. Long messages are written to
     #: fewer connections per slice, depending on their size.
@@ -58,7 +58,7 @@ class Sizes:
     topics_per_read: int = 256
     #: Maximum number of recipients to look up in one turn, which takes about 2 ms. Beyond this number, messages with
     #: more than a few recipients wait for another turn. Without this limit, one answer of the store could let hundreds
-    #: of messages continue at once.
+    #: of messages continue at the same time.
     places_per_turn: int = 5_000
     #: Maximum total number of recipients of all messages in dispatch that have many recipients. The recipients' names
     #: take about 70 MB at the endpoints that hold them. Beyond this number, the next message with many recipients
@@ -77,10 +77,10 @@ class Sizes:
     #: Number of keys in the table of duplicates to check in one slice, which takes about 2 ms.
     keys_per_slice: int = 2_000
     #: A write of more topics than this begins and ends in jobs, which run in later turns, because hundreds of writes
-    #: can arrive at once.
+    #: can arrive at the same time.
     topics_at_once: int = 100
     #: Maximum number of one client's subscription changes, on all its connections together, that can wait until its
-    #: subscriptions have been counted. More are refused.
+    #: subscriptions have been counted. Further changes are refused.
     counting_max: int = 1_000
     #: Number of a client's topics to read in one store call when the endpoint counts them.
     page_max: int = PAGE_LIMIT_MAX
@@ -113,8 +113,8 @@ class Patience:
     #: A peer counts as dead after this long without a sign of life, by the observer's clock.
     dead_after_s: float = 3.0
     #: An endpoint can act as a home for this long after its last sign of life. The difference between this time and
-    #: ``dead_after_s`` covers the drift between clocks, and the time between the check of the lease and the end of the
-    #: action in the same turn.
+    #: ``dead_after_s`` covers the drift between clocks. It also covers the time from the check of the lease to the end
+    #: of the action in the same turn.
     lease_s: float = 2.5
     #: The time limit for transferring slots in an orderly shutdown, in addition to the time for disconnecting clients.
     transfer_s: float = 4.0

@@ -1,7 +1,7 @@
 """A message, in the form that all endpoints on its path use.
 
-Owns: the record, and its frames. Must never: act; ``origin``, ``home``, ``fanout`` and ``delivery`` move a message
-along.
+Owns: the record, and its frames. Must never: act (``origin``, ``home``, ``fanout`` and ``delivery`` move a message
+along).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ingeborg.protocol.messages import About, mid_of, named_notification, notifi
 
 from .codec import Codec
 
-#: Payloads of fewer bytes are copied when they are kept.
+#: A payload of fewer bytes is copied when its message is kept.
 COMPACT_BYTES: Final = 4096
 
 
@@ -56,8 +56,8 @@ class Message:
         self._others: dict[tuple[Codec, bool, int], bytes] | None = None
 
     def compact(self) -> None:
-        """Prepare the message to be kept: orjson leaves 4 KB allocated behind each short result, and a copy frees
-        them."""
+        """Prepare the message to be kept. orjson leaves 4 KB allocated behind each short payload, and copying the
+        payload frees them."""
         if not self.is_compact:
             self.is_compact = True
             if len(self.payload) < COMPACT_BYTES:

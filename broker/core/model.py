@@ -18,8 +18,8 @@ class Location(NamedTuple):
     """Where a client listens (the client-to-endpoint mapping of thesis section 5.1).
 
     The locations of one client are totally ordered, and the greatest one is valid. The order is by ``number``, which
-    grows with every ``listen``. Two endpoints can draw the same number at once, so equal numbers are ordered by
-    ``incarnation``. If number and incarnation are both equal, offline is greater than online.
+    grows with every ``listen``. Two endpoints can draw the same number at the same time, so equal numbers are ordered
+    by ``incarnation``. If number and incarnation are both equal, offline is greater than online.
     """
 
     number: int  # the listen number: see ``Store.listen``
@@ -33,7 +33,7 @@ class Location(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """An endpoint's entry in the registry, by which endpoints discover each other."""
+    """An endpoint's entry in the registry, with which endpoints discover each other."""
 
     name: str  # stable over restarts; determines the endpoint's slots
     incarnation: str  # random, new at every start
@@ -61,7 +61,7 @@ class Settings(NamedTuple):
 
 
 HISTORIES: Final = ("off", "memory", "store")
-"""The possible values of ``Settings.history``. Each value promises more than the one before it."""
+"""The possible values of ``Settings.history``. Each value promises more than the value before it."""
 
 
 class Introduction(NamedTuple):
@@ -72,10 +72,10 @@ class Introduction(NamedTuple):
 
 
 NO_SETTINGS: Final = Settings()
-"""The settings of a cluster for which none were configured."""
+"""The settings of a cluster for which no settings were configured."""
 
 NO_INTRODUCTION: Final = Introduction()
-"""The introduction of a peer that has not sent one."""
+"""The introduction to use for a peer that has sent none."""
 
 
 class Load(NamedTuple):
@@ -92,7 +92,7 @@ NO_LOAD: Final = Load()
 class Shape(NamedTuple):
     """How best to use a store.
 
-    ``topics_at_once``: the maximum number of topics that large ``subscribe`` commands can be writing at one time.
+    ``topics_at_once``: the maximum number of topics that large ``subscribe`` commands can be writing at the same time.
     ``topics_at_least``: the number of topics that the store writes in time even when it is slow. ``slots_together``:
     the store keeps the topics of one slot in one place, so write them together. ``reads_memory``: the store reads a few
     subscribers from this machine's memory within microseconds. ``journal``: the store can keep messages.
@@ -153,7 +153,7 @@ class RetainedMessage(NamedTuple):
 
 
 VOID: Final = (1 << 64) - 1
-"""The journal's floor for a slot whose messages the journal does not have completely."""
+"""The journal's floor for a slot if the journal lacks some of the slot's messages."""
 
 EPOCHS_MAX: Final = 64
 """Maximum number of earlier runs of the cluster that a journal records. A client whose position is from an older run

@@ -89,7 +89,7 @@ class Part(Asker):
 
         Returns:
             The handler of each request, by the type of the request's record. A handler answers with ``Desk.answer`` or
-            ``Desk.decline``, at once or in a later turn.
+            ``Desk.decline``, immediately or in a later turn.
         """
         return {}
 

@@ -111,7 +111,7 @@ class Router(Turns):
         """Handle a new connection of a client.
 
         Args:
-            number: the shell's number for the connection, unique.
+            number: the shell's unique number for the connection.
             now: monotonic seconds.
             grant: the client's rights. ``None`` if it has all rights.
             codec: turns messages into the outbox's frames.
@@ -253,7 +253,7 @@ class Router(Turns):
 
         Args:
             now: monotonic seconds.
-            unix_s: Unix time in seconds, by which tokens expire.
+            unix_s: Unix time in seconds, on which the expiry of tokens depends.
             load: the load of this process since the last call.
         """
         self._at(now)

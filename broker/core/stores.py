@@ -15,7 +15,7 @@ from .effects import StoreCall
 from .histogram import Histogram
 from .model import TooManyFilters
 
-#: A store call without an answer after this long counts as failed. The stores' own time-outs are shorter.
+#: A store call without an answer after this many seconds counts as failed. The stores' own time-outs are shorter.
 STORE_TIMEOUT_S: Final = 5.5
 
 StoreDone = Callable[[Any, Any, Exception | None], None]

@@ -1,4 +1,4 @@
-"""A timer wheel, which tracks the due times of a hundred thousand objects at once.
+"""A timer wheel, which tracks the due times of a hundred thousand objects at the same time.
 
 Owns: the slots of time, and the objects due in each slot. Must never: read a clock. Callers pass the time: monotonic
 time for pings, and Unix time for tokens.

@@ -1,6 +1,6 @@
-"""The assembly of bounded inconsistency.
+"""Assembles the parts for bounded inconsistency.
 
-Owns: the choice of parts, and what each one gets. Must never: do more than make these parts.
+Owns: the choice of parts and of their arguments. Must never: do anything except make these parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands by which clients set their bounds and confirm the notifications that they have processed. SPEC section
+"""The commands with which clients set their bounds and confirm the notifications that they have processed. SPEC section
 2.8.
 
 Owns: the moments at which rules and windows take effect. Must never: hold a message (``holding`` does).
@@ -44,8 +44,8 @@ class Bounded(OfListen):
 
 
 class Bounding(Part):
-    """Handles the commands for bounds at one endpoint. In the list of parts it comes after ``admitting``, so it
-    replaces the handler of ``listen`` and receives each ``listen`` first."""
+    """Handles the commands for bounds at one endpoint. This part comes after ``admitting`` in the list of parts.
+    Therefore its handler of ``listen`` replaces that of ``admitting``, and receives each ``listen`` first."""
 
     def __init__(self, desk: Desk, replies: Replies, admitting: Admitting, holding: Holding) -> None:
         self._desk = desk
@@ -62,7 +62,8 @@ class Bounding(Part):
         }
 
     def listen(self, connection: Connection, command: Command) -> None:
-        """Handle a client's ``listen``. Its bounds take effect when it succeeds, and its window counts from now on."""
+        """Handle a client's ``listen``. Its window takes effect immediately. Its bounds take effect when the ``listen``
+        succeeds."""
         text, window, _ = command.flow
         if text is None and self._holding.defaults:
             text = self._holding.defaults
@@ -75,7 +76,7 @@ class Bounding(Part):
                 info = "Key 'window': the first listen of this connection had no window; connect again to set one"
                 self._replies.refuse(connection, None, command.id, ProtocolError("bad_state", info))
                 return
-            self._holding.attach(connection)  # it counts from now on
+            self._holding.attach(connection)  # its window takes effect now
         more = Bounded(self._holding, connection, command.client, text, window)
         self._admitting.listen(connection, command, more)
 
@@ -90,7 +91,7 @@ class Bounding(Part):
         self._replies.reply(connection, self._replies.expect(connection), success(command.id, **fields))
 
     def credit(self, connection: Connection, command: Command) -> None:
-        """Handle a client's ``credit``, which gets a reply only if it is refused."""
+        """Handle a client's ``credit``. Reply only to refuse the command."""
         receiver = self._holding.receivers.get(connection)
         if receiver is None or not receiver.window:
             info = "This connection has no window; send a window with its first listen"

@@ -15,11 +15,10 @@ from ..connections.hub import Connection
 from ..message import Message
 from .rules import Bound
 
-#: Bytes that a held message takes in addition to its topic and payload, with its part of a conit.
+#: Bytes that a held message takes in addition to its topic and payload, including its share of the conit.
 ENTRY_BYTES: Final = 320
 
-#: An ``Urgent`` removes the entries of discarded conits when they are the majority, but not while they are at most half
-#: this number.
+#: An ``Urgent`` removes the entries of discarded conits when they are the majority and more than half this number.
 STALE_MAX: Final = 128
 
 
@@ -30,17 +29,18 @@ class Held:
 
     def __init__(self, message: Message, named: bool, weight: float, size: int) -> None:
         self.message = message
-        self.named = named  # its client recovers, so the notification has the message's `mid`
+        self.named = named  # true if its client recovers, so the notification has the message's `mid`
         self.skipped = 0
         self.weight = weight
         self.size = size
 
 
 class Conit:
-    """One topic of one client, while the endpoint holds messages for it or its interval has not passed.
+    """One topic of one client. It exists while the endpoint holds messages of the topic for the client, and at least
+    until its interval has passed.
 
-    The messages that leave first are in ``leaving``: all that were held when the first of them left. Newer messages
-    cannot replace them, so each item has its turn, however often a publisher updates another item.
+    ``leaving`` has the messages that leave first. These are all messages that were held when the first of the group
+    left. Newer messages cannot replace them. So each item is sent, even if a publisher keeps updating another item.
     """
 
     __slots__ = (
@@ -69,18 +69,18 @@ class Conit:
         self.topic = topic
         self.bound = bound
         self.leaving: list[Held] = []  # the first one is last in the list
-        self.held: dict[str | int | None, Held] = {}  # all other messages in the order of release, by item or number
+        self.held: dict[str | int | None, Held] = {}  # the other messages, by item or number, in the order of release
         self.newest: Held | None = None  # the last message in ``held``
-        self.number = 0  # the latest key of a message that no newer one can replace
+        self.number = 0  # the latest key of a message that no newer message can replace
         self.weight = 0.0  # the weight of all these messages and of the messages that they replace
-        self.since = 0.0  # when the oldest of all these came, in monotonic seconds
-        self.held_since = 0.0  # when the oldest of those in ``held`` came
+        self.since = 0.0  # when the oldest message came, in monotonic seconds
+        self.held_since = 0.0  # when the oldest message in ``held`` came
         self.floor = 0  # while messages are held, the client gets no position beyond this stamp
-        self.held_floor = 0  # the floor once ``leaving`` is empty
+        self.held_floor = 0  # the value of ``floor`` once ``leaving`` is empty
         self.next_at = 0.0  # when its interval ends, in monotonic seconds
         self.slot = 0  # its slot in the agenda; 0 if it is not in the agenda
         self.is_late = False  # it came due while its client accepted no messages
-        self.entry = 0  # its number in an ``Urgent``; 0 if it is in none
+        self.entry = 0  # its number in an ``Urgent``; 0 if it is in no ``Urgent``
 
     def __len__(self) -> int:
         return len(self.leaving) + len(self.held)
@@ -92,17 +92,17 @@ class Conit:
 
     @property
     def urgent_at(self) -> float:
-        """Return the conit's urgency: among the conits that are due, the one with the smallest value leaves first."""
+        """Return the conit's urgency. Among the conits that are due, the conit with the smallest value leaves first."""
         return self.since + self.bound.staleness_s * (1.0 - self.bound.priority)
 
     def put(self, message: Message, named: bool, now: float, floor: int = 0) -> int:
-        """Hold the message, perhaps in place of an older one.
+        """Hold the message, perhaps in place of an older message.
 
         Args:
             message: the message.
             named: whether the client recovers.
             now: monotonic seconds.
-            floor: a stamp that covers no message that comes from now on.
+            floor: a stamp that is smaller than the stamp of any message that comes from now on.
 
         Returns:
             The change in the number of held bytes.

@@ -1,11 +1,11 @@
-"""Holds messages for clients with bounds. It passes some messages on at once, and releases the others before they
-exceed their bounds. SPEC section 2.8.
+"""Holds messages for clients with bounds. Some messages pass immediately. The others are released before they exceed
+their bounds. SPEC section 2.8.
 
 Owns: the receivers of these clients' connections, all held messages, and the agenda of release times. Must never: hold
 a message beyond its bound while its client accepts messages.
 
 A topic's messages leave at multiples of its pace, shifted by the connection's phase. So the messages of all topics of a
-connection leave in one write, and different connections get theirs at different times.
+connection leave in one write, and different connections get their messages at different times.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from .conits import Conit, Urgent
 from .rules import BANDS, PACE_S, Bound, Rules, SharedRules
 from .steering import Steering
 
-#: Maximum number of messages, and of bytes, that an endpoint holds. Beyond either limit, a message leaves at once.
+#: Maximum number of messages, and of bytes, that an endpoint holds. Beyond either limit, a message leaves immediately.
 HELD_MAX: Final = 200_000
 HELD_BYTES_MAX: Final = 80 << 20
 
-#: Maximum number of messages that an endpoint holds for the clients of one connection. All of them may have to leave in
-#: one turn, for example when a client changes its bounds. This takes about 7 µs a message.
+#: Maximum number of messages that an endpoint holds for the clients of one connection. All these messages may have to
+#: leave in one turn, for example when a client changes its bounds. This takes about 7 µs a message.
 CONNECTION_HELD_MAX: Final = 20_000
 
-#: Number of messages to release in one slice, and number of receivers to examine in one slice. A message counts as one
-#: more message for every ``BYTES_PER_MESSAGE`` bytes that it has, because the release may have to copy it to add the
+#: Number of messages to release in one slice, and number of receivers to examine in one slice. A large message counts
+#: as several: one more for every ``BYTES_PER_MESSAGE`` bytes. The release may have to copy the message, to add the
 #: number of skipped messages.
 MESSAGES_PER_SLICE: Final = 500
 BYTES_PER_MESSAGE: Final = 4096
@@ -48,7 +48,7 @@ RECEIVERS_PER_SLICE: Final = 500
 #: Changes in the number of held bytes are reported to ``Memory`` when they add up to this number.
 WEIGHED_BYTES: Final = 4096
 
-#: Maximum bytes to write at once to a connection with bounds. It is low, because a newer message cannot replace one
+#: Maximum bytes of one write to a connection with bounds. It is low, because a newer message cannot replace a message
 #: that is already in the socket's buffer.
 PIECE_BYTES: Final = 64 << 10
 
@@ -56,7 +56,7 @@ PIECE_BYTES: Final = 64 << 10
 #: next release would miss the next multiple of the interval.
 EARLY_S: Final = 2 * PACE_S
 
-#: Seconds beyond a staleness at which a release counts as one that exceeded its bound.
+#: A release that is this many seconds later than its staleness counts as exceeding its bound.
 EXCEEDED_S: Final = 2 * PACE_S
 
 #: The difference between the phases of connections with consecutive numbers (the golden ratio).
@@ -82,13 +82,13 @@ class BoundedReceiver(Receiver):
         self.connection = connection
         self.places: dict[str, Place] = {}
         self.window = 0  # 0 if there is no window
-        self.sent = 0  # notifications put into the outbox and not dropped there
+        self.sent = 0  # notifications put into the outbox, except those dropped there
         self.processed = 0  # notifications that the client has confirmed
         self.held = 0  # messages held
         self.size = 0  # bytes held
         self.weighed = 0  # the held bytes last reported to ``Memory``
         self.late = Urgent()  # conits that came due while the connection accepted nothing
-        self.conits: dict[Conit, None] = {}  # those that hold messages
+        self.conits: dict[Conit, None] = {}  # the conits that hold messages
         self.phase = connection.number * _PHASE % 1.0
 
     @property
@@ -154,7 +154,7 @@ class Holding(Part):
     """Holds the messages of one endpoint's clients with bounds.
 
     Args:
-        steering: the endpoint's level.
+        steering: decides the endpoint's level.
         defaults: the text of the default rules, for clients that set no bounds. ``""`` if there are none.
         held_max: the maximum number of messages to hold.
         held_bytes_max: the maximum number of bytes to hold.
@@ -189,14 +189,14 @@ class Holding(Part):
         self.held_bytes = 0
         self.conits = 0  # conits of all clients; each holds messages, or waits for its interval to pass
         #: The conits to examine in each time slot of ``PACE_S`` seconds. A conit that moves to another slot also stays
-        #: in the list of its former slot, which then ignores it.
+        #: in the list of its former slot, where it is then ignored.
         self._agenda: dict[int, list[Conit]] = {}
         self._slots: list[int] = []  # a heap of the slots in ``_agenda``
         self._looked = math.floor(desk.now / PACE_S)  # the last slot that has passed
         self._due = Urgent()  # conits to release now
         self.going: dict[BoundedReceiver, None] = {}  # receivers that accept messages again, and have late conits
         self._releasing = False
-        # The next three attributes are counts by band of priority.
+        # The next three attributes have one count for each band of priority.
         self.conflated = [0] * len(BANDS)
         self.exceeded = [0] * len(BANDS)
         self._weights = [0.0] * len(BANDS)  # the total weight of released messages
@@ -237,7 +237,7 @@ class Holding(Part):
     # Clients
 
     def attach(self, connection: Connection) -> BoundedReceiver:
-        """Return the connection's receiver. Create one if it has none."""
+        """Return the connection's receiver. Create a receiver if the connection has none."""
         receiver = self.receivers.get(connection)
         if receiver is None:
             receiver = self.receivers[connection] = BoundedReceiver(self, connection)
@@ -257,8 +257,8 @@ class Holding(Part):
         return {} if place is None else {"bounds": Fragment(place.rules.text)}
 
     def set_rules(self, receiver: BoundedReceiver, client: str, text: str | None) -> None:
-        """Release everything held for the client, and replace its rules. With ``None`` the client has no rules from now
-        on."""
+        """Release everything held for the client, and replace its rules. If ``text`` is ``None``, the client has no
+        rules from now on."""
         place = receiver.places.get(client)
         if place is not None:
             self.release_all(receiver, client)
@@ -377,8 +377,8 @@ class Holding(Part):
     # Times
 
     def _due_at(self, receiver: BoundedReceiver, conit: Conit, now: float) -> float:
-        """Return the time at which the conit's messages leave, in monotonic seconds, if its first held message came at
-        ``now``."""
+        """Return when the conit's messages leave if its first held message came at ``now``. Both times are monotonic
+        seconds."""
         bound = conit.bound
         at = max(conit.next_at, now)
         steered = bound.steered(self._steering.level)
@@ -394,7 +394,7 @@ class Holding(Part):
         self._await(conit, conit.next_at)
 
     def _await(self, conit: Conit, at: float) -> None:
-        """Schedule the conit for examination at that time, or up to one slot later."""
+        """Schedule the examination of the conit at this time, or up to one slot later."""
         slot = max(math.ceil(at / PACE_S), self._looked + 1)
         if slot == conit.slot:
             return
@@ -417,12 +417,12 @@ class Holding(Part):
     @property
     def wake_at(self) -> float | None:
         """Return when the next conit is due, in monotonic seconds. Return ``None`` if no conit is waiting."""
-        # A little after the beginning of the slot, so that rounding cannot put the time before it.
+        # The time is a little after the beginning of the slot, so that rounding cannot put it before the slot.
         return (self._slots[0] + 0.01) * PACE_S if self._slots else None
 
     def release_due(self) -> None:
         """Release the conits that are due, the most urgent first. If there are too many for one turn, release the rest
-        in later turns. ``Turns`` calls this at the end of each turn, if there are receivers."""
+        in later turns. ``Turns`` calls this method at the end of each turn, if there are receivers."""
         slots = self._slots
         if slots:
             looked = math.floor(self._desk.now / PACE_S)
@@ -446,7 +446,7 @@ class Holding(Part):
             receiver = self.receivers.get(conit.connection)
             if receiver is None:
                 continue
-            if left > 0 and not receiver.window:  # these leave in this turn, so their order does not matter
+            if left > 0 and not receiver.window:  # all these conits leave in this turn, in any order
                 left -= self._look(receiver, conit)
             else:
                 self._due.push(conit)
@@ -467,8 +467,8 @@ class Holding(Part):
         return 1 if conit is None or receiver is None else self._look(receiver, conit)
 
     def _release_late(self) -> int:
-        """Release messages of a receiver's most urgent late conit, no more than the window has room for. Return the
-        cost, counted in messages."""
+        """Release messages of a receiver's most urgent late conit, as far as the window has room. Return the cost,
+        counted in messages."""
         receiver = next(iter(self.going))
         conit = receiver.late.pop() if receiver.takes else None
         if conit is None:
@@ -539,7 +539,7 @@ class Holding(Part):
         receiver.conits.pop(conit, None)
         if conit.bound.interval_s:
             self._rest(receiver, conit)
-        elif not conit.slot:  # else it is forgotten when its slot comes, unless it holds messages at that time
+        elif not conit.slot:  # otherwise, when its slot comes, it is forgotten unless it holds messages
             self._forget(receiver, conit)
         return cost
 

@@ -43,7 +43,7 @@ class Bound:
         self._pace = 0.0
 
     def steered(self, level: int) -> float:
-        """Return the pace that the level sets, in seconds. 0 means that messages pass at once."""
+        """Return the pace that the level sets, in seconds. 0 means that messages pass immediately."""
         if level != self._level:
             self._level = level
             step = level - LEVELS_BY_PRIORITY * (1.0 + self.priority)

@@ -3,8 +3,7 @@
 Owns: the level. Must never: read a clock or measure a load (callers pass both).
 
 The level rises while the process is busier than its target, or its event loop is late. It falls slowly at first, and
-faster the longer the load stays low, because a level that is too high costs freshness, and a level that swings costs
-CPU.
+faster while the load stays low. A level that is too high delays messages needlessly, and a level that swings costs CPU.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ LEVEL_MAX: Final = 19
 BUSY_TARGET: Final = 0.7
 BUSY_SLACK: Final = 0.1
 
-#: Lateness of the event loop, in seconds: the level rises while it is above ``LATE_S``, and can fall only while it is
-#: below ``PUNCTUAL_S``.
+#: Lateness of the event loop, in seconds: the level rises while the lateness is above ``LATE_S``, and can fall only
+#: while the lateness is below ``PUNCTUAL_S``.
 LATE_S: Final = 0.02
 PUNCTUAL_S: Final = 0.005
 
@@ -66,6 +65,6 @@ class Steering:
 
 
 def _level_for(lag_s: float) -> int:
-    """Return the level at which the pace of a bound of priority 0 equals this lag. Messages are late by the lag in any
+    """Return the level at which the pace of a bound of priority 0 equals this lag. The lag delays messages in any
     case."""
     return 0 if lag_s < 0.1 else 4 + math.floor(math.log2(lag_s / 0.01))

@@ -1,4 +1,4 @@
-"""A cache, which holds as many entries as fit, by their keys. A policy chooses which entries stay.
+"""A cache, which holds entries by key, as many as fit. A policy chooses which entries stay.
 
 Owns: the limit on bytes, and the counters of admitted, refused and removed entries. Must never: choose the entry to
 remove.
@@ -19,7 +19,7 @@ class Counts:
 
     ``admitted``: entries added to the cache. ``refused``: entries that the policy did not admit. ``too_large``: entries
     larger than the whole cache. ``evicted``: entries removed to make room for others. ``passed_over``: new entries that
-    the policy evicted at once. ``dropped``: entries removed for any other reason.
+    the policy evicted immediately. ``dropped``: entries removed for any other reason.
     """
 
     __slots__ = ("admitted", "dropped", "evicted", "hits", "misses", "passed_over", "refused", "too_large")

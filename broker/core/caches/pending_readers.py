@@ -1,7 +1,8 @@
 """The policy *pending readers* keeps the entries that the most subscribers have yet to read, relative to the size of
 each entry. `bench caching` calls this policy `owed`.
 
-Owns: an entry's worth. Must never: guess future reads (an entry's utility says how many subscribers still need it).
+Owns: an entry's worth. Must never: guess future reads (an entry's utility says how many subscribers have yet to read
+it).
 
 The idea is that of GreedyDual-Size (Cao and Irani, USITS 1997). An entry's cost is the number of subscribers that have
 yet to read it. These reads are still to come, so each byte of the entry saves ``utility / size`` reads. Whether to use
@@ -18,7 +19,7 @@ from typing import Final
 from .policy import Entry, Policy
 from .ranks import Ranks
 
-#: The worth of an entry without pending readers: less than that of any other entry.
+#: The worth of an entry without pending readers, which is less than the worth of any other entry.
 _NOTHING: Final = -1.0
 
 

@@ -15,8 +15,8 @@ class Entry:
     read it.
 
     The other attributes belong to the policy that admitted the entry, so that a policy needs no table of its own. They
-    are the entry's neighbours in a row, a number whose meaning the policy chooses, the entry's worth, and a count that
-    says which of two entries has had its worth for longer.
+    are the entry's neighbours in a row, a number whose meaning the policy chooses, the entry's worth, and a count. The
+    count says which of two entries has had its worth for longer.
     """
 
     __slots__ = ("key", "mark", "newer", "older", "since", "size", "utility", "worth")

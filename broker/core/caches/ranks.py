@@ -1,7 +1,7 @@
 """Ranks entries by their worth, and quickly finds the entry with the least worth.
 
-Owns: the heap. Must never: know where an entry's worth comes from, or leave work for a later clean-up, which would take
-longer.
+Owns: the heap. Must never: know where an entry's worth comes from, or postpone work to a later clean-up, which would
+take longer.
 """
 
 from __future__ import annotations
@@ -93,5 +93,5 @@ class Ranks:
 
 
 def _before(one: Entry, other: Entry) -> bool:
-    """Is ``one`` worth less than ``other``, or worth the same and has had this worth for longer?"""
+    """Return whether ``one`` is worth less than ``other``, or has had the same worth for longer."""
     return one.worth < other.worth or (one.worth == other.worth and one.since < other.since)

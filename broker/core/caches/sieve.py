@@ -1,7 +1,8 @@
 """SIEVE: a hand moves over the entries from the oldest to the newest, and evicts the first entry that has not been used
 since the hand last passed it.
 
-Owns: the row, the hand, and the marks. Must never: move an entry when it is used (this makes the policy cheap).
+Owns: the row, the hand, and the marks. Must never: move an entry when it is used (the policy is cheap because it does
+not).
 
 Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU" (NSDI 2024), algorithm 1. The paper removes the victim
 before it adds the new entry. Here the victim is removed afterwards, so the hand skips the newest entry.

@@ -1,5 +1,5 @@
 """The commands that clients send, and the places where clients listen.
 
-Owns: incoming commands, listens, keepalive, revoked tokens, the orderly shutdown. Must never: carry out a command of
-another part, or know a socket.
+Owns: incoming commands, listens, keepalive, revoked tokens, and the orderly shutdown. Must never: carry out a command
+of another part, or use a socket.
 """

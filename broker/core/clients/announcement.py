@@ -1,4 +1,4 @@
-"""Records of a `listen` in progress, and of a batch of listens that is being announced to the peers.
+"""Records of a `listen` in progress, and of a batch of listens that the endpoint is announcing to the peers.
 
 Owns: these records, and the hook for anything that a command requests together with its `listen`. Must never: act
 (``listening`` does).
@@ -43,10 +43,10 @@ class Listen:
         self.connection = connection
         self.reply = reply  # None if the endpoint itself repeats an earlier listen
         self.id = number
-        self.former = former  # the client's binding until now, if that was to another connection here
+        self.former = former  # the client's previous binding, if it was to another connection here
         self.again = False  # the client was listening on this connection already
         self.ended: Ended | None = None  # the client's subscriptions that have ended
-        self.more: OfListen | None = None  # what the command requested together with the listen
+        self.more: OfListen | None = None  # further requests of the command, besides the listen
 
 
 class Announcement:

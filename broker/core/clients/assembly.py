@@ -1,6 +1,6 @@
-"""The assembly of the clients' layer: incoming commands, and the places where clients listen.
+"""Assembles the clients' layer: incoming commands, and the places where clients listen.
 
-Owns: the choice of parts, and what each one gets. Must never: do more than make these parts.
+Owns: the choice of parts and of their arguments. Must never: do anything except make these parts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Locations that peers announce for clients whose ``listen`` at this endpoint is still being written. The number that
-this ``listen`` gets will show which of the two locations is later.
+"""Locations that peers announce for clients whose ``listen`` at this endpoint the store is still writing. The number
+that this ``listen`` gets will show which of the two locations is later.
 
-Owns: these locations. Must never: decide where a client listens (``listening`` does, when it has the number).
+Owns: these locations. Must never: decide where a client listens (``listening`` decides when it has the number).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ConcurrentListens:
         self._outlived: dict[str, Location] = {}
 
     def is_there(self, client: str, location: Location) -> None:
-        """Note a peer's announcement that the client listens there."""
+        """Note a peer's announcement that the client listens at this location."""
         _keep_the_later(self._there, client, location)
 
     def was_there(self, client: str, location: Location) -> None:
@@ -37,8 +37,8 @@ class ConcurrentListens:
         self._outlived.pop(client, None)
 
     def outranked(self, locations: dict[str, Location], here: Collection[str]) -> set[str]:
-        """Return the clients that listen here, but whose earlier location at another endpoint has a higher number,
-        although they have left that endpoint. Because of that number, homes would not look for these clients here."""
+        """Return the clients that listen here, but whose earlier location at another endpoint has a higher number. They
+        have left that endpoint. Because of the higher number, homes would not look for these clients here."""
         if not self._outlived:
             return set()
         outlived = self._outlived

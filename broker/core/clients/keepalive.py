@@ -20,8 +20,8 @@ from ..outgoing.sending import Sending
 from ..part import Part
 from ..wheel import Wheel
 
-#: Maximum number of consecutive pings without an answer. When another ping becomes due after this many unanswered ones,
-#: the endpoint closes the connection.
+#: Maximum number of consecutive pings without an answer. When another ping becomes due after this many unanswered
+#: pings, the endpoint closes the connection.
 PINGS_UNANSWERED_MAX: Final = 2
 
 #: The precision of pings in seconds: one slot of the timer wheel. Connections are spread over the slots of a period.
@@ -65,8 +65,8 @@ class Keepalive(Part):
             self._expiries.remove(connection, connection.expiry_slot)
 
     def tick(self) -> None:
-        """Ping the connections that are due. Close those that have not answered, and those whose token has expired
-        (accurate to the second)."""
+        """Ping the connections that are due. Close the connections that have not answered, and those whose token has
+        expired (accurate to the second)."""
         desk = self._desk
         for connection in self._pings.due(desk.now):
             connection.ping_slot = self._pings.add(connection, desk.now + self._ping_s)

@@ -1,10 +1,10 @@
-"""Finds the clients that stayed connected here while the other endpoints considered this one dead, and whose
-subscriptions have ended because of that.
+"""Finds clients that have lost subscriptions because the other endpoints considered this endpoint dead, although the
+clients stayed connected here.
 
-Owns: the time at which the others last considered this endpoint alive. Must never: end a subscription.
+Owns: the latest time at which the others considered this endpoint alive. Must never: end a subscription.
 
-The other endpoints assume that the clients of a dead endpoint listen nowhere. If that lasts for the grace time, the
-clients lose their subscriptions that end at disconnect, although they have been connected all the time. When this
+The other endpoints assume that the clients of a dead endpoint listen nowhere. If the endpoint counts as dead for the
+grace time, its clients lose their subscriptions that end at disconnect, although they stayed connected. When this
 endpoint joins again, it closes the connections of these clients. The reply to a client's next ``listen`` says which of
 its subscriptions have ended.
 """
@@ -35,8 +35,8 @@ class LapsedLease(Part):
         self._hub = hub
         self._sending = sending
         self._members = members
-        # the grace time that applied while the others considered this endpoint alive; the others use no shorter grace
-        # time without this endpoint
+        # The grace time that applied while the others considered this endpoint alive. Without this endpoint, the others
+        # use the same grace time or a longer one.
         self._grace_s = members.grace_s
         self._acted_at = desk.now  # the others considered this endpoint alive at least until this time
 
@@ -48,7 +48,8 @@ class LapsedLease(Part):
 
     def joined(self) -> None:
         """Check the clients, because the others consider this endpoint alive again."""
-        # The others have measured the clients' absence only since they declared this endpoint dead, which was later.
+        # The others have measured the clients' absence only since they declared this endpoint dead, which was later
+        # than ``_acted_at``.
         alone_s = self._desk.now - self._acted_at
         grace_s = min(self._grace_s, self._members.grace_s)
         if alone_s < grace_s:

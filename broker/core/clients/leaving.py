@@ -32,8 +32,8 @@ MESSAGES_S: Final = 1.0
 #: How long the shutdown can take after the clients have gone, in seconds. This is as long as the slowest request takes.
 LEAVE_S: Final = 8.0
 
-#: How long copying the slots' state can take before the slots move, in seconds. Together with the later stages, a
-#: shutdown stays within the usual time-outs of service managers.
+#: How long copying the slots' state can take before the slots move, in seconds. With this limit, the whole shutdown
+#: stays within the usual time-outs of service managers.
 COPY_S: Final = 6.0
 
 #: Seconds between two checks of whether the slots' state has been copied.
@@ -79,27 +79,27 @@ class Leaving:
         self._batch = 0
         self._next_batch_at = -math.inf
         self.under_way = False
-        self._untold: list[Connection] = []  # connections to disconnect; the last one of the list is next
-        # connections that are no longer read: (connection, the latest time at which to disconnect it)
+        self._untold: list[Connection] = []  # connections to disconnect; the last connection in the list is next
+        # Connections that the endpoint no longer reads: (connection, the latest time at which to disconnect it).
         self._told_soon: list[tuple[Connection, float]] = []
 
     def begin(self, over_s: float) -> None:
-        """Begin to leave. Disconnect the clients over ``over_s`` seconds, or sooner if they are few. Accept no new
-        clients."""
+        """Begin to leave. Spread the clients' disconnections over ``over_s`` seconds, or less if there are only a few
+        clients. Accept no new clients."""
         self.under_way = True
         self._stage = COPYING
         self._deadline = self._desk.now + COPY_S
         self._over_s = over_s
 
     def go_on(self) -> None:
-        """Continue the shutdown as far as possible. This is called at the end of each turn while the shutdown is
-        ``under_way``."""
+        """Continue the shutdown as far as possible. The caller calls this method at the end of each turn while the
+        shutdown is ``under_way``."""
         now = self._desk.now
         if self._stage == COPYING:
             if now < min(self._look_at, self._deadline):
                 return
-            # If other endpoints have released slots to this endpoint, it must own these slots first, and then transfer
-            # them as well.
+            # If other endpoints have released slots to this endpoint, it must first take these slots over, and then
+            # transfer them as well.
             if (self._joining.half_in or not self._slot_transfer.prepared_to_leave()) and now < self._deadline:
                 self._look_at = now + LOOK_S
                 return

@@ -37,8 +37,8 @@ from .announcement import Announcement, Listen, OfListen
 from .concurrent_listens import ConcurrentListens
 from .stale_locations import Place, StaleLocations
 
-#: Maximum number of listens in one store call and in one announcement. Each side takes up to 10 ms to process that
-#: many.
+#: Maximum number of listens in one store call and in one announcement. The sender and the receiver each take up to 10
+#: ms to process this number.
 LISTENS_PER_BATCH: Final = 500
 
 
@@ -94,7 +94,7 @@ class Listening(Part):
         return {ListenRequest: self.listen_announced}
 
     def listen(self, connection: Connection, command: Command, more: OfListen | None = None) -> None:
-        """Handle a client's ``listen``. Bind the client to the connection at once, so messages can come before the
+        """Handle a client's ``listen``. Bind the client to the connection immediately, so messages can come before the
         reply. Store and announce its location later, in a batch. ``more``: what the command requests in addition."""
         self.begin(connection, command, self._replies.expect(connection), more)
 
@@ -134,8 +134,8 @@ class Listening(Part):
             self._replies.reply(connection, reply, success(command.id))
 
     def closed(self, connection: Connection) -> None:
-        """Unbind the connection's clients: at once, or in slices if there are many. The connection drops messages for
-        clients that are still bound to it. A client can listen again, here or elsewhere, before it has been unbound."""
+        """Unbind the connection's clients: immediately, or in slices if there are many. Until a client is unbound, the
+        connection drops the client's messages. A client can listen again, here or elsewhere, before it is unbound."""
         if len(connection.clients) <= self._closed_per_slice:
             self._unbind(connection, list(connection.clients))
         else:
@@ -158,16 +158,16 @@ class Listening(Part):
 
     def _learn_gone(self, client: str, location: Location) -> None:
         """Note in the cache of locations that a client has left this endpoint. If the cache has no location for the
-        client, add none, so that the store is read when needed. The client may have listened at another endpoint that
-        did not tell this one."""
+        client, add none. The client may have listened at another endpoint that did not tell this endpoint, so a later
+        lookup must read the store."""
         if self._locations.get(client) is not None:
             self._locations.learn_offline(client, location)
 
     def _learn_absent(self, client: str, location: Location) -> None:
         """Note a ``listen`` that took effect only after its connection had gone. If the client was at another endpoint
         before, it can still be there. In this case that endpoint announces the client again, and until then homes look
-        for the client there. If the cache has no location for the client, add none, so that the store is read when
-        needed. The announcement of this `listen` may be late, and the cache may have forgotten a newer location."""
+        for the client there. If the cache has no location for the client, add none. The announcement of this `listen`
+        may be late, and the cache may have forgotten a newer location, so a later lookup must read the store."""
         known = self._locations.get(client)
         if known is not None and (not known.online or known.incarnation == location.incarnation):
             self._locations.learn_offline(client, location)
@@ -227,7 +227,7 @@ class Listening(Part):
                 listen.ended = ended.get(listen.client)
             binding = self._hub.bindings.get(listen.client)
             if binding is None:
-                # The client has gone while the store was writing.
+                # The client left while the store was writing.
                 self._learn_absent(listen.client, location)
                 self._clears.append((listen.client, location))
             else:
@@ -264,7 +264,7 @@ class Listening(Part):
             self._close(announcement)
 
     def _undo(self, listen: Listen) -> None:
-        """Restore the state before a ``listen`` that could not be stored, if that state still exists."""
+        """Restore the state from before a ``listen`` that the store could not record, if that state still exists."""
         hub = self._hub
         self._concurrent_listens.forget(listen.client)
         if listen.again or hub.unbind(listen.client, listen.connection) is None:
@@ -313,7 +313,7 @@ class Listening(Part):
 
     def joined(self) -> None:
         """Announce the parked listens. Then read from the store where the clients listen. The other endpoints may have
-        considered this one dead, and not told it that its clients had moved."""
+        considered this one dead, so they may not have told it that its clients had moved."""
         bindings = self._hub.bindings
         while self._parked:
             announcement = self._parked.popleft()
@@ -356,7 +356,8 @@ class Listening(Part):
             location = Location(listen_number, incarnation, online)
             binding = bindings.get(client)
             if binding is not None and binding.location is not None and binding.location.rank > location.rank:
-                # The cache may have forgotten the location here, and a late announcement must not replace it.
+                # The cache may have forgotten the client's location here. A late announcement must not replace this
+                # location.
                 self._locations.learn(client, binding.location)
             elif online:
                 self._locations.learn(client, location)
@@ -367,7 +368,7 @@ class Listening(Part):
         self._desk.answer(peer, number)
 
     def _replaced(self, client: str, connection: Connection) -> None:
-        """Tell the connection's receiver that the client has moved. If that was the connection's last client, close the
+        """Tell the connection's receiver that the client has moved. If this client was the connection's last, close the
         connection, unless it is closing already."""
         if connection.receiver is not None and client not in connection.clients:
             connection.receiver.moved(client)
@@ -376,7 +377,7 @@ class Listening(Part):
 
     def _superseded(self, client: str, location: Location) -> None:
         """Handle a ``listen`` of the client at another endpoint. If that ``listen`` is later than the one here, unbind
-        the client. If the ``listen`` here has no number yet, compare the two as soon as it gets its number."""
+        the client. If the ``listen`` here has no number yet, compare the two numbers as soon as it has one."""
         binding = self._hub.bindings.get(client)
         if binding is None:
             return

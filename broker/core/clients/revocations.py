@@ -1,6 +1,6 @@
-"""The revocations of tokens that this endpoint knows. SPEC section 2.4.
+"""The token revocations that this endpoint knows. SPEC section 2.4.
 
-Owns: how to merge two revocations of the same tokens, and the check whether a grant's token has been revoked. Must
+Owns: how to merge two revocations of the same tokens, and the check of whether a grant's token has been revoked. Must
 never: read a clock, or know where a revocation came from. The module does no I/O, so the stores and the core share its
 rules.
 """
@@ -14,8 +14,8 @@ from typing import Final
 from ..connections.grants import Grant
 from ..model import JTI, Revocation
 
-#: A revocation is remembered for this long after its ``expires_at``, in seconds, because endpoints accept a token for
-#: ten seconds after it expires, and their clocks differ.
+#: How long a revocation is remembered after its ``expires_at``, in seconds. Endpoints accept a token for ten seconds
+#: after it expires, and their clocks differ.
 KEPT_S: Final = 60.0
 
 
@@ -25,8 +25,8 @@ def is_over(revocation: Revocation, unix_s: float) -> bool:
 
 
 def later(one: Revocation, other: Revocation) -> Revocation:
-    """Merge two revocations of the same claim and value: for each of the two times, take the later value. Merging in
-    another order, or more than once, gives the same result."""
+    """Merge two revocations of the same claim and value: take the later ``issued_until`` and the later ``expires_at``.
+    Merging in another order, or more than once, gives the same result."""
     issued_until = max(one.issued_until, other.issued_until)
     return one._replace(issued_until=issued_until, expires_at=max(one.expires_at, other.expires_at))
 
@@ -59,7 +59,7 @@ class Revocations:
         return names_more
 
     def names(self, grant: Grant) -> bool:
-        """Has the grant's token been revoked?"""
+        """Return whether the grant's token has been revoked."""
         if grant.jti is not None and grant.jti in self._ids:
             return True
         revocation = self._subjects.get(grant.client)

@@ -2,15 +2,15 @@
 section 2.4.
 
 Owns: the revocations that this endpoint knows, and the revokes in progress. Must never: report success before the store
-has the revocation and every peer that serves clients knows it; or serve clients with tokens while it may have missed a
-revocation that already applies at other endpoints.
+and every peer that serves clients have the revocation, or serve clients with tokens while it may lack a revocation that
+already applies at other endpoints.
 
 This part keeps these rules as follows. The store has a revocation before any peer learns it. Every endpoint in the view
 learns the revocation, unless the endpoint is dead. An endpoint's lease always lapses before the others consider the
-endpoint dead. After its lease has lapsed, an endpoint begins no commands and sends no messages for clients with tokens,
-until all others have accepted it again and it has then read the revocations from the store. So even an endpoint that
-the others could not notify knows the revocation before it serves clients again. Similarly, an endpoint that has just
-started accepts clients with tokens only after it has read the revocations.
+endpoint dead. After its lease has lapsed, an endpoint begins no commands and sends no messages for clients with tokens.
+It serves them again after all others have accepted it and it has then read the revocations from the store. So even an
+endpoint that the others could not notify knows the revocation before it serves clients again. Similarly, an endpoint
+that has just started accepts clients with tokens only after it has read the revocations.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from .sessions import Sessions
 REMEMBERED_S: Final = 30 * 86_400
 REMEMBERED_MAX_S: Final = 400 * 86_400
 
-#: Seconds between two reads of the stored revocations, in case the endpoint has missed some for any reason.
+#: Seconds between two reads of the stored revocations. The reads find any revocation that the endpoint has missed.
 READ_S: Final = 10.0
 
-#: Seconds from a failed read to the next, while the endpoint accepts no client with a token because it lacks the
-#: revocations.
+#: Seconds from a failed read to the next one, if the endpoint lacks the revocations and therefore accepts no client
+#: with a token.
 AGAIN_S: Final = 0.5
 
-#: Maximum number of revokes that can wait for the store. More are refused. The revokes that arrive during a write are
-#: written together after it.
+#: Maximum number of revokes that can wait for the store. The endpoint refuses further revokes. It writes all revokes
+#: that arrived during a write together in the next write.
 WAITING_MAX: Final = 1_000
 
 
@@ -102,16 +102,16 @@ class Revoking(Part):
         self._replies = replies
         self._looked_at_per_slice = sizes.looked_at_per_slice
         self._revoked_per_slice = sizes.revoked_per_slice
-        #: Whether this endpoint knows all revocations that apply. Only then can it accept and serve clients with
-        #: tokens.
+        #: Whether this endpoint knows all revocations that apply. It accepts and serves clients with tokens only if it
+        #: knows all.
         self.knows = False
         self.known = Revocations()
         self._is_current = False  # it has read all stored revocations after all others had accepted it
-        self._round = 0  # counts joinings
+        self._round = 0  # how many times this endpoint has joined
         self._holds_back = False
         self._waiting: deque[Revoke] = deque()
         self._writes = 0  # the number of writes under way
-        self._parked: deque[Word] = deque()  # wait until this endpoint has joined
+        self._parked: deque[Word] = deque()  # these wait until this endpoint has joined
         self._read_at = desk.now
         self._reading = False
         # ``_news`` counts additions that revoke more tokens; ``_seen`` is its value at the last check of all
@@ -194,7 +194,7 @@ class Revoking(Part):
     def _written(self, revokes: list[Revoke], result: Any, error: Exception | None) -> None:
         self._writes -= 1
         if isinstance(error, TooManyRevocations) and len(revokes) > 1:
-            for revoke in revokes:  # write them one by one, so that only those beyond the limit fail
+            for revoke in revokes:  # write them one by one, so that only the revokes beyond the limit fail
                 self._write([revoke])
         elif error is not None:
             is_full = isinstance(error, TooManyRevocations)
@@ -236,7 +236,7 @@ class Revoking(Part):
         self._close(call.context)
 
     def lost(self, call: Call) -> str | None:
-        """Stop waiting for a dead peer. It serves no client before it has read the stored revocations."""
+        """Stop waiting for a dead peer. It reads the stored revocations before it serves clients again."""
         self._close(call.context)
         return None
 
@@ -289,8 +289,8 @@ class Revoking(Part):
         return ProtocolError("store_unavailable", "The store has not answered in time")
 
     def joined(self) -> None:
-        """Read the stored revocations. All other endpoints have accepted this one and tell it new revocations from now
-        on, and the store has all earlier ones."""
+        """Read the stored revocations. All other endpoints have accepted this endpoint, and tell it new revocations
+        from now on. The store has all earlier revocations."""
         self._round += 1
         self._read()
         while self._parked:

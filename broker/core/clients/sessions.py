@@ -1,12 +1,13 @@
-"""Incoming commands: begins each connection's commands in order and within its rate. If a command must wait for earlier
-commands, it begins only when they have ended.
+"""Incoming commands: begins each connection's commands in order and within its rate limit. If a command must wait for
+earlier commands, it begins only when those have ended.
 
 Owns: the connections, their waiting frames, and the choice of connections to read from. Must never: carry out a
 command, or hold more frames of a connection than the limits allow.
 
 Commands of one connection take effect in order (SPEC section 1). Commands of one kind commute or stay in order, so
-several can be in progress at once. A command of another kind waits in the connection's backlog until all earlier ones
-are done. A `subscribe` with `replace` also waits for all earlier commands, and all later commands wait for it.
+several can be in progress at the same time. A command of another kind waits in the connection's backlog until all
+earlier commands are done. A `subscribe` with `replace` also waits for all earlier commands, and all later commands wait
+for it.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ from .throttle import Throttle
 UNKNOWN: Final = "unknown"
 
 #: Maximum number of commands to read from a connection although they must wait for earlier commands, and maximum bytes
-#: of one of these commands. Because it reads ahead, the endpoint can learn that a connection has closed before
-#: beginning the commands that the client left behind.
+#: of one of these commands. By reading ahead, the endpoint can learn that a connection has closed before it begins the
+#: commands that the client left behind.
 READ_AHEAD: Final = 16
 READ_AHEAD_BYTES: Final = 16 << 10
 
 #: Maximum bytes of a command that overtakes others.
 OVERTAKING_BYTES: Final = 1024
 
-#: When a connection has closed or is being closed, the endpoint still begins its waiting commands for this many
-#: seconds, if they allow it (``CommandSpec.after_close``), because a client may send its commands and close at once. If
-#: the endpoint began such a command later, the command could undo changes that the client has made over another
+#: A client may send commands and close its connection immediately. So when a connection has closed or is being closed,
+#: the endpoint still begins its waiting commands for this many seconds, if they allow it (``CommandSpec.after_close``).
+#: If the endpoint began such a command later, the command could undo changes that the client has made over another
 #: connection since. A `listen` does not allow this, because a late `listen` would take the client away from its present
 #: connection.
 AFTER_CLOSE_S: Final = 1.0
@@ -59,7 +60,7 @@ BYTES_PER_COMMAND: Final = 512
 
 
 class Sessions:
-    """One endpoint's clients, as senders of commands."""
+    """The clients of one endpoint, as senders of commands."""
 
     def __init__(
         self,
@@ -82,9 +83,9 @@ class Sessions:
         self._throttle = Throttle(limits.commands_per_s)
         self._commands: Mapping[str, CommandSpec] = {}
         self.ready = replies.ready  # connections whose backlog can continue
-        self.holding: dict[Connection, None] = {}  # connections that are not read while too much is in flight
-        #: The connections with a grant whose commands the endpoint is holding back. ``None`` while it holds nothing
-        #: back.
+        self.holding: dict[Connection, None] = {}  # connections not read while too much is in flight
+        #: The connections with a grant whose commands the endpoint is holding back. ``None`` while it holds back no
+        #: commands.
         self._held_back: dict[Connection, None] | None = None
         self._read_number = 0
         self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that the shell is reading

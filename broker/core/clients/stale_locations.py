@@ -1,6 +1,6 @@
 """Finds clients that do not listen here, although the store's record says that they do. It asks the store about a
-client if the store did not clear its location, if its `listen` failed and may have been written late, or if a home
-looked for it here in vain.
+client in three cases: the store did not clear the client's location, the client's `listen` failed and may have been
+written late, or a home looked for the client here in vain.
 
 Owns: the times at which to ask the store about these clients. Must never: decide where a client is (``listening`` does,
 from the store's answers).
@@ -26,7 +26,8 @@ LATER_MAX: Final = 100_000
 #: Seconds until another attempt to clear a location that the store did not clear.
 CLEAR_AGAIN_S: Final = 1.0
 
-#: Seconds after a failed `listen` until the store is asked about its client, because the `listen` may be written late.
+#: Seconds from a failed `listen` until this endpoint asks the store about its client. The endpoint waits because the
+#: store may write the `listen` late.
 LATE_S: Final = 8.0
 
 #: Maximum number of clients in one question to the store.
@@ -36,15 +37,15 @@ Place = tuple[str, Location]
 
 
 class StaleLocations:
-    """One endpoint's stale locations. ``me``: the endpoint's incarnation. ``found``: a function that gets the clients
-    that are not here, each with its stale location."""
+    """One endpoint's stale locations. ``me``: the endpoint's incarnation. ``found``: a function to call with the
+    clients that are not here, each with its stale location."""
 
     def __init__(self, desk: Desk, hub: Hub, me: str, found: Callable[[list[Place]], None]) -> None:
         self._desk = desk
         self._hub = hub
         self._me = me
         self._found = found
-        self._asked: set[str] = set()  # clients whose question to the store is under way
+        self._asked: set[str] = set()  # clients about which a question to the store is under way
         self._later: deque[tuple[float, str]] = deque()  # (when to ask, client)
         self._uncleared: list[Place] = []
         self._clear_at = desk.now

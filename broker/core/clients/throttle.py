@@ -1,4 +1,4 @@
-"""Limits the rate of a connection's commands by a token bucket, which holds the allowance of one second.
+"""Limits the rate of a connection's commands with a token bucket, which holds the allowance of one second.
 
 Owns: the connections' allowances. Must never: refuse a command (if commands come too fast, the endpoint reads them
 later; SPEC section 1.4).

@@ -33,8 +33,8 @@ NOT_THEIRS: Final = "not_theirs"
 PASSED_ON_S: Final = 30.0
 
 #: Two homes may replicate the same slot. If one replica began this many seconds after the other, by the clocks of the
-#: two machines, the home of the later replica also acted later, because an endpoint considers a peer dead only after a
-#: silence of twice this time.
+#: two machines, the home of the later replica also acted later. The reason is that an endpoint considers a peer dead
+#: only after a silence of twice this time.
 LATER_S: Final = DEAD_AFTER_S / 2
 
 #: Maximum number of replicas to receive at a time. A home makes one replica for each endpoint, and a few more while the
@@ -90,7 +90,7 @@ class IncomingReplicas(Part):
         self._slot_transfer = slot_transfer
         self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # by sender, and the number that the sender chose
         self._held = held
-        self._stalls = 0  # count of this process's stalls when it last acted
+        self._stalls = 0  # this process's count of stalls when the endpoint last acted
         self._missed = False  # since this endpoint last acted, another endpoint has acted without it
 
     def metrics(self) -> list[Metric]:
@@ -164,13 +164,13 @@ class IncomingReplicas(Part):
         return (self._members.round, self._members.stalls)
 
     def _are_others(self, slots: frozenset[int], peer: str) -> bool:
-        """In this endpoint's view, is another peer the home of any of these slots?"""
+        """Return whether, in this endpoint's view, another peer is the home of any of these slots."""
         table = self._members.table
         return any(table[slot] != peer for slot in slots)
 
     def _has_later(self, slots: frozenset[int], peer: str, began_at: float) -> bool:
-        """Has another home begun to give us some of these slots later than the peer did? A link may have delayed the
-        peer's replica while that home considered the peer dead."""
+        """Return whether another home began to give us some of these slots later than the peer did. A link may have
+        delayed the peer's replica while that home considered the peer dead."""
         return any(
             sender != peer
             and not incoming.for_failover
@@ -297,7 +297,7 @@ class IncomingReplicas(Part):
         is outdated. The peer's failover replicas here are outdated, too, and the peer begins new ones
         (``SlotReplication.peer_reset``)."""
         if self._held.acts:
-            return  # this endpoint acts already, and the peer learned that before the peer joined
+            return  # this endpoint acts already, and the peer knew that before it joined
         self._missed = True
         for key, incoming in list(self._incoming.items()):
             is_peers = key[0] == peer
@@ -358,8 +358,9 @@ class IncomingReplicas(Part):
         self._tell(whole, True, is_first=is_first)
 
     def _has_let_in(self, giver: str) -> bool:
-        """Has the giver welcomed us in this round of joining, or announced that it leaves? A giver that died silently
-        may first have considered this endpoint dead, and then have acted for slots that it had given away."""
+        """Return whether the giver has welcomed us in this round of joining, or announced that it leaves. A giver that
+        died silently may first have considered this endpoint dead, and then have acted for slots that it had given
+        away."""
         peer = self._members.peers.get(giver)
         return peer is None or peer.in_view or peer.welcomed >= self._members.round
 
@@ -369,8 +370,8 @@ class IncomingReplicas(Part):
         self._narrow(incoming, frozenset())
 
     def _narrow(self, incoming: IncomingReplica, slots: Collection[int]) -> None:
-        """Keep only these slots of the replica. Drop the received state of its other slots, unless another replica
-        brings these slots or they are ours."""
+        """Keep only these slots of the replica. Drop the received state of all other slots, except slots that another
+        replica brings or that are ours."""
         dropped = incoming.slots.difference(slots)
         if not dropped:
             return

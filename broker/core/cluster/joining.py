@@ -34,12 +34,12 @@ PREPARE_S: Final = 30.0
 #: A newcomer asks a prepared peer again after this time, in seconds.
 AGAIN_S: Final = 1.0
 
-#: If two endpoints are told to shut down at the same time, each learns within this many seconds that the other leaves,
+#: If two endpoints begin to shut down at the same time, each learns within this many seconds that the other leaves,
 #: too.
 TOGETHER_S: Final = 0.5
 
 #: The endpoint registered under our name counts as alive if its heartbeat changes within this many seconds. The name
-#: becomes free when every endpoint would consider its holder dead (ADR 15).
+#: becomes free when every endpoint would consider that endpoint dead (ADR 15).
 NAME_QUIET_S: Final = DEAD_AFTER_S
 
 #: The heartbeat must change this many times before that endpoint counts as alive, because a dead endpoint's last write
@@ -101,11 +101,11 @@ class Joining(Part):
         self._asked: dict[str, int] = {}  # peer -> the round in which we asked it for a welcome
         self._preparing_round = 0
         self._prepare_until = desk.now
-        self._preparing: dict[str, float] = {}  # peers asked to prepare -> when they answered (inf if not yet)
+        self._preparing: dict[str, float] = {}  # peers asked to prepare -> when they answered (infinity if not yet)
         self._prepared_peers: set[str] = set()  # peers that have prepared in this round
         self._joined = False
-        self._told: set[str] = set()  # peers that have been told that we leave
-        self._announced = False  # whether all peers have been told
+        self._told: set[str] = set()  # peers that we have told that we leave
+        self._announced = False  # whether we have told all peers
         self._departing = False
         self._leaving_since = math.inf
         self._deregistering = self._deregistered = False
@@ -220,8 +220,8 @@ class Joining(Part):
             self._stop(str(error))
 
     def _looked(self, begun_at: float, result: Any, error: Exception | None) -> None:
-        """Claim our name, unless a live endpoint holds it. If one holds it, this process ends, because otherwise the
-        two endpoints would take the name from each other for ever."""
+        """Claim our name. If a live endpoint holds it, end this process, because otherwise the two endpoints would take
+        the name from each other forever."""
         me = self._me
         self._looking = False
         if error is not None:
@@ -303,7 +303,7 @@ class Joining(Part):
         """Return whether these peers have replicated to us the slots that they will release.
 
         The peers act for these slots meanwhile. As soon as we ask to join, no endpoint acts for them until all peers
-        have welcomed us. So we first wait until all peers have prepared, but for at most ``PREPARE_S``."""
+        have welcomed us. So we first wait until all peers have prepared, up to ``PREPARE_S``."""
         members = self._members
         if self._preparing_round != members.round:
             self._preparing_round = members.round
@@ -318,8 +318,8 @@ class Joining(Part):
                 continue
             is_prepared = peer in self._prepared_peers
             everyone = everyone and is_prepared
-            # Keep asking a prepared peer while other peers are not ready, because it keeps its replica up to date only
-            # while we ask.
+            # Keep asking a prepared peer while other peers are not ready, because that peer keeps its replica up to
+            # date only while we ask.
             again_at = self._preparing.get(peer, -math.inf) + (AGAIN_S if is_prepared else 0.0)
             if members.peers[peer].settings is not None and self._desk.now >= again_at:
                 self._preparing[peer] = math.inf

@@ -10,13 +10,14 @@ The invariant, and why it holds (ADR 0004): **no two endpoints act as home of on
   acts when all have welcomed it. An endpoint welcomes the newcomer only after releasing the slots that move to it. So
   the newcomer acts only after the old home has stopped.
 * A peer leaves the view when it announces that it leaves, when a newer incarnation registers its name, or when it is
-  dead. A peer is dead if its link has been silent *and* its heartbeat has not changed for ``DEAD_AFTER_S``. It has
-  stopped acting before that, because its lease is shorter: an endpoint acts only if its own heartbeat was written, or
-  every known peer confirmed a message from it, within the last ``LEASE_S``. An endpoint whose lease has lapsed drops
-  its caches and joins again.
+  dead. A peer is dead if its link has been silent *and* its heartbeat has not changed for ``DEAD_AFTER_S``. The peer
+  has stopped acting before that, because its lease is shorter. An endpoint acts only if, within the last ``LEASE_S``,
+  its own heartbeat was written or every known peer confirmed a message from it. An endpoint whose lease has lapsed
+  drops its caches and joins again.
 
-While an endpoint cannot read the registry, it declares no peer dead. Membership freezes, and the confirmations on the
-links keep the lease alive. So endpoints can route messages of cached topics while the whole store is down.
+While an endpoint cannot read the registry, it declares no peer dead. The view then stays as it is, and the
+confirmations on the links keep the lease alive. So endpoints can route messages of cached topics while the whole store
+is down.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Membership(Homes):
         #: The number of endpoints that were in the view and no longer act, whether they announced that or not. An
         #: earlier incarnation of this endpoint is included.
         self.departed = 0
-        #: How often this process has stalled for longer than a lease.
+        #: The number of times that this process has stalled for longer than a lease.
         self.stalls = 0
         self._round_began = now
         #: The replicas that peers are passing on to this endpoint, by peer and number. Each value is the time until
@@ -234,7 +235,7 @@ class Membership(Homes):
         self._changed()
 
     def tick(self, now: float) -> None:
-        """Count this process's stalls. This is called at least four times in each lease, after ``lapsed``."""
+        """Count this process's stalls. Callers call this method at least four times in each lease, after ``lapsed``."""
         self.stalls += now - self._ticked_at > self._lease_s
         self._ticked_at = now
 
@@ -270,7 +271,7 @@ class Membership(Homes):
         return min([self.introduction.grace_s, *(peer.grace_s for peer in self.peers.values() if peer.in_view)])
 
     def store_fresh(self, now: float, age_s: float) -> bool:
-        """Was a heartbeat written within the last ``age_s`` seconds?"""
+        """Return whether a heartbeat was written within the last ``age_s`` seconds."""
         return now - self._written_at < age_s
 
     def view(self) -> list[str]:

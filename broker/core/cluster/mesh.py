@@ -4,7 +4,7 @@ Owns: the links, and when to dial a peer. Must never: decide which peers are ali
 meaning of a request.
 
 Every endpoint has a link to every other endpoint. In each pair the endpoint with the smaller incarnation dials. If it
-does not dial in time, the other endpoint dials, because the first endpoint may be unable to read the registry, and may
+does not dial in time, the other endpoint dials. The first endpoint may be unable to read the registry, and may
 therefore not know the second endpoint.
 """
 
@@ -45,7 +45,7 @@ class Dialling:
 
     def __init__(self, not_before: float) -> None:
         self.not_before = not_before
-        self.wait_s = REDIAL_FIRST_S  # the wait between the next attempt and the one after it
+        self.wait_s = REDIAL_FIRST_S  # the wait between the next two attempts
         self.under_way = False
 
 

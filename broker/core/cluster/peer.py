@@ -62,7 +62,7 @@ class Peer:
         """Decide whether the peer is alive, after a registry read that began at ``begun_at``.
 
         If the read shows the same heartbeat as before, the heartbeat did not change before the read began. If the read
-        shows a new one, the heartbeat changed before the read returned.
+        shows a new heartbeat, the heartbeat changed before the read returned.
         """
         # A link that has only just broken does not count as silent yet, because the peer's lease may depend on our
         # confirmations over that link.

@@ -1,14 +1,15 @@
 """Replicas of slots, which this endpoint sends to the endpoint that will be their home next. ADR 21, 23.
 
 Owns: the replicas that this endpoint makes as the home of slots, how it sends them, and how much can be in flight. Must
-never: know a replica's content (``slots``), or its purpose (``slot_transfer`` uses replicas of slots that move, and
-``replication`` makes replicas in case this endpoint crashes).
+never: know a replica's content (``slots``) or its purpose. ``slot_transfer`` makes replicas of slots that move, and
+``replication`` makes replicas in case this endpoint crashes.
 
-A replica begins with a snapshot, which is sent in slices while this endpoint is still the slots' home. The changes made
-since the snapshot began follow. If a key changes ten times before it is sent, it is sent only once.
+A replica begins with a snapshot, which is sent in slices while this endpoint is still the slots' home. This endpoint
+then sends the changes made since the snapshot began. If a key changes ten times before it is sent, it is sent only
+once.
 
-A link also carries all other traffic. So at most ``UNANSWERED_BYTES`` of a replica are in flight on the link, and items
-behind these bytes wait only for a few milliseconds.
+A link also carries all other traffic. So at most ``UNANSWERED_BYTES`` of a replica are in flight on the link, and the
+traffic behind these bytes waits for only a few milliseconds.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from .slots import SlotState, SlotStates, pack_slots
 #: Maximum bytes of a replica that are in flight without an answer.
 UNANSWERED_BYTES: Final = 1 << 20
 
-#: Maximum number of chunks of a replica that are in flight without an answer. Absorbing one takes up to a millisecond,
-#: even if it is small.
+#: Maximum number of chunks of a replica that are in flight without an answer. Absorbing a chunk takes up to a
+#: millisecond, even if the chunk is small.
 UNANSWERED_CHUNKS: Final = 8
 
 #: Bytes of changes to pack in one turn, which takes about 3 ms.
@@ -40,8 +41,8 @@ TURN_BYTES: Final = 64 << 10
 #: Maximum number of urgent changes in one chunk.
 AT_ONCE_MAX: Final = 200
 
-#: Maximum number of urgent changes of one replica that can wait. If more wait, which happens only if the link is slower
-#: than the publishers, this endpoint gives the replica up.
+#: Maximum number of urgent changes of one replica that can wait. More changes wait only if the link is slower than the
+#: publishers. In that case this endpoint gives the replica up.
 ROW_MAX: Final = 10_000
 
 #: Maximum number of chunks of changes that can remain unsent when a slot moves.
@@ -122,7 +123,7 @@ class Replica:
         self, owner: ReplicaOwner, number: int, target: str, slots: frozenset[int], for_failover: bool, now: float
     ) -> None:
         self.owner = owner
-        self.for_failover = for_failover  # true if its slots stay and it protects them from our crash
+        self.for_failover = for_failover  # true if its slots stay here and the replica guards against our crash
         self.number = number
         self.target = target  # incarnation
         self.giver = ""  # the incarnation that gave us the slots, if this replica passes them on
@@ -401,8 +402,8 @@ class Replicas(Part):
             self.give_up(replica)
 
     def lost(self, call: Call) -> str | None:
-        """Handle the loss of the other end. The state of slots that moved to it is kept, because the new view decides
-        where they go."""
+        """Handle the loss of the other end. Keep the state of slots that moved to it, because the new view decides
+        where these slots go."""
         self.end(call.context[0], keeps=True)
         return None
 
@@ -433,7 +434,7 @@ class Replicas(Part):
             replica: The replica to end; ended replicas are ignored.
             keeps: See ``ReplicaOwner.over``.
             tell: Whether to tell the other end to drop the received part even if the slots have moved. If they have not
-                moved, the other end is told in any case.
+                moved, this endpoint tells the other end in any case.
         """
         if replica.over:
             return

@@ -1,8 +1,9 @@
 """Replication: the endpoint that would take over a slot keeps a replica of the state that must survive a crash of this
 endpoint. ADR 23.
 
-Owns: the replicas of this endpoint's slots, whether each is whole, and which changes wait for it. Must never: know a
-replica's content (``slots``), or choose the next home (``homes`` does, by the same hashing without this endpoint).
+Owns: the replicas of this endpoint's slots, whether each replica is whole, and which changes wait for it. Must never:
+know a replica's content (``slots``), or choose the next home (``homes`` does, by the same hashing without this
+endpoint).
 
 Rendezvous hashing determines the next home of each slot if this endpoint disappears. Each of these next homes keeps a
 replica of the slots that it would get. While a slot's replica is incomplete, the slot counts as one without a replica
@@ -102,7 +103,7 @@ class SlotReplication(ReplicaOwner):
     # The cluster
 
     def view_changed(self) -> None:
-        """Rearrange the replicas, because slots may have other homes, and other next homes."""
+        """Rearrange the replicas, because slots may have new homes and new next homes."""
         self._arrange()
 
     def joined(self) -> None:
@@ -115,7 +116,7 @@ class SlotReplication(ReplicaOwner):
             self._replicas.end(replica)
 
     def tick(self) -> None:
-        """Give up replicas that do not answer in time, and retry those that were given up or could not begin."""
+        """Give up replicas that do not answer in time, and retry replicas that were given up or could not begin."""
         before = self._desk.now - WAIT_S
         for replica in list(self._made):
             if replica.unconfirmed and replica.unconfirmed[0][0] < before:
@@ -140,7 +141,7 @@ class SlotReplication(ReplicaOwner):
         self._try_at = math.inf
         for replica in list(self._made):
             if replica.over:
-                continue  # an earlier step of this loop has ended it
+                continue  # an earlier step of this loop has ended this replica
             slots = replica.slots & wanted.get(replica.target, frozenset())
             if not slots or (slots != replica.slots and not replica.whole):
                 self._replicas.end(replica)

@@ -1,8 +1,8 @@
 """Slot transfer: replicates slots to their next home before they move. Slots move when another endpoint joins or this
 endpoint leaves. ADR 21.
 
-Owns: the replicas of slots that move, and the decision when a slot can move. Must never: know the content of a replica
-(``slots``) or how it is sent (``replicas``), or decide which endpoint is home (``membership``).
+Owns: the replicas of slots that move, and the decision about when a slot can move. Must never: know the content of a
+replica (``slots``) or how it is sent (``replicas``), or decide which endpoint is home (``membership``).
 
 A slot is replicated while this endpoint is still its home. The slot moves only when little is left to send. Then this
 endpoint sends the rest, and a *final* message with the number of keys. The next home acts when it has that message
@@ -82,7 +82,7 @@ class SlotTransfer(ReplicaOwner):
                 self._tell_gone([slot for slot in self._take(row, replica) if slot not in self._held.slots])
             self._transfers.end(replica)
 
-    # Before a slot goes
+    # Before a slot moves
 
     def prepared(self, moves: Mapping[str, Iterable[int]]) -> bool:
         """Prepare slots to move to these endpoints. Callers repeat this call until they move the slots.
@@ -131,10 +131,10 @@ class SlotTransfer(ReplicaOwner):
         for replica in [replica for replica in self._planned.values() if replica.asked_at < before]:
             self._replicas.end(replica)
 
-    # When a slot goes
+    # When a slot moves
 
     def view_changed(self) -> None:
-        """Send the rest of the slots that have new homes."""
+        """Send the rest of the state of the slots that have new homes."""
         table, stays = self._members.table, self._members.stays
         went: dict[str, list[int]] = {}
         changed: dict[Replica, None] = {}
@@ -165,8 +165,8 @@ class SlotTransfer(ReplicaOwner):
         self.pass_on(passed)
 
     def forget(self, slots: frozenset[int]) -> None:
-        """Drop our state of these slots, even if it is on its way to another endpoint, because an endpoint that has
-        acted for these slots sends them here."""
+        """Drop our state of these slots, because an endpoint that has acted for these slots sends them here. Drop the
+        state even if it is on its way to another endpoint."""
         changed: dict[Replica, None] = {}
         for row in (self._going, self._passing):
             old = [slot for slot in row if slot in slots]
@@ -181,7 +181,7 @@ class SlotTransfer(ReplicaOwner):
 
         ``went``: the slots to send, by target. ``changed``: replicas with slots that no longer go to their target. The
         remaining slots of such a replica are sent as a new replica. Otherwise the next home would treat the former
-        replica as whole, although parts of it were never sent."""
+        replica as whole, although some parts were never sent."""
         for replica in changed:
             went.setdefault(replica.target, []).extend(self._take(self._going, replica))
         for target, slots in went.items():
@@ -202,7 +202,8 @@ class SlotTransfer(ReplicaOwner):
         return slots
 
     def _nobody_else_acted(self, target: str) -> bool:
-        """Has no other endpoint acted since we did? That is certain only if the target is the only peer."""
+        """Return whether it is certain that no other endpoint has acted since we did. It is certain only if the target
+        is the only peer."""
         return self._members.view() == [target] and self._members.departed == self._held.departed
 
     def _transfer(self, target: str, slots: list[int]) -> None:
@@ -226,7 +227,7 @@ class SlotTransfer(ReplicaOwner):
             self._replicas.send(replica)
 
     def pass_on(self, moves: Mapping[tuple[str, str], Iterable[int]]) -> None:
-        """Send slots, which other endpoints have given to us, to their homes.
+        """Pass on slots, received from other endpoints, to their homes.
 
         A target may also have received the slots from another endpoint, and act for them by now. So the slots do not
         come back to us if the target dies.

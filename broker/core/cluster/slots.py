@@ -57,7 +57,7 @@ class SlotState:
         return list(islice(keys, self.keys_per_chunk))
 
     def pack(self, keys: Sequence[Any]) -> bytes:
-        """Pack the present values of these keys. If a key has none, pack that fact.
+        """Pack the present values of these keys. If a key has no value, pack that fact.
 
         Args:
             keys: At most ``keys_per_chunk`` keys.
@@ -92,7 +92,7 @@ class SlotState:
         """
 
     def begun(self, slots: Sequence[int]) -> None:
-        """Begin as the home of slots of which no other endpoint can have any state, because all earlier endpoints have
+        """Begin as the home of slots for which no other endpoint can have any state, because all earlier endpoints have
         ended or none existed.
 
         Args:
@@ -118,7 +118,7 @@ class SlotState:
 
 
 class SlotStates:
-    """The slot states of one endpoint. Each folder of the core adds its own."""
+    """The slot states of one endpoint. Each folder of the core adds its own states."""
 
     def __init__(self, states: Iterable[SlotState] = ()) -> None:
         self.all: list[SlotState] = []

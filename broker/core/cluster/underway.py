@@ -40,7 +40,7 @@ class UnderWay:
 
     def after(self, then: Callable[[], None], whom: str | None = "") -> None:
         """When all present work that ``whom`` must wait for has ended, call ``then``. If there is no such work, call
-        ``then`` at once. If ``whom`` is ``None``, wait for all present work."""
+        ``then`` immediately. If ``whom`` is ``None``, wait for all present work."""
         things = self._for(whom)
         if things:
             self._waiting.append((things, then))

@@ -17,7 +17,7 @@ class Grant(NamedTuple):
     """The rights of one connection.
 
     Attributes:
-        client: the client id that it can send commands for; if this ends in ``*``, a prefix of such ids.
+        client: the id of the client for which it can send commands. If this ends in ``*``, it is a prefix of such ids.
         publish, subscribe: prefixes of permitted topics (``""``: every topic).
         broadcast: whether it can send broadcasts.
         expires_at: Unix time in seconds, with leeway.
@@ -103,7 +103,7 @@ class Grant(NamedTuple):
         if "" in prefixes:
             return
         entries: tuple[Entry, ...] = ()
-        # the filled entries, which are made at the first topic that no other entry permits
+        # The filled-in entries. They are made for the first topic that no other entry permits.
         filled: tuple[tuple[str, ...], frozenset[str]] | None = None
         for topic in command.topics:
             if topic not in exact and not topic.startswith(prefixes):

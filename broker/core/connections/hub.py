@@ -25,10 +25,10 @@ NO_FLOOR: Final = 1 << 62
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Receiver:
     """Gets the messages for a connection's clients, and decides when each message goes into the outbox. If a connection
-    has no receiver, all messages go into its outbox at once. A connection can have a chain of several receivers
+    has no receiver, all messages go into its outbox immediately. A connection can have a chain of several receivers
     (``put_first``, ``put_last``), each of which passes messages and calls on to the next.
 
-    Its methods must not block. A receiver itself must limit the bytes that it holds back.
+    A receiver's methods must not block. Each receiver must limit the bytes that it holds back.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Receiver:
 
         Args:
             client: the client that gets it.
-            message: the message. If several clients of the connection get it, there is one call for each.
+            message: the message. If several clients of the connection get it, there is one call for each client.
             named: whether the client recovers, so that the notification has the message's `mid`.
         """
         raise NotImplementedError
@@ -148,7 +148,7 @@ class Connection:
         self.replies: deque[Reply] = deque()  # for commands in progress
         self.kind = ""  # the kind of the commands in progress, while replies are outstanding
         self.replaces = False  # these commands include a `subscribe` with `replace`, which must run alone
-        self.tally: dict[str, int] = {}  # ``Replies.tally`` of that kind: result -> count
+        self.tally: dict[str, int] = {}  # ``Replies.tally`` of this kind: result -> count
         self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind
         self.grant: Grant | None = None  # None if the connection has all rights
         self.receiver: Receiver | None = None  # None if messages go straight into the outbox
@@ -165,7 +165,7 @@ class Connection:
         self.ends_at: float | None = None
         self.allowance: float | None = None  # commands it can still send; None if there is no limit
         self.allowed_at = 0.0  # the time of that allowance
-        self.throttled = False  # it has sent too many commands, so those already read wait
+        self.throttled = False  # it has sent too many commands, so the commands already read wait
         # Bytes held in addition to its outbox, for ``Memory``.
         self.unread = 0  # bytes of incomplete messages
         self.waiting = 0  # bytes of its backlog, and of large commands under way
@@ -173,7 +173,7 @@ class Connection:
 
     @property
     def paused(self) -> bool:
-        """Must the endpoint stop reading from this connection for now?"""
+        """Whether the endpoint must stop reading from this connection for now."""
         return (self.backpressure and not self.closing) or self.draining
 
 
@@ -214,7 +214,7 @@ class Binding:
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
-        self.number = number  # counts clients that begin to listen here; kept if the client changes its connection
+        self.number = number  # counts clients that begin to listen here; the client keeps it on another connection
         self.location: Location | None = None  # None while the store writes its `listen`
 
 
@@ -225,7 +225,7 @@ class Hub:
         self.bindings: dict[str, Binding] = {}
         self.bound = 0  # the latest number of a binding
         #: Clients that a home looked for here in this turn, although they are not here. A part must ask the store about
-        #: these.
+        #: these clients.
         self.missed: list[str] = []
 
     def bind(self, client: str, connection: Connection) -> Binding | None:

@@ -1,7 +1,7 @@
 """Reads and checks a large frame outside the event loop, with the same results as for a small frame.
 
 Owns: ``read``, which runs in a separate process (``ingeborg.broker.shell.reader``), and the forms in which the frame
-and its outcome go from one process to the other. Must never: know a connection, or read a clock.
+and its outcome go from one process to the other. Must never: know about connections, or read a clock.
 
 Parsing 16 MiB of JSON can take seconds, and must not delay other messages. So the endpoint's own process keeps only the
 bytes of a large frame. The reader process parses the frame and returns the command. A long list of topics stays packed,
@@ -82,9 +82,9 @@ class Topics:
 
 
 class Outcome(NamedTuple):
-    """The outcome of a large frame: its ``command``, or the ``error`` by which it is refused. The error reply has
-    ``id`` and ``name``, and the metrics count the refusal under the command ``kind``. ``is_text``: whether the frame is
-    UTF-8, as a text frame must be."""
+    """The outcome of a large frame: its ``command``, or the ``error`` with which the endpoint refuses it. The error
+    reply has ``id`` and ``name``, and the metrics count the refusal under the command ``kind``. ``is_text``: whether
+    the frame is UTF-8, as a text frame must be."""
 
     command: Command | None = None
     error: ProtocolError | None = None
@@ -185,8 +185,8 @@ def _require_few_values(data: bytes) -> None:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Return whether the data is UTF-8. Decode it piece by piece, because the whole text at once would take up to four
-    times the memory."""
+    """Return whether the data is UTF-8. Decode it piece by piece, because decoding the whole text in one step would
+    take up to four times the memory."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(data), 1 << 20):

@@ -76,7 +76,7 @@ class Outbox:
     def write(self) -> list[bytes]:
         """Return the frames to write to the socket now: none while the socket is blocked, otherwise all waiting frames.
         If these have more than ``piece_bytes``, return only the first piece. The next calls return the other pieces,
-        and after these the frames that have come meanwhile."""
+        and then the frames that have come meanwhile."""
         if self.blocked:
             return []
         if not self._leaving:
@@ -105,7 +105,7 @@ class Outbox:
         self.flowing = not self._leaving
 
     def rest(self) -> list[bytes]:
-        """Return the pieces that have not been written yet. The caller writes all pieces at once, because other bytes
+        """Return the pieces that have not been written yet. The caller writes all pieces together, because other bytes
         must follow them."""
         frames, self._leaving = self._leaving[::-1], []
         self.leaving_bytes = 0

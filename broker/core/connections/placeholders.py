@@ -3,13 +3,14 @@
 Owns: which entries can have the placeholder, how to fill it in, and the ids to which such an entry permits nothing.
 Must never: decide about a command (``grants`` does), or fill in a placeholder that a client has sent.
 
-Clients choose their own ids, and do not trust each other. So no client may get another client's topics by its choice of
-an id. Therefore an entry permits nothing to an id with a character that can end an id in a topic (``Entry.stops``).
-Suppose that an entry permits the same topic to two ids without such characters. In this topic, both ids begin after the
-text before the first ``{sub}``, and both end before the first of these characters. So the two ids are equal. The same
-is true for several entries with the same text before their first ``{sub}``, because such entries share these
-characters. It is not true if one entry has other text at the place where another entry has its ``{sub}``. For example,
-``user/{sub}/`` permits to the client ``log`` the topics that ``user/log/{sub}`` permits to all other clients.
+Clients choose their own ids, and do not trust each other. So a client must not get another client's topics by choosing
+a special id. Therefore an entry permits nothing to an id with a character that can end an id in a topic
+(``Entry.stops``). Suppose that an entry permits the same topic to two ids without such characters. In this topic, both
+ids begin after the text before the first ``{sub}``, and both end before the first of these characters. So the two ids
+are equal. The same is true for several entries with the same text before their first ``{sub}``, because such entries
+share these characters. It is not true if one entry has other text at the place where another entry has its ``{sub}``.
+For example, ``user/{sub}/`` permits to the client ``log`` the topics that ``user/log/{sub}`` permits to all other
+clients.
 """
 
 from __future__ import annotations

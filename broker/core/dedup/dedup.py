@@ -29,7 +29,7 @@ _MARK_BIT: Final = 1 << 6
 KEY_BYTES: Final = 18
 
 #: Number of dictionaries among which a generation divides its keys. A dictionary of a million keys takes 80 ms to grow,
-#: but one of 16,000 keys takes only 1 ms.
+#: but a dictionary of 16,000 keys takes only 1 ms.
 _PARTS: Final = 64
 _PART_MASK: Final = _PARTS - 1
 
@@ -41,7 +41,7 @@ _GENERATIONS_FULL: Final = 4
 #: Maximum number of old generations. Beyond it, the two oldest are merged, one part per turn. Keys that are seen again
 #: and again leave nearly empty generations behind. With a long time-to-live such generations would pile up.
 _OLD: Final = 6
-#: Beyond this number of old generations, the two oldest are merged at once.
+#: Beyond this number of old generations, the two oldest are merged completely in one turn.
 _OLD_MAX: Final = 8
 
 #: Number of keys to examine in one slice, which takes 1 ms. A part of a generation is never split, even if it has more
@@ -91,8 +91,7 @@ class Dedup(Generic[Waiter]):
     """Holds the keys seen within ``ttl_s`` seconds, at most ``keys_max`` (about 115 bytes each).
 
     With ``ttl_s`` 0 it keeps nothing. The keys are divided into generations. New keys, and old keys that are seen
-    again, go into the youngest generation. So a whole generation expires at once, together with its youngest key. ADR
-    9.
+    again, go into the youngest generation. So a whole generation expires together with its youngest key. ADR 9.
     """
 
     def __init__(self, ttl_s: float, keys_max: int) -> None:
@@ -109,8 +108,8 @@ class Dedup(Generic[Waiter]):
         self._pending: dict[int, list[Waiter]] = {}
         #: The publishers' own keys, and this table's key for each.
         self.own_keys = OwnKeys(self._holds)
-        #: Pending keys whose messages a former home of their slot is dispatching -> that home's incarnation, and the
-        #: time until which we assume this. The earliest time comes first.
+        #: Keys whose messages a former home of their slot is still dispatching -> that home's incarnation, and the time
+        #: until which we assume that it is dispatching. The earliest time comes first.
         self.elsewhere: dict[int, tuple[str, float]] = {}
         self._now = -1.0
         # The expiry of keys seen now, as one object that all keys of a turn share. If it were declared as a float, the
@@ -148,7 +147,8 @@ class Dedup(Generic[Waiter]):
         return expiry > now
 
     def conflicts(self, key: int, now: float) -> bool:
-        """Has the publisher given the same own key to another payload? A call does not count as a sighting."""
+        """Return whether the publisher has given the same own key to another payload. A call does not count as a
+        sighting."""
         return is_own(key) and self.own_keys.conflicts(key, now)
 
     def pending(self, key: int) -> list[Waiter] | None:
@@ -266,7 +266,7 @@ class Dedup(Generic[Waiter]):
         key, with an earlier expiry."""
         if self._young_count >= self._young_max:
             self._begin_generation(self._now)
-        # Forget two keys for each new one, so that expired keys never pile up, no matter how fast new ones arrive.
+        # Forget two keys for each new key. So expired keys never pile up, however fast new keys arrive.
         self._forget(2)
         if self._count >= self.keys_max:
             self._evict(key & _PART_MASK)
@@ -323,7 +323,7 @@ class Dedup(Generic[Waiter]):
         oldest[index] = {}
 
     def _evict(self, index: int) -> None:
-        """Make room for one key by dropping one from the oldest generation, whose parts are about equally full."""
+        """Make room for one key by dropping a key from the oldest generation, whose parts are about equally full."""
         while self._old:
             oldest = self._old[-1][0]
             part = oldest[index] or next(filter(None, oldest), {})

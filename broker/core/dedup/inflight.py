@@ -8,7 +8,7 @@ from __future__ import annotations
 
 class InFlight:
     """Counts messages and bytes in flight. At ``messages_max`` or ``bytes_max`` the endpoint is congested. Stopped
-    clients can continue when both are below half of these limits."""
+    clients can continue when both counts are below half of their limits."""
 
     def __init__(self, messages_max: int, bytes_max: int) -> None:
         self._messages_max = messages_max

@@ -1,11 +1,12 @@
-"""Keeps the names of recently dispatched messages, because a message is not a duplicate of itself. SPEC section 7.
+"""Keeps the names of recently dispatched messages, so that a message sent again does not count as a duplicate. SPEC
+section 7.
 
 Owns: the name for each key of the table of duplicates, as long as an origin can send the message again. Must never:
 decide what is a duplicate.
 
 The table of duplicates knows payloads, but not their messages. An origin sends a message again if it did not get the
-outcome, because the home crashed or stalled, or the link broke. The name distinguishes that message from another one
-with the same payload.
+outcome. This happens if the home crashed or stalled, or the link broke. The name distinguishes that message from
+another message with the same payload.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Drops a payload at its origin if its home, another endpoint, already knows it. ADR 10.
+"""Drops a payload at its origin if the topic's home, which is another endpoint, already knows the payload. ADR 10.
 
 Owns: the known payloads, and the sightings to report to their homes. Must never: treat a payload as known unless a home
 has confirmed it.
 
-When many clients publish the same payload at once, each origin sends only the first message to the topic's home. Every
-duplicate must extend the payload's time-to-live (SPEC section 7), which is kept at the home. So the origin reports in
-batches which payloads it has dropped, long before the first of these could expire at the home.
+When many clients publish the same payload at the same time, each origin sends only the first message to the topic's
+home. Every duplicate must extend the payload's time-to-live (SPEC section 7), which is kept at the home. So the origin
+reports in batches which payloads it has dropped, long before the first of these could expire at the home.
 """
 
 from __future__ import annotations

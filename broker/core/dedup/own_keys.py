@@ -3,8 +3,8 @@
 Owns: how to compute such a message's key in the table of duplicates, and the table's key for each own key. Must never:
 keep a message, or know when a key expires.
 
-A key of the table has 128 bits of hash (``dedup``). If the publisher gave the message an own key, these bits are 72
-bits for the message's identity (topic, client, own key), a mark of 16 bits, and 40 bits that also depend on the
+A key of the table has 128 bits of hash (``dedup``). If the publisher gave the message an own key, these bits consist of
+72 bits for the message's identity (topic, client, own key), a mark of 16 bits, and 40 bits that also depend on the
 payload. A retry has exactly the same key of the table, so code that stores or passes on a key need not know its kind.
 If the same own key comes with another payload, the 72 bits are equal and the payload bits differ, which is a conflict.
 By chance, the hash of one in 65,536 payloads has the mark. The table treats such a hash as an own key without
@@ -66,7 +66,7 @@ class OwnKeys:
         return len(self._keys)
 
     def conflicts(self, key: int, now: float) -> bool:
-        """Was this key computed from an own key that the publisher has also used for another payload?"""
+        """Return whether this key comes from an own key that the publisher has also used for another payload."""
         other = self._keys.get(key >> _IDENTITY_SHIFT)
         return other is not None and other != key and self._holds(other, now)
 

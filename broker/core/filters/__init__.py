@@ -1,5 +1,5 @@
 """Content filters of subscriptions.
 
 Owns: the meaning of a filter, and an index of a million filters, which finds the clients whose filters match a message.
-Must never: know a topic, or read a store.
+Must never: know about topics, or read a store.
 """

@@ -63,7 +63,8 @@ class Bounds:
         return 300 + self._leaves * _LEAF_BYTES + self._count * _BOUND_BYTES + self._unions_bytes
 
     def at_most(self, value: float) -> BitMap:
-        """Return the numbers whose bound is at most this value. The bitmap may be in use here, so do not alter it."""
+        """Return the numbers whose bound is at most this value. The bitmap may still be in use here, so do not alter
+        it."""
         at = bisect_right(self._firsts, value) - 1
         if at < 0:
             return BitMap()

@@ -4,8 +4,8 @@ attribute meets.
 Owns: a column of a bucket, with a structure for each kind of condition. Must never: examine any other path.
 
 Each kind of condition with a word (equal, prefix, suffix, anything-but) has a table that maps a word to the numbers of
-its conjunctions. Prefixes and suffixes need one lookup for each length in use. A range with one infinite end is one
-bound. Any other range is two bounds, whose answers are combined by AND. Therefore a number can have only one condition
+its conjunctions. Prefixes and suffixes need one lookup for each length in use. A range with one infinite end has one
+bound. Any other range has two bounds, whose answers are combined by AND. Therefore a number can have only one condition
 in a column. For `anything-but`, the answer is all numbers with such a condition, without those whose condition excludes
 the value.
 """

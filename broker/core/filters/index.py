@@ -85,7 +85,7 @@ class Index:
         self._at_none: dict[Shape, None] = {}  # shapes without a needed path
         self._paths: dict[Path, int] = {}  # needed paths -> the number of shapes that need them
         self._free: list[Any] = []
-        # The next three are indexed by number.
+        # The next three attributes are indexed by number.
         self._texts: list[str] = []
         self._holders: list[Any] = []  # a client, or a tuple or Table of clients, or the filter's number
         self._stamps: array[int] = array("Q")  # the unique stamp of the filter's last change
@@ -107,7 +107,7 @@ class Index:
 
     @property
     def bytes(self) -> int:
-        """An estimate of its memory: within 30 % for more than a few filters."""
+        """An estimate of its memory. The error is at most 30 %, except with very few filters."""
         return (
             self._bytes
             + self._numbers.bytes
@@ -388,7 +388,7 @@ def _with_client(holder: Any, client: str) -> Any:
 
 
 def _without_client(holder: Any, client: str) -> Any:
-    """Return the clients without this one, or ``None`` if none is left."""
+    """Return the clients without this client, or ``None`` if no client is left."""
     if type(holder) is str:
         return None
     if type(holder) is tuple:

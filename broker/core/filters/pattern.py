@@ -134,8 +134,8 @@ def holds(conjunction: Conjunction, found: Mapping[Path, Sequence[Any]]) -> bool
 
 
 def matches(alternatives: Iterable[Conjunction], payload: bytes) -> bool:
-    """Does any of these conjunctions, of one filter or of several, hold for the payload? ``payload`` is canonical
-    JSON."""
+    """Return whether any of these conjunctions holds for the payload. They can belong to one filter or to several.
+    ``payload`` is canonical JSON."""
     found = attributes(payload)
     return any(holds(conjunction, found) for conjunction in alternatives)
 

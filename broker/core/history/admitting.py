@@ -97,8 +97,8 @@ class RetainedRead(OfChange):
 
 
 class Admitting(Part):
-    """Admits or refuses these commands at one endpoint. In the list of parts it comes after ``listening`` and
-    ``subscribing``, so it replaces their handlers and receives their commands first."""
+    """Admits or refuses these commands at one endpoint. This part comes after ``listening`` and ``subscribing`` in the
+    list of parts. So it replaces their handlers, and receives their commands first."""
 
     def __init__(
         self,

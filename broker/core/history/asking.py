@@ -92,7 +92,7 @@ class Asking(Part):
         self._replies.refuse(asked.connection, asked.reply, asked.command.id, ProtocolError(code, info))
 
     def lost(self, call: Call) -> str | None:
-        """Ask again at the next tick, because the endpoint that was asked is gone or is no longer the home."""
+        """Ask again at the next tick, because the endpoint that got the question is gone or is no longer the home."""
         self._told(call.context, None)
         return None
 

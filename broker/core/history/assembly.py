@@ -1,6 +1,6 @@
-"""The assembly of history: a client's endpoint requests missed messages from the homes, and the homes answer.
+"""Assembles the parts for history: a client's endpoint requests missed messages from the homes, and the homes answer.
 
-Owns: the choice of parts and of their arguments. Must never: do more than make these parts.
+Owns: the choice of parts and of their arguments. Must never: do anything except make these parts.
 """
 
 from __future__ import annotations

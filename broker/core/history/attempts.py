@@ -1,8 +1,8 @@
 """Attempts at a recovery. An attempt asks the homes for retained messages and sends them to the client in the order of
 their stamps. SPEC section 8.10, ADR 36.
 
-Owns: the answers of each home, and how much of them the attempt has sent. Must never: know why a client recovers, or
-send messages that an earlier position covers.
+Owns: the answers of each home, and how much of each answer the attempt has sent. Must never: know why a client
+recovers, or send messages that an earlier position covers.
 
 If an endpoint dies or a slot moves, the attempt restarts where it stopped.
 """
@@ -156,7 +156,7 @@ class Attempts(Part):
         self._told(call.context, None)
 
     def lost(self, call: Call) -> str | None:
-        """Restart the attempt, because the endpoint that was asked is gone or is no longer the home."""
+        """Restart the attempt, because the endpoint that got the question is gone or is no longer the home."""
         self._told(call.context, None)
         return None
 
@@ -192,8 +192,8 @@ class Attempts(Part):
         self.wake(attempt)
 
     def begin_later(self, attempt: Attempt) -> None:
-        """Start the attempt in one of the next ticks. Use this when many attempts start at once, or when this endpoint
-        does not currently act."""
+        """Start the attempt in one of the next ticks. Use this when many attempts start at the same time, or when this
+        endpoint does not currently act."""
         attempt.after = self._desk.now
         self._again.append(attempt)
 
@@ -352,8 +352,8 @@ class Attempts(Part):
         self._sending.push(connection, connection.codec.frame(encode(word)), True)
 
     def wake(self, attempt: Attempt) -> None:
-        """Continue the attempt, because the rows, the filters or the room in the outbox that it waits for may be
-        available now."""
+        """Continue the attempt, because the rows, filters or room in the outbox for which it waits may be available
+        now."""
         if attempt.parked and attempt.job is not None and not attempt.names:
             attempt.parked = False
             self._desk.job(attempt.job)

@@ -1,13 +1,13 @@
 """Answers questions about missed messages, at the home of the topics. The questions come from the endpoints where the
 recovering clients listen. SPEC section 8.10, ADR 36.
 
-Owns: the answers under way, and the pages that nobody has fetched yet. Must never: mark an answer as complete without
-knowing that it is complete, or answer for another home's slot.
+Owns: the answers under way, and the pages that nobody has fetched yet. Must never: mark an answer as complete if
+something may be missing, or answer for another home's slot.
 
 An endpoint asks in one of two ways. If the client has few subscriptions, the endpoint names the topics, and the home
 looks them up in the log. If the client has very many subscriptions, the home goes through all messages retained since
-the client's position, and asks the store which of their topics the client has subscribed to. The cost of an answer
-therefore depends on the smaller of two numbers: the client's topics and the retained messages.
+the client's position. It then asks the store which of their topics the client has subscribed to. The cost of an answer
+therefore depends on the smaller of two numbers: the number of the client's topics, and the number of retained messages.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ ENTRIES_PER_SLICE: Final = 4_000
 TELL_S: Final = 2.0
 
 Found = deque[tuple[int, Entry]]
-"""Entries, each with the stamp that it had when it was found. If an entry is dispatched again, its stamp changes."""
+"""Entries, each with the stamp that it had when the search found it. If an entry is dispatched again, its stamp
+changes."""
 
 Told = Callable[[Any, HistoryPage | None], None]
 """A callback that gets (context, answer). The answer is ``None`` if this endpoint is not the home or currently cannot
@@ -138,7 +139,7 @@ class HistoryServer(Part):
         return {HistoryRequest: self.history_requested, FetchRequest: self.fetch_requested}
 
     def history_requested(self, peer: str, number: int, request: HistoryRequest) -> None:
-        """Handle a question that a peer asks for one of its clients."""
+        """Handle a question that a peer asks on behalf of one of its clients."""
         self._ask(Search(request, peer, number, None, None))
 
     def fetch_requested(self, peer: str, number: int, request: FetchRequest) -> None:
@@ -219,8 +220,7 @@ class HistoryServer(Part):
                 is_known = entry is not None
                 since = 0 if entry is None else entry.stamp
             if question.latest:
-                # The client requested only the latest messages. If earlier messages are missing, this is therefore not
-                # a gap.
+                # The client requested only the latest messages. So it is no gap if earlier messages are missing.
                 found += [] if of_topic is None else log.latest(of_topic, question.latest, now)
                 whole = True
             elif of_topic is None:

@@ -1,5 +1,4 @@
-"""Sends positions to clients that recover, both soon after messages were sent to them and periodically. SPEC section
-2.7.
+"""Sends positions to recovering clients, both periodically and soon after each message to them. SPEC section 2.7.
 
 Owns: the sessions that still need a position. Must never: send a position to a client while a message for this client
 is held back.
@@ -40,7 +39,7 @@ class Positions(Part):
         self.replay_sessions: dict[Connection, ReplaySession] = {}
 
     def of(self, session: ReplaySession) -> str:
-        """Return the position of a session that holds no more messages, and count it as sent."""
+        """Return the position of a session that holds no more messages, and count the position as sent."""
         watermark = self._watermarks.cluster_watermark if self._watermarks.known else 0
         session.since = max(session.since, min(watermark, session.floor))
         session.told = session.since
@@ -51,7 +50,7 @@ class Positions(Part):
         self._owed.pop(session, None)
 
     def owe(self, session: ReplaySession) -> None:
-        """Record that a message was sent to the session. The session gets a position when the position covers this
+        """Record that a message was sent to the session. The session gets a position as soon as a position covers this
         message."""
         session.owed = 2
         self._owed[session] = None

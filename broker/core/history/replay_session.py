@@ -79,13 +79,13 @@ class Attempt:
         self.retries = 0
         self.after = 0.0  # when the attempt may start again
         self.is_over = False
-        self.pushed: set[tuple[str, int]] = set()  # for a command: the messages sent, including those before restarts
+        self.pushed: set[tuple[str, int]] = set()  # for a command: all messages sent, also before restarts
         # A restart resets the following attributes:
         self.topics: list[str] | None = None
         self.asked = 0  # the number of homes that have not answered
         self.covered = bytearray()  # one bit for each slot that the answers cover
         self.sources: dict[str, Source] = {}
-        self.watermark = -1  # the cluster's watermark at the start, or a home's if that is smaller
+        self.watermark = -1  # the cluster's watermark at the start, or a home's watermark if that is smaller
         self.gap_topics: list[str] = []
         self.gap_slots: list[int] = []
         self.has_gap = False
@@ -132,8 +132,8 @@ class Attempt:
 
 
 class ReplaySession:
-    """A connection whose client recovers (``stays``), or only gets the retained messages that a `subscribe` requested
-    (not ``stays``).
+    """A connection whose client recovers (``stays`` is true), or only gets the retained messages that a `subscribe`
+    requested (``stays`` is false).
 
     While there are ``attempts``, the session holds back new messages for its clients and sends them after the attempts.
     """
@@ -166,7 +166,7 @@ class ReplaySession:
         self.connection = connection
         self.stays = stays
         self.receiver: Receiver | None = None  # this session's receiver on the connection
-        self.waits = False  # whether its `listen` has not succeeded yet
+        self.waits = False  # true until its `listen` has succeeded
         self.missed = False  # whether it has missed messages while it waited
         self.listened = False  # whether one of its `listen` commands has succeeded
         self.since = 0  # while there are attempts: everything up to this stamp has been sent

@@ -5,9 +5,9 @@ Owns: the connections of recovering clients here, and their recoveries. Must nev
 that it covers are in the connection's outbox, or drop a message silently.
 
 A recovery asks all homes, and sends their answers in the order of the stamps, as fast as the socket accepts them.
-Meanwhile it holds back new messages for the client, up to half the size of an outbox. If there are more, it drops the
-held messages and all further messages. Then it makes one more attempt, which finds the dropped messages in the homes'
-logs. After a failure, an attempt restarts where it stopped.
+Meanwhile it holds back new messages for the client, up to half the size of an outbox. If more messages come, it drops
+the held messages and all further messages. Then it makes one more attempt, which finds the dropped messages in the
+homes' logs. After a failure, an attempt restarts where it stopped.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Replaying(Part):
             self._hold(session, message, message.named_for(codec) if session.stays else message.frame_for(codec))
             return
         if not session.stays and (message.origin, message.number) in session.sent:
-            session.sent.discard((message.origin, message.number))  # an attempt sent it before the dispatch
+            session.sent.discard((message.origin, message.number))  # an attempt sent it before its dispatch
             return
         onward = session.onward
         if onward is not None:
@@ -120,7 +120,7 @@ class Replaying(Part):
         self._let_go(session)
         for origin, number, frame in held:
             if (origin, number) in sent:
-                sent.discard((origin, number))  # skip one copy: others may be for the connection's other clients
+                sent.discard((origin, number))  # skip one copy: more copies may be for the connection's other clients
             else:
                 self._sending.push(session.connection, frame, True)
                 pushed += 1
@@ -146,7 +146,7 @@ class Replaying(Part):
         session.settled = session.since = max(session.since, self._watermarks.cluster_watermark)
 
     def listens(self, connection: Connection, client: str) -> None:
-        """Handle the beginning of a `listen` with `recover`. New messages for its client wait until it has
+        """Handle the beginning of a `listen` with `recover`. New messages for its client wait until the `listen` has
         succeeded."""
         session = self.replay_sessions.get(connection)
         if session is None or not session.stays:
@@ -326,8 +326,8 @@ class Replaying(Part):
         self._push_held(session)
         if not session.stays:
             if session.sent and len(session.connection.clients) == 1:
-                # A message that was sent as a retained one before its dispatch arrives live as well. This client gets
-                # no `mid` to recognise repeats, so the session stays for a while to remove them.
+                # If a retained message was sent before its dispatch, it arrives live as well. This client gets no `mid`
+                # to recognise repeats, so the session stays for a while to remove repeats.
                 self._lingering.append((self._desk.now + LINGER_S, session))
             else:
                 self._forget(session)
@@ -432,8 +432,8 @@ class Replaying(Part):
             session.attempts.append(Attempt(session, session.since))
 
     def lapsed(self) -> None:
-        """Recover all clients, because other endpoints can now act without this one. New messages wait until no earlier
-        message is missing."""
+        """Recover all clients, because other endpoints can now act without this one. New messages wait until the
+        clients have all earlier messages."""
         self._recover(list(self.replay_sessions.values()))
 
 

@@ -1,5 +1,5 @@
-"""Sends requests to other endpoints over their links. If no answer can come, repeats the request at another endpoint or
-gives it up.
+"""Sends requests to other endpoints over their links. If no answer can come, it repeats the request at another endpoint
+or gives it up.
 
 Owns: the requests under way, their time-outs, and the numbers that identify them. Must never: know a request's meaning.
 
@@ -186,7 +186,7 @@ class Calls:
             del self._calls[call.number]
 
     def ask_again(self) -> None:
-        """Repeat at once all requests whose receiver was not the home."""
+        """Immediately repeat all requests whose receiver was not the home."""
         again, self._again = self._again, deque()
         for _, call in again:
             if self._calls.get(call.number) is call and not call.target:

@@ -5,7 +5,7 @@ Owns: this version's capabilities. Must never: know the purpose of a capability.
 
 Each endpoint lists in its handshake the capabilities that its peers must know. If a peer does not know one of these, it
 refuses the link and gives the reason. If a new version adds a request, a field or an effect that an earlier version
-would refuse, it must add a name to ``CAPABILITIES``.
+would refuse, the new version must add a name to ``CAPABILITIES``.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def decoded(data: bytes) -> Frame:
 
 
 def _one_by_one(items: Raw) -> list[Received] | None:
-    """Decode the items one by one, because at least one of them is malformed. Return ``None`` if not even their numbers
+    """Decode the items one by one, because at least one item is malformed. Return ``None`` if not even their numbers
     can be decoded."""
     try:
         return [_received(item) for item in _ITEMS.decode(items)]

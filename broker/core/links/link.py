@@ -1,4 +1,5 @@
-"""A link to one peer. It sends numbered batches and keeps each until the peer confirms that it has processed the batch.
+"""A link to one peer. It sends numbered batches and keeps each batch until the peer confirms that it has processed the
+batch.
 
 Owns: the items on their way to one incarnation of one peer, across any number of successive connections. Must never:
 open or read a connection, or know an item's meaning.
@@ -25,9 +26,9 @@ BATCH_ITEMS_MAX: Final = 1_000
 #: far below the receivers' limit for a frame.
 BATCH_BYTES_MAX: Final = 4 << 20
 
-#: A link confirms at once after it has processed this many bytes. With fewer bytes, the confirmation waits for the next
-#: batch or the next tick. If a link confirmed every batch at once, every third frame under a light load would be only a
-#: confirmation.
+#: A link confirms immediately after it has processed this many bytes. With fewer bytes, the confirmation waits for the
+#: next batch or the next tick. If a link confirmed every batch immediately, every third frame under a light load would
+#: be only a confirmation.
 CONFIRM_BYTES: Final = 1 << 20
 
 

@@ -4,8 +4,7 @@ Owns: the fields, their limits, and their meaning. Must never: act, or know how 
 
 A field's type defines its valid values, and ``msgspec`` checks every record that arrives over a link against these
 types (``frames``). A record is encoded as an array of its tag and its fields. A receiver ignores unknown fields at the
-end. A sender may omit fields at the end that have a default. A new field must therefore be the last one and have a
-default.
+end. A sender may omit fields at the end that have a default. A new field must therefore come last and have a default.
 
 This module is not compiled, because mypyc cannot compile a ``msgspec`` record (``ingeborg.form``).
 """
@@ -96,15 +95,15 @@ class PublishRequest(Request, tag=1):
     """An origin asks the home of a topic to dispatch a message. A home also sends this request to a former home that is
     still dispatching a message with the same key.
 
-    The receiver answers whether the message was a duplicate. The answer ``RETAINED`` means that it has dispatched the
-    message and retains it. If it has dispatched the message under another name, it answers whether it retains the
-    message, and the name.
+    The receiver answers whether the message was a duplicate. The answer ``RETAINED`` means that the receiver has
+    dispatched the message and retains it. If the receiver has dispatched the message under another name, its answer
+    says whether it retains the message, and gives the name.
     """
 
     answer = Decoder(bool | Literal["kept"] | tuple[bool, str, int])
 
     message: Carried
-    hashed: Hash | None  # with the topic's slot, it is the message's key; None if there is no duplicate check
+    hashed: Hash | None  # with the topic's slot, this is the message's key; None if there is no duplicate check
     again: bool = False  # the sender has sent this request to another endpoint before
     keep_s: NotNegative = 0  # the time to retain the message, in seconds; 0 if it is not retained
 

@@ -54,7 +54,7 @@ class LookupHome(Home):
         self._routes.drop(topic)
 
     def ask(self) -> None:
-        """Send the turn's questions to the store. One of them is whether the store has seen the payloads."""
+        """Send the turn's questions to the store. One question is whether the store has seen the payloads."""
         super().ask()
         see, self._see = self._see, None
         if see is not None:

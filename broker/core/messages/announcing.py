@@ -5,8 +5,8 @@ Owns: the announcements under way. Must never: determine which clients join or l
 
 The home of a topic makes the announcements, because only the home writes the topic's subscriptions. An announcement is
 a message like any other, except that no client publishes it. Nothing repeats a lost announcement, but a metric counts
-it. Only one announcement of a topic is under way at a time, and later changes go into the next one. This keeps
-announcements in order even if one has to go to another home.
+it. Only one announcement of a topic is under way at a time, and later changes go into the next announcement. This keeps
+announcements in order even if an announcement has to go to another home.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ from .home import Home
 from .origin import Origin
 from .outcomes import Outcomes
 
-#: The largest number of announcements under way at once. A home can handle this many in addition to clients' messages.
+#: The largest number of announcements under way at the same time. A home can handle this many in addition to clients'
+#: messages.
 UNDER_WAY_MAX: Final = 1_000
 
 
 class Announcing(Part):
-    """Announces joins and leaves at one endpoint. In the list of parts it comes after ``origin``, so that it can
-    replace the handler of ``publish``. It comes before the home, because at the end of a turn the home reads the data
-    that its messages need from the store."""
+    """Announces joins and leaves at one endpoint. This part comes after ``origin`` in the list of parts, so that it can
+    replace the handler of ``publish``. It comes before the home, because at the end of a turn the home reads from the
+    store the data that its messages need."""
 
     def __init__(
         self,
@@ -80,8 +81,8 @@ class Announcing(Part):
             self._origin.publish(connection, command)
 
     def flush(self) -> None:
-        """End the turn by sending the announcements that can be sent now. This runs before ``Home.flush``, which reads
-        the sets of subscribers of these announcements."""
+        """End the turn by sending the announcements that can be sent now. This method runs before ``Home.flush``, which
+        reads the sets of subscribers of these announcements."""
         told = self._outcomes.told
         while told:
             telling = told.popleft()
@@ -121,7 +122,7 @@ class Announcing(Part):
             self._settle(news, isinstance(outcome, ProtocolError))
 
     def _settle(self, news: News, is_lost: bool) -> None:
-        """End an announcement, so that the topic's next one can be sent."""
+        """End an announcement, so that the topic's next announcement can be sent."""
         self._messages -= 1
         self._presence.told(news, is_lost)
 

@@ -1,7 +1,7 @@
-"""The assembly of the stages of a message. It makes the last stage first, because each stage needs the next one as an
+"""Assembles the stages of a message. It makes the last stage first, because each stage needs the next one as an
 argument.
 
-Owns: the choice of parts and of their arguments. Must never: do more than make these parts.
+Owns: the choice of parts and of their arguments. Must never: do anything except make these parts.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ Moved = list[tuple[str, float]]
 
 
 class DeliveryRecord(NamedTuple):
-    """A record of a message that was delivered here. ``clients`` are the clients that got it. For a broadcast, all
-    bindings with numbers up to ``bound`` also got it."""
+    """A record of a message that was delivered here. ``clients`` are the clients that got it. For a broadcast, the
+    clients of all bindings with numbers up to ``bound`` also got it."""
 
     expiry: float
     clients: frozenset[str]
@@ -81,7 +81,7 @@ class Delivery(Part):
         self._counters = counters
         self._recent: OrderedDict[tuple[str, int], DeliveryRecord] = OrderedDict()
         self._recent_clients = 0  # the number of recipients in ``_recent``
-        # For each topic, its messages for many clients, in order. The first one is being sent.
+        # For each topic, its messages for many clients, in order. The first message is being sent.
         self._queues: dict[str, deque[Queued]] = {}
         #: Completed deliveries of peers' messages that took more than one turn. Their tickets are (peer, number of its
         #: request).
@@ -150,16 +150,16 @@ class Delivery(Part):
     def deliver(
         self, message: Message, clients: list[str], ticket: Any, told: Delivered, ids: frozenset[str] | None = None
     ) -> list[str] | None:
-        """Put the message into the outboxes of those clients that have not received it. Return the clients that are not
+        """Put the message into the outboxes of the clients that have not received it. Return the clients that are not
         here.
 
         Return ``None`` if there are many clients, or if an earlier message of the topic is still being sent to many
-        clients. In this case the message is sent in slices, and afterwards ``told`` gets the ticket and the clients
+        clients. In both cases the message is sent in slices, and afterwards ``told`` gets the ticket and the clients
         that are not here. ``ids`` is the set of the clients, if the caller has one.
 
         The same message can arrive more than once. A home sends it again for clients that have moved here. A home that
-        took over also sends it again. So does a home that the origin could not reach for a while, when the origin asks
-        it again.
+        took over also sends it again. A home that the origin could not reach for a while does the same when the origin
+        repeats its request.
         """
         travelled = message.travelled or not message.topic
         if travelled:
@@ -297,7 +297,7 @@ class Delivery(Part):
             self._desk.drops["moved_evicted"] += 1  # clients missing from the list can miss the broadcast
         moved = [(client, since) for client, since in self._moved_away.since(self._desk.now) if client not in bindings]
         clients: list[str] = []
-        if had is None or had.bound is None:  # else another home's broadcast request has already sent it here
+        if had is None or had.bound is None:  # otherwise another home's broadcast request has already sent it here
             clients = [client for client in bindings if had is None or client not in had.clients]
             self._recent[key] = self._recent[key]._replace(bound=bound)
         many = self.per_slice(message.payload)

@@ -55,8 +55,8 @@ class Orphan:
 
 
 class Failover(Part):
-    """Dispatches, at one endpoint, the messages of crashed homes. In the list of parts it comes after ``incoming``,
-    which adds the messages of a crashed home to ``replicated.left``."""
+    """Dispatches, at one endpoint, the messages of crashed homes. This part comes after ``incoming`` in the list of
+    parts, because ``incoming`` adds the messages of a crashed home to ``replicated.left``."""
 
     def __init__(
         self,

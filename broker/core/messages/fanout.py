@@ -31,7 +31,7 @@ from .delivery import Delivered, Delivery, Moved
 
 
 class Fanout(Part):
-    """Sends messages from their home, when the home knows their recipients."""
+    """Sends messages from their home, once the home knows their recipients."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Fanout(Part):
         self._retention = retention
         self._keeps_lists = keeps_lists
         self._many = sizes.delivery_slice
-        #: Messages that could not end at once, and that every endpoint has now confirmed or failed to confirm. The home
-        #: empties this tray.
+        #: Messages that could not end immediately, and that every endpoint has now confirmed or failed to confirm. The
+        #: home empties this tray.
         self.dispatched: deque[tuple[Dispatch, ProtocolError | None]] = deque()
         #: Deliveries at this endpoint that took more than one turn. Their tickets have the dispatch, the number of
         #: clients, and the locations where the clients had been found.
@@ -115,10 +115,9 @@ class Fanout(Part):
         return False
 
     def send_both(self, dispatch: Dispatch, plain: Places, matched: Places, name: str) -> bool:
-        """Send the message to the plain subscribers, and to those whose filters have matched. If there are many, the
-        two groups get separate requests, because the list of plain subscribers stays the same while the list of
-        matching subscribers changes with each message. ``name`` is the name of the lists of matching subscribers.
-        Return the same as ``send``."""
+        """Send the message to the plain subscribers, and to those whose filters have matched. If there are many
+        subscribers, the two groups get separate requests, because only the list of matching subscribers changes with
+        each message. ``name`` is the name of the lists of matching subscribers. Return the same as ``send``."""
         self._location_groups.leave_out_the_gone(plain[1])  # their locations may be old
         many = self._many
         if all(len(clients) <= many for places in (plain, matched) for clients in places[1].values()):

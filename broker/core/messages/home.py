@@ -116,7 +116,7 @@ class Home(Part):
             self.take(dispatch)
 
     def take(self, dispatch: Dispatch) -> None:
-        """Handle a message whose home is this endpoint. Either ``dispatch.outcome`` is set at once, or ``Outcomes``
+        """Handle a message whose home is this endpoint. Either ``dispatch.outcome`` is set immediately, or ``Outcomes``
         reports the outcome later."""
         if not self._homes.joined:
             self._outcomes.wait(dispatch)

@@ -111,8 +111,8 @@ class InFlightDedup(Asker):
         return True
 
     def _is_itself(self, dispatch: Dispatch, key: int) -> bool:
-        """Return whether the message was itself dispatched before, and not only an equal one. This happens if its
-        origin did not get the outcome and asks again."""
+        """Return whether this very message was dispatched before, and not only an equal one. This happens if its origin
+        did not get the outcome and asks again."""
         dispatch.is_retained = dispatch.keep_s > 0 and self.retention.has(dispatch)
         return dispatch.is_retained or self._names.has(key, dispatch.message)
 
@@ -127,7 +127,7 @@ class InFlightDedup(Asker):
             self._barrier.begin(dispatch, key)
 
     def settle(self, dispatch: Dispatch, error: ProtocolError | None) -> None:
-        """End the message. From now on a repetition of it is a duplicate, unless no client received the message."""
+        """End the message. From now on a repetition is a duplicate, unless no client received the message."""
         desk, key = self._desk, dispatch.key
         assert key is not None
         dispatch.pending = False
@@ -152,8 +152,8 @@ class InFlightDedup(Asker):
             self._keys.hand_on([(key, self._dedup.ttl_s if reached_somebody else 0.0)])
 
     def _keep_partial(self, message: Message, key: int, error: ProtocolError) -> None:
-        """Remember a partial outcome. If the origin considers this endpoint dead meanwhile, it gets the outcome only
-        when it asks again. In this case the message must not count as a duplicate of itself."""
+        """Remember a partial outcome. If the origin considers this endpoint dead meanwhile, the origin gets the outcome
+        only when it asks again. In this case the message must not count as a duplicate of itself."""
         partial = self._partial
         partial[key] = message.origin, message.number, error
         if len(partial) > PARTIAL_MAX:
@@ -211,7 +211,7 @@ class InFlightDedup(Asker):
 
     def answered(self, call: Call, value: Any) -> None:
         """End the repetitions, because the former home has dispatched the message. The former home has already counted
-        the repetition that it was asked about."""
+        the repetition about which this endpoint asked."""
         first: Dispatch = call.context
         assert first.key is not None
         if type(value) is tuple:

@@ -4,7 +4,8 @@ Owns: the publishes of this endpoint's clients until their outcome is known, and
 have already seen. Must never: look for a subscriber. The topic's home does this, here or at another endpoint.
 
 The origin sends a publish to its topic's home. If that endpoint dies, the origin sends the publish to the next home. If
-many clients publish the same payload at once, the origin sends only the first one to the home (``origin_dedup``).
+many clients publish the same payload at the same time, the origin sends only the first message to the home
+(``origin_dedup``).
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Origin(Part):
         desk = self._desk
         desk.counts["publishes_received"] += 1
         if self._outcomes.due:
-            self.take_outcomes()  # earlier messages that have to go to another home must go before this one
+            self.take_outcomes()  # earlier messages that have to go to another home must go first
         topic = command.topics[0] if command.topics else ""
         slot = slot_of(topic)
         message = Message(topic, command.payload, self._me, 0, desk.now)
@@ -182,8 +183,7 @@ class Origin(Part):
             self._settle(publish, outcome)
 
     def _settle(self, publish: Publish, outcome: bool | ProtocolError) -> None:
-        """End the message, and reply to its publisher. There is no reply to a success without ``ack`` (SPEC section
-        2)."""
+        """End the message, and reply to its publisher. A success without ``ack`` gets no reply (SPEC section 2)."""
         if outcome is True and publish.unique:
             outcome = False  # only this message has this key, so it was dispatched before and is no duplicate
         publish.outcome = outcome

@@ -1,8 +1,8 @@
 """Reports the outcome of each message from its home to the party that waits for the outcome. That party is the publish
 of a client of this endpoint, or a peer.
 
-Owns: the reports, and the count of the messages in flight, which are those whose outcome somebody waits for. Must
-never: decide the outcome.
+Owns: the reports, and the count of the messages in flight, which are the messages whose outcome somebody waits for.
+Must never: decide the outcome.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ FIGURES_S: Final = 1.0
 
 
 class Census:
-    """A request to all endpoints for their figures. Operators that send the command while it is under way share its
-    result."""
+    """A request to all endpoints for their figures. Operators that send the command while this request is under way
+    share its result."""
 
     __slots__ = ("answers", "asked", "askers", "deadline")
 

@@ -1,6 +1,6 @@
-"""The assembly of the parts for read-only commands.
+"""Assembles the parts for read-only commands.
 
-Owns: the choice of parts. Must never: do more than make these parts.
+Owns: the choice of parts. Must never: do anything except make these parts.
 """
 
 from __future__ import annotations

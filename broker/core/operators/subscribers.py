@@ -25,7 +25,7 @@ from ..stores import unavailable
 from .words import PAIRS_PER_READ, REPLY_FILTER_BYTES, WAITING_MAX, filter_bytes, said, too_many
 
 #: The largest number of sets of subscribers to read and sort at the same time. A set can be so large that memory has
-#: room for only two.
+#: room for only two sets.
 READS_AT_ONCE: Final = 2
 
 #: The number of a topic's filters in one page from the store. This part reads them to find the clients that have

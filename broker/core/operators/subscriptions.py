@@ -27,8 +27,8 @@ class Subscriptions(Part):
         self._replies = replies
 
     def commands(self) -> dict[str, CommandSpec]:
-        """See ``Part``. A connection has only one such command under way at a time, because a page can have megabytes
-        and would have to wait in memory for earlier replies."""
+        """See ``Part``. A connection has only one such command under way at a time. A page can have megabytes, and
+        would otherwise have to wait in memory for earlier replies."""
         return {"subscriptions": CommandSpec(self.subscriptions, overlaps=False)}
 
     def subscriptions(self, connection: Connection, command: Command) -> None:
@@ -75,7 +75,7 @@ class Subscriptions(Part):
                 # Read a shorter page instead. The store then returns the cursor for the end of the shorter page.
                 self._read_topics((connection, reply, command._replace(limit=number)))
                 return
-            if held:  # else the subscription has ended since the page was read
+            if held:  # otherwise the subscription has ended since the page was read
                 named.append(topics[number])
                 if (of_topic := said(held)) is not None:
                     words[topics[number]] = of_topic

@@ -15,7 +15,7 @@ from ingeborg.protocol.errors import ProtocolError
 
 from ..model import Subscription
 
-#: The largest number of commands that wait for earlier ones, at about 500 bytes each. The endpoint refuses further
+#: The largest number of commands that wait for earlier commands, at about 500 bytes each. The endpoint refuses further
 #: commands. These commands come from people, and from clients that enter a topic with presence.
 WAITING_MAX: Final = 1_000
 
@@ -39,8 +39,8 @@ def filter_bytes(held: Sequence[Subscription]) -> int:
 
 
 def said(held: Sequence[Subscription]) -> list[dict[str, Any]] | None:
-    """Return a client's subscriptions at a topic, in the format of a reply. Return ``None`` if the client has only one,
-    without a filter and without a term."""
+    """Return a client's subscriptions at a topic, in the format of a reply. Return ``None`` if the client has only one
+    subscription, without a filter and without a term."""
     if len(held) == 1 and held[0].filter is None and held[0].term is None:
         return None
     return [_words(one) for one in held]

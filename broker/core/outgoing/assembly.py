@@ -1,6 +1,6 @@
-"""The assembly of the parts that write to clients.
+"""Assembles the parts that write to clients.
 
-Owns: the choice of these parts. Must never: do more than make these parts.
+Owns: the choice of these parts. Must never: do anything except make these parts.
 """
 
 from __future__ import annotations

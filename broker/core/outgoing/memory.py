@@ -2,12 +2,12 @@
 section 1.4.
 
 Owns: the sum, and each connection's share. Must never: add any cost to a message that does not have to wait. Bytes that
-a socket accepts at once are not counted.
+a socket accepts immediately are not counted.
 
-The sum counts the bytes of incomplete or waiting frames, of large commands under way, of replies that wait for earlier
-ones (unless they are short), and of frames that a socket does not accept yet. It adds a constant for each client that
-listens. A frame that waits in many connections exists once, but counts for each of them, so the sum can be too high.
-The endpoint therefore checks the memory of its process before it closes any connection.
+The sum counts the bytes of incomplete or waiting frames, of large commands under way, of long replies that wait for
+earlier replies, and of frames that a socket does not accept yet. It adds a constant for each client that listens. A
+frame that waits in many connections exists once, but counts for each connection, so the sum can be too high. The
+endpoint therefore checks the memory of its process before it closes any connection.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Memory:
         for connection, size in sorted(great, key=lambda item: -item[1]):
             if left <= FULL * self.bytes_max:
                 break
-            if connection.ends_at is None or connection.backlog:  # else it is closing already
+            if connection.ends_at is None or connection.backlog:  # otherwise it is closing already
                 chosen.append(connection)
             left -= size
         return chosen

@@ -136,7 +136,7 @@ class Sending:
                 others.append(connection)
                 continue
             connection.dirty = False
-            if not connection.outbox.blocked:  # else the socket is full and reports when it accepts more
+            if not connection.outbox.blocked:  # otherwise the socket is full and reports when it accepts more
                 connection.outbox.block()
                 held[connection] = None
             self._memory.weigh(connection)

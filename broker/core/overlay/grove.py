@@ -6,9 +6,9 @@ how neighbours are found (``views``), or choose where payloads go (``trees``).
 
 **Order and payload are separate.** Over every link a node sends its *entries*. These name the messages that it has
 delivered, in the order of delivery, except the messages that the neighbour has announced itself or had before. A node
-forwards a payload at once, even if it cannot deliver the message yet. If nodes held payloads back, payloads could wait
-for each other. A node delivers a message when its payload has arrived from any neighbour, and when there is *one* link
-on which all messages before the message's entry have been delivered.
+forwards a payload immediately, even if it cannot deliver the message yet. If nodes held payloads back, payloads could
+wait for each other. A node delivers a message when its payload has arrived from any neighbour, and when there is *one*
+link on which all messages before the message's entry have been delivered.
 
 This rule gives causal order. Assume that a node delivers m because of its neighbour's entry, and that m1 comes causally
 before m. By the same rule, the neighbour had delivered m1 before m. If m1's entry is on the link, it is before m's, so
@@ -246,7 +246,7 @@ class Grove(Swaps):
                 if onward is None:
                     onward = (PAYLOAD, key, hops + 1, now - born, None)
                 self._send(branch.peer, onward, PAYLOAD_BYTES + name_bytes, payload_bytes)
-        # This comes last, because the application may broadcast a message at once, which must follow this one.
+        # This comes last, because the application may immediately broadcast a message, which must follow this one.
         self._desk.deliver(row.origin, row.base + seq, hops)
         return waiting
 
@@ -289,7 +289,7 @@ class Grove(Swaps):
     def _drain(self) -> None:
         """Deliver the held messages that have become deliverable, and remove the entries of delivered messages.
 
-        Neighbours that already have the payloads wait for this node's entries, so send the entries at once."""
+        Neighbours that already have the payloads wait for this node's entries, so send the entries immediately."""
         rows = self.rows
         early = NOBODY
         progress = True

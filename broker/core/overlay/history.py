@@ -48,8 +48,8 @@ class History:
             self._sweep(now)
 
     def _sweep(self, now: float) -> None:
-        """Drop old messages. If the bytes exceed the limit, drop an eighth of the limit at once, for the same reason as
-        with ``SWEEP_EVERY``."""
+        """Drop old messages. If the bytes exceed the limit, drop an eighth of the limit in one step, for the same
+        reason as with ``SWEEP_EVERY``."""
         self._until_sweep = SWEEP_EVERY
         oldest = now - self._age_max_s
         left = self._bytes
@@ -77,7 +77,7 @@ class History:
         Args:
             theirs: The other node's vector.
             rows: This node's roots.
-            since: Messages delivered before this time are left out (in seconds).
+            since: A time in seconds. Messages delivered earlier are left out.
             now: The present time, in seconds.
 
         Returns:

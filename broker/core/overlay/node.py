@@ -1,7 +1,7 @@
 """The interface between an overlay protocol and the program that runs it.
 
-Owns: the events that a protocol receives, and the desk that it calls. Must never: know a clock, a socket, a simulator
-or a particular protocol.
+Owns: the events that a protocol receives, and the desk that it calls. Must never: depend on a clock, a socket, a
+simulator or a particular protocol.
 
 A protocol does no I/O. It receives one event after another, and calls its desk for all actions. A link connects two
 neighbours. The link delivers messages in order, and loses no message until it goes down. After that, messages that were
@@ -110,7 +110,7 @@ class Node:
     """One node of a protocol. Every method is optional and does nothing by default."""
 
     def broadcast(self, payload_bytes: int) -> None:
-        """Broadcast a message of the application, and deliver it at this node at once.
+        """Broadcast a message of the application, and deliver it at this node immediately.
 
         The message gets the next number of this root, beginning with 1.
 

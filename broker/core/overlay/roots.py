@@ -1,8 +1,8 @@
 """The roots of trees. For each root a node stores the number of messages that it has delivered, and the links that
 carry the root's payloads.
 
-Owns: a node's vector, by which alone the node recognises duplicates; each root's tree, as masks of links; and the rule
-that says when a node may forget a root. Must never: send or deliver.
+Owns: a node's vector, which is the node's only means of recognising duplicates; each root's tree, as masks of links;
+and the rule that says when a node may forget a root. Must never: send or deliver.
 
 **When a root can be forgotten.** If a node forgot a root too early, it would take a copy of an old message for a new
 message. These rules prevent this:

@@ -13,9 +13,8 @@ does not contribute to any order yet.
 A node is **new** for some seconds after its start, until it adopts the position of a neighbour that is older than the
 node. The position covers only messages that the neighbour delivered before the node began. The neighbour sends the
 messages that it has delivered since then. The node stays new after its first delivery. If several nodes start together,
-one of them may get the first message of another new node before any older message. A new node that has delivered a
-message of a root with a floor cannot adopt the position, because it would lack the messages between that message and
-the floor.
+a node may get the first message of another new node before any older message. A new node that has delivered a message
+of a root with a floor cannot adopt the position, because it would lack the messages between that message and the floor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Maintains one tree for each root. Chooses the links for payloads, and repairs broken trees.
+"""Maintains one tree for each root: chooses the links for payloads, and repairs broken trees.
 
 Owns: links and their bits, each root's tree, PRUNE, GRAFT and the timers. Must never: decide when a message is
 delivered (``grove`` does this), or choose the neighbours (``views`` does this).
@@ -179,7 +179,7 @@ class Trees(Node):
 
     def _want(self, branch: Branch, keys: list[Key]) -> None:
         """Record that this node wants the payloads of these messages, which the neighbour has announced. Request them
-        at once if no tree can bring them."""
+        immediately if no tree can bring them."""
         now = self._desk.now
         rows = self.wanted.rows
         timer_s = self.wanted.timer_s()
@@ -284,7 +284,7 @@ class Trees(Node):
         self._arm_next()
 
     def _parents_gone(self) -> None:
-        """Request at once the payloads that trees over the lost link would have brought."""
+        """Immediately request the payloads that trees over the lost link would have brought."""
         for key, want in list(self.wanted.rows.items()):
             row = self.rows.get(key[0])
             if row is None or not row.parent & self._live:

@@ -8,7 +8,7 @@ the neighbours. It is symmetrical, and there is an open link to each neighbour. 
 can replace neighbours. When a newcomer joins, its contact starts random walks, and the nodes where these end become the
 newcomer's neighbours. Shuffles exchange parts of passive views. This implementation differs in these points:
 
-* A peer becomes a neighbour only when both nodes have agreed, and never before the peer has answered.
+* A peer becomes a neighbour only when the peer has answered and both nodes have agreed.
 * A node looks for neighbours while it has fewer than ``ACTIVE``, and accepts requests while it has fewer than
   ``ACTIVE_MAX``. Nearly every request finds room, so the accepting node seldom has to evict a neighbour.
 * A neighbour that goes down is replaced from the passive view. Only two kinds of node ask the registry: a node without
@@ -31,8 +31,8 @@ from .passive import PASSIVE_MAX as PASSIVE_MAX
 from .walks import ARWL, Walks
 from .words import ACCEPT, DISCONNECT, FORWARD_JOIN, HEAD_BYTES, JOIN, NAME_BYTES, NEIGHBOUR, REFUSE, SHUFFLE, SHUFFLED
 
-#: The number of neighbours that a node looks for. It is log10 n + 1 for 10,000 nodes (section 4.2.1 of the thesis, see
-#: ``docs/overlay.md``).
+#: The number of neighbours that a node looks for. It is log10 n + 1 for n = 10,000 nodes (section 4.2.1 of the thesis,
+#: see ``docs/overlay.md``).
 ACTIVE: Final = 5
 
 #: The largest number of neighbours that a node accepts, one more than it looks for, as explained above.
@@ -42,8 +42,8 @@ ACTIVE_MAX: Final = 6
 SHUFFLE_S: Final = 10.0
 
 #: A node with too few neighbours, or with lost neighbours, tries again after this time, in seconds. The actual wait is
-#: random, between half of this time and all of it. The two sides of a cut find each other again within this time and
-#: the time of a dial.
+#: random, between half of this time and the whole time. The two sides of a cut find each other again within this time
+#: and the time of a dial.
 RETRY_S: Final = 2.0
 
 #: A node redials a lost neighbour for this time, in seconds. After this time, registries have removed dead nodes. A
@@ -104,7 +104,7 @@ class Hyparview(Walks):
         super().__init__(desk, me, self.options.passive_max)
         self.upper = upper
         self._links: dict[Peer, tuple[int, float]] = {}  # the purpose of each link, and its start time
-        self._dialling: dict[Peer, int] = {}  # the reason of each dial
+        self._dialling: dict[Peer, int] = {}  # the reason for each dial
         self._lost: dict[Peer, tuple[float, int]] = {}  # when each neighbour was lost, and its refusals since then
         self._tried: dict[Peer, None] = {}  # nodes asked in this round of the search for neighbours
         self._expected: dict[Peer, None] = {}

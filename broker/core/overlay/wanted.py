@@ -48,8 +48,8 @@ ANSWERED_MAX: Final = 256
 
 
 class Want:
-    """One wanted message. ``asked`` is the number of requests for it, and ``of`` the neighbour that was asked last.
-    Times are in seconds."""
+    """One wanted message. ``asked`` is the number of requests for it, and ``of`` the neighbour that got the last
+    request. Times are in seconds."""
 
     __slots__ = ("asked", "due_at", "first_at", "of")
 

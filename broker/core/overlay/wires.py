@@ -1,6 +1,6 @@
 """The protocol messages (*wires*) that nodes of ``grove`` exchange, and their sizes.
 
-Owns: the kinds of wires and their sizes. Must never: know a node.
+Owns: the kinds of wires and their sizes. Must never: know about nodes.
 
 **Encoding.** Each link numbers the lives of roots. First it numbers the lives in both vectors, then each life when it
 is first mentioned. One end uses even numbers and the other end odd ones. A name has 8 bytes. An **entry** has 6 bytes:

@@ -1,6 +1,6 @@
 """The protocol messages (*wires*) that nodes of ``views`` exchange, and their sizes.
 
-Owns: the kinds of wires and their sizes. Must never: know a node.
+Owns: the kinds of wires and their sizes. Must never: know about nodes.
 """
 
 from __future__ import annotations

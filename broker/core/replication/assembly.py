@@ -1,6 +1,6 @@
-"""The assembly of the tables of seen payloads, and of their transfer to other endpoints.
+"""Assembles the tables of seen payloads, and the parts that transfer them to other endpoints.
 
-Owns: the choice of parts and of their arguments. Must never: do more than make these parts.
+Owns: the choice of parts and of their arguments. Must never: do anything except make these parts.
 """
 
 from __future__ import annotations

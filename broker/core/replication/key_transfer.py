@@ -26,7 +26,8 @@ from ..links.calls import TIMEOUT_S, Call
 from ..links.requests import Known, Request, SeenRequest
 from ..part import Part, RequestHandler
 
-#: The number of keys in a chunk of a replica. The chunk has 22 KB, and takes either side at most 1 ms.
+#: The number of keys in a chunk of a replica. The chunk has 22 KB. The sender and the receiver each take at most 1 ms
+#: to process it.
 KEYS_PER_CHUNK: Final = 1_000
 
 #: A home finishes dispatching a message within this many seconds, even if the recipients keep moving.
@@ -155,7 +156,7 @@ class KeyTransfer(Part):
     def _learn(self, key: int, known: Known) -> None:
         now = self._desk.now
         if isinstance(known, str):
-            if known != self._me:  # else the slot came back before the message ended
+            if known != self._me:  # otherwise the slot came back before the message ended
                 self._dedup.begin_elsewhere(key, known, now + DISPATCHED_S)
             return
         self._dedup.forget_elsewhere(key)

@@ -23,7 +23,8 @@ from ..links.carrying import packed_message, unpacked_message
 from ..links.requests import Carried
 from ..message import Message
 
-#: The number of keys in a chunk of a replica. The chunk has 22 KB, and takes either side 1 ms.
+#: The number of keys in a chunk of a replica. The chunk has 22 KB. The sender and the receiver each take 1 ms to
+#: process it.
 KEYS_PER_CHUNK: Final = 1_000
 
 #: The number of bytes of messages in one slice.

@@ -1,6 +1,6 @@
-"""The assembly of retained messages, at the home of their topic.
+"""Assembles the parts for retained messages, at the home of their topic.
 
-Owns: the choice of parts and of their arguments. Must never: do more than make these parts.
+Owns: the choice of parts and of their arguments. Must never: do anything except make these parts.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ Owns: a turn's rows to write, the slots whose messages it is reading, and the fl
 Must never: let a home dispatch a message before the store has it, or call a slot complete before it has read all rows
 of the slot.
 
-Only one write is under way at a time, and rows that arrive meanwhile go into the next one. A home that gets slots
+Only one write is under way at a time, and rows that arrive meanwhile go into the next write. A home that gets slots
 without their state reads the state from the journal.
 
 While operators change the cluster's setting ``history``, some endpoints write to the journal and others keep messages
 in memory only. The journal therefore records for each slot whether it has the slot's messages. A home that keeps
 messages in memory writes the floor ``VOID`` before it keeps the first message of a slot. A home that writes to the
-journal replaces this floor by a stamp. The journal has all messages of the slot after this stamp.
+journal replaces this floor with a stamp. The journal has all messages of the slot after this stamp.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ class Journal(Part):
         members.informed = not writes
         if writes:
             log.lost, watermarks.proven = [], -1
-        #: Messages whose entries have been written or have failed. ``Retention`` empties this tray.
+        #: Messages whose entries have been written or could not be written. ``Retention`` empties this tray.
         self.written: list[tuple[Dispatch, Exception | None]] = []
         self._rows: dict[tuple[int, int], tuple[Entry, Dispatch]] = {}  # the rows to write, by slot and stamp
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
-        # Slots of which the journal has all messages after a floor. The floor is not written yet.
+        # Slots of which the journal has all messages after a floor that is not written yet.
         self._whole: set[int] = set()
         self._writing = False
         self._reaching = False
@@ -170,8 +170,7 @@ class Journal(Part):
 
     def write(self) -> None:
         """End the turn by writing all rows that are due. Before the first write, the store must record the end of the
-        cluster's earlier lives, because each earlier life ends at the greatest stamp that the journal has at that
-        moment."""
+        cluster's earlier lives. Each earlier life ends at the greatest stamp that the journal has at that moment."""
         if not (self.writes or self._voids):
             return
         watermarks = self._watermarks
@@ -252,7 +251,7 @@ class Journal(Part):
                 del self._forgotten[:beyond]
             table = self._members.table
             for slot, stamp in arguments[2]:
-                # else the slot's present home records which messages the journal has
+                # Otherwise the slot's present home records which messages the journal has.
                 if stamp != VOID or table[slot] == self._me:
                     self.floor(slot, stamp)
             self._whole.update([slot for slot in arguments[3] if table[slot] == self._me])
@@ -305,8 +304,8 @@ class Journal(Part):
         return True
 
     def let_go(self, slots: Sequence[int]) -> None:
-        """Give up slots. Their new home records which messages the journal has, and reads those that this home has not
-        read."""
+        """Give up slots. Their new home records which messages the journal has, and reads the messages that this home
+        has not read."""
         for slot in slots:
             self.loading.pop(slot, None)
             if slot in self._whole or self._floors.get(slot) == VOID:

@@ -5,9 +5,9 @@ Owns: the entries of each topic in the order of their stamps, the record of forg
 the whole log. Must never: read a clock, or know the recipients.
 
 A log *forgets* an entry when it drops the entry for lack of room or because the entry has expired. For each topic the
-log records the greatest forgotten stamp (``forgotten``). If it has no room for more such records, or a slot came to
-this endpoint without its state, it records the stamp for the whole slot (the *floor*). The topics of a slot are
-complete after the floor. The log can thus say for each position whether messages after it may be missing.
+log records the greatest forgotten stamp (``forgotten``). If the log has no room for more such records, or a slot came
+here without its state, it records one stamp for the whole slot (the *floor*). The topics of a slot are complete after
+the floor. The log can thus say for each position whether messages after it may be missing.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ class Log:
             self._emptied(log)
 
     def _pass_over(self, log: TopicLog, entry: Entry) -> None:
-        """Forget this new entry at once, because it would not fit into the log even if the log had no other entries."""
+        """Forget this new entry immediately, because it would not fit into the log even if the log had no other
+        entries."""
         if self._homes.is_mine(log.slot):
             self.forgotten["bytes"] += 1
         log.forgotten = max(log.forgotten, entry.stamp)

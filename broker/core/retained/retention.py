@@ -169,7 +169,7 @@ class Retention:
 
     def ended(self, dispatch: Dispatch, error: ProtocolError | None) -> bool:
         """End a retained message. Return false if the lease has lapsed since the message was accepted. In that case
-        another home may have acted for the topic without knowing this message, so that home must dispatch the message
+        another home may have acted for the topic without knowing this message. That home must then dispatch the message
         again under the same name."""
         assert dispatch.entry is not None
         if dispatch.stamp <= self._void or (error is not None and error.code != "partial"):

@@ -18,7 +18,7 @@ from .state import History
 
 class RetentionPart(Part):
     """Makes the log drop expired entries, replicates the entries that the journal has read, and makes the journal
-    write. In the list of parts it comes before ``replicas``, which sends the replicas."""
+    write. This part comes before ``replicas`` in the list of parts, because ``replicas`` sends the replicas."""
 
     def __init__(
         self, desk: Desk, log: Log, retention: Retention, journal: Journal, state: History, replicas: Replicas

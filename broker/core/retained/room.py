@@ -4,13 +4,13 @@ Owns: the order in which messages arrived, and the rank of the old messages. Mus
 The log does this.
 
 The *young* messages stay regardless of their rank. These are the latest messages, up to a tenth of all bytes. A client
-that loses its connection for a moment does not count as missing messages yet, and returns with a slightly older
+that loses its connection for a moment does not count as missing messages yet. It returns with a slightly older
 position, so it still needs the latest messages. A message larger than that tenth is never young, because it would push
 out all other young messages before its rank is known. All other messages are *old*. Within a topic the log drops the
-oldest message first. A dropped message causes a gap for all positions before it, so the oldest one affects the fewest
-positions. Among the topics, the log first drops a message of the topic whose first message is still needed by the
-fewest subscribers, relative to the message's size. A topic's rank falls over time relative to new topics, because some
-clients never return.
+oldest message first. A dropped message causes a gap for all positions before it, so the oldest message affects the
+fewest positions. Among the topics, the log first drops a message of the topic whose first message is still needed by
+the fewest subscribers, relative to the message's size. A topic's rank falls over time relative to new topics, because
+some clients never return.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Room:
         return len(self._row)
 
     def put(self, entry: Entry, size: int) -> bool:
-        """Add a new entry. Return true if it counts as old at once."""
+        """Add a new entry. Return true if it counts as old immediately."""
         if size > self._young_max:
             entry.is_old = True
             return True

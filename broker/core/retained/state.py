@@ -26,8 +26,8 @@ from .log import Log
 KEYS_PER_CHUNK: Final = 200
 CHUNK_BYTES: Final = 64 << 10
 
-#: The kinds of rows. They stand for a retained message, for a name whose message is no longer retained, for a topic's
-#: forgotten stamp, for a slot's floor, and for a slot that its home is still reading from the journal.
+#: The kinds of rows: a retained message, a name whose message is no longer retained, a topic's forgotten stamp, a
+#: slot's floor, and a slot that its home is still reading from the journal.
 ENTRY: Final = 0
 NONE: Final = 1
 FORGOTTEN: Final = 2

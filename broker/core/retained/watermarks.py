@@ -5,17 +5,17 @@ that have missed a delivery. Must never: give out a position that covers a messa
 all connected clients that should get it.
 
 Once a second each endpoint sends its *watermark* (``clock``) to all other endpoints. The smallest of all these
-watermarks is the *cluster's watermark*. All retained messages with stamps up to the cluster's watermark have ended, so
+watermarks is the *cluster's watermark*. All retained messages with stamps up to the cluster's watermark have ended. So
 every endpoint has put these messages into the outboxes of all clients that should get them. A position consists of an
 *epoch* and a stamp that is at most the cluster's watermark. The epoch identifies the life of the cluster to which the
 stamps belong.
 
 With a journal, a cluster that starts again accepts the positions of its earlier lives, up to the greatest stamp in the
 journal. The journal must therefore record a stamp before any client gets a position with this stamp. If a client has a
-position beyond the greatest recorded stamp, somebody has replaced the journal by an older backup.
+position beyond the greatest recorded stamp, somebody has replaced the journal with an older backup.
 
 A new endpoint gets the clocks of the other endpoints before they let it in, so all its stamps are greater than any
-existing position. An endpoint whose lease has lapsed may have missed messages. It gives out no later position before
+existing position. An endpoint whose lease has lapsed may have missed messages. It gives out a later position only after
 its clients have recovered (``replaying``). When a delivery to an endpoint has failed, each watermark sent to that
 endpoint also names the affected clients, until the endpoint has confirmed the list. The endpoint recovers these
 clients, so their positions never skip the message.
@@ -66,13 +66,13 @@ class Watermarks(Part):
         self.epochs: dict[str, None] = {}
         #: Epochs of earlier lives, each with the greatest stamp of its positions that this endpoint accepts.
         self.past: dict[str, int] = {}
-        #: The journal has recorded that positions can have stamps up to this one. It is -1 until the journal has
+        #: The journal has recorded that positions can have stamps up to this stamp. It is -1 until the journal has
         #: recorded a stamp.
         self.proven = ANY
         self._watermarks: dict[str, int] = {}
         #: By peer: its clients to which a delivery failed, each with the number of the latest failure. The single key
-        #: ``None`` stands for all clients of the peer. The number shows whether a client has missed another message
-        #: since this endpoint last sent the client's id to the peer.
+        #: ``None`` means all clients of the peer. The number shows whether a client has missed another message since
+        #: this endpoint last sent the client's id to the peer.
         self._failed: dict[str, dict[str | None, int]] = {}
         self._failures = 0
         #: By endpoint, including this one: the endpoint's clock when it began to act. The floors that the endpoint set
@@ -100,7 +100,7 @@ class Watermarks(Part):
 
     @property
     def position(self) -> str:
-        """Return the position of a client that has been sent all messages up to the cluster's watermark."""
+        """Return the position of a client to which all messages up to the cluster's watermark have been sent."""
         return self.position_at(self.cluster_watermark)
 
     def position_at(self, stamp: int) -> str:
@@ -244,7 +244,7 @@ class Watermarks(Part):
             del self._begun[peer]
 
     def joined(self) -> None:
-        """Begin to act. If no other endpoint has sent an epoch, begin a new one."""
+        """Begin to act. If no other endpoint has sent an epoch, begin a new epoch."""
         if not self.epochs:
             self.epochs[self._me] = None
         self.prove(0)

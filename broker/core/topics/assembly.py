@@ -1,6 +1,7 @@
-"""The assembly of topics: subscriptions, at the client's endpoint and at the home, and the locations of clients.
+"""Assembles the parts for topics: subscriptions, at the client's endpoint and at the home, and the locations of
+clients.
 
-Owns: the choice of parts and of their arguments. Must never: do more than make these parts.
+Owns: the choice of parts and of their arguments. Must never: do anything except make these parts.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ away. Must never: end a subscription whose client listens, or whose client this 
 grace time.
 
 This endpoint measures the time for which a client is away, beginning when it first finds the client away. No store
-keeps that time. So no clocks of different machines are compared, and a new home starts to measure again. If a client
-has come back meanwhile, it has another location, and then the store does not remove its subscriptions (``Store.end``).
+keeps that time. So the endpoints do not compare clocks of different machines, and a new home starts to measure again.
+If a client has come back meanwhile, it has another location, and then the store does not remove its subscriptions
+(``Store.end``).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ PAUSE_S: Final = 1.0
 EMPTY_S: Final = 600.0
 
 #: The largest number of absent clients to track at a time, at about 300 bytes each. This endpoint tracks further
-#: clients when it no longer tracks the earlier ones.
+#: clients when it no longer tracks the earlier clients.
 AWAY_MAX: Final = 200_000
 
 #: The time for which the store remembers ended subscriptions, and locations of clients that do not listen, in seconds.
@@ -99,7 +100,7 @@ class Expiry(Part):
         presence: Announces clients that leave topics with presence. ``None`` if no topic has presence.
         hub: Knows the clients that listen at this endpoint.
         routes: The routing cache, which drops ended subscriptions.
-        filtering: The filters in the routing cache, which drops those of ended subscriptions.
+        filtering: The filters in the routing cache, which drops the filters of ended subscriptions.
         locations: The cache of clients' locations.
         writes: Records work that must end before another endpoint can become home.
         reads_memory: See ``Shape``.

@@ -60,7 +60,7 @@ class Filtering:
 
     def read(self, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
         """Index the first page of these topics' filters, which the store has returned with the subscribers. A topic is
-        ready at once if this page is short and is the only one."""
+        ready immediately if this page is short and is the only one."""
         here = 0
         for topic, route, page in found:
             if self._routes.get(topic) is not route:
@@ -108,7 +108,7 @@ class Filtering:
             if self._routes.get(topic) is not route:
                 return
         # The pages were read one after the other. A `replace` that the store is writing may have moved a client from a
-        # later page to one that had already been read, so add these subscriptions.
+        # later page to a page that had already been read, so add these subscriptions.
         for client, topics, text in self.replacing.values():
             if topic in topics:
                 if text is None:

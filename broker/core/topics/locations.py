@@ -12,7 +12,7 @@ from typing import Final
 from ..cluster.membership import Membership
 from ..model import Location
 
-#: Stands for the location of a client that has none in the store.
+#: The location to use for a client that has no location in the store.
 NEVER_LISTENED: Final = Location(0, "", False)
 
 Found = dict[str, Location | None]
@@ -39,14 +39,14 @@ class Locations:
     """Maps at most ``clients_max`` clients to their locations (about 400 bytes each). The locations that have not
     changed for the longest time are dropped first.
 
-    Only a greater location (``Location.rank``) replaces another, so that a late read cannot restore an old one. Lookup
-    routing uses a cache for 0 clients, which stays empty, because it asks the store for each message.
+    Only a greater location (``Location.rank``) replaces another, so that a late read cannot restore an old location.
+    Lookup routing uses a cache for 0 clients, which stays empty, because it asks the store for each message.
     """
 
     def __init__(self, clients_max: int) -> None:
         self.clients_max = clients_max
         self.evicted = 0
-        self.asked = self.misses = 0  # the number of look-ups, and of those that had to ask the store
+        self.asked = self.misses = 0  # the number of look-ups, and how many had to ask the store
         self._known: OrderedDict[str, Location] = OrderedDict()
         self.get = self._known.get  # for the hot path, without a further call
 

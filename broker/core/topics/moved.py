@@ -22,7 +22,7 @@ class MovedAway:
     def __init__(self, sizes: Sizes = SIZES) -> None:
         self._max = sizes.moved_max
         self._since: OrderedDict[str, float] = OrderedDict()
-        self._evicted_at = -math.inf  # when a client was last forgotten before its time
+        self._evicted_at = -math.inf  # when a client was last forgotten too early
 
     def __contains__(self, client: object) -> bool:
         return client in self._since
@@ -40,7 +40,8 @@ class MovedAway:
         return [(client, now - since) for client, since in self._since.items()]
 
     def complete(self, now: float) -> bool:
-        """Return whether no client was forgotten before its time within the last ``MOVED_S`` seconds."""
+        """Return whether the list is complete: no client was forgotten too early within the last ``MOVED_S``
+        seconds."""
         return self._evicted_at + MOVED_S <= now
 
     def expire(self, now: float) -> None:

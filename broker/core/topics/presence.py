@@ -1,6 +1,6 @@
 """Presence: determines which clients join and leave a topic. SPEC section 2.5.
 
-Owns: the choice of topics that have presence, the decision whether a change is a join or a leave, and the queue of
+Owns: the choice of topics that have presence, the decision of whether a change is a join or a leave, and the queue of
 joins and leaves to announce. Must never: announce joins and leaves (``messages.announcing`` does this), report a change
 that is not in the store and in the routing cache, or make a change wait for its announcement.
 """
@@ -131,8 +131,8 @@ class Presence:
     # Announcements
 
     def lose(self, count: int) -> None:
-        """Count changes as lost joins and leaves, because they are not announced. Some of them may be neither joins nor
-        leaves."""
+        """Count changes as lost joins and leaves, because they are not announced. Some of these changes may be neither
+        joins nor leaves."""
         self._desk.counts["presence_lost"] += count
 
     def tell(self, client: str, topics: Iterable[str], joined: bool) -> None:

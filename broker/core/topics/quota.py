@@ -3,8 +3,8 @@
 Owns: the changes that wait to be counted. Must never: count a change that a home has not written yet.
 
 The changes of one client at this endpoint are counted one after the other. The count for a change begins only after the
-previous change has been written. Two endpoints can count at the same time, so a client that subscribes at both can
-exceed the limit by the number of topics under way.
+previous change has been written. Two endpoints can count at the same time, so a client that subscribes at both
+endpoints can exceed the limit by the number of topics under way.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Quota:
 
     def ask(self, change: Change, topics: Any) -> None:
         """Count the client's topics when the change's turn comes. Then begin the change if the client may have these
-        additional topics, else refuse it. The owner of the change must call ``ended`` for each ``counted`` change."""
+        additional topics, otherwise refuse it. The owner of the change must call ``ended`` for each ``counted``
+        change."""
         row = self._rows.setdefault(change.client, deque())
         if len(row) >= self._sizes.counting_max:
             text = "Too many changes of this client are waiting; retry later"

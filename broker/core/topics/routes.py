@@ -1,4 +1,4 @@
-"""The routing cache, which has the sets of subscribers of topics that this endpoint is home of.
+"""The routing cache, which has the sets of subscribers of the topics whose home is this endpoint.
 
 Owns: a bounded cache, and the waiting messages of each topic. Must never: read a store, or decide who gets a message.
 """
@@ -157,7 +157,8 @@ class Routes:
     ``choosy`` is true for a store where reading a set again costs only microseconds, about as much as admitting a topic
     and evicting another. In that case most new topics only pass through a full cache. Their route is removed when their
     messages are on their way. A topic with many messages soon enters the cache, and a publisher that cycles through all
-    topics does not evict those in use (bimodal insertion: Qureshi and others, Adaptive insertion policies, ISCA 2007).
+    topics does not evict the topics in use (bimodal insertion: Qureshi and others, Adaptive insertion policies, ISCA
+    2007).
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class Routes:
         self.admitted = 0
         self.evicted_for = {"topics": 0, "ids": 0, "filters": 0}  # evictions, by the limit that was exceeded
         self.dropped = 0  # the number of routes removed for other reasons
-        self.asked = self.misses = 0  # the number of look-ups, and of those that had to ask the store
+        self.asked = self.misses = 0  # the number of look-ups, and how many had to ask the store
         self._routes: dict[str, Route] = {}
         self._policy = Sieve()
         #: Topics whose first message no longer waits, or whose messages fail with the given error. The home empties
@@ -231,7 +232,7 @@ class Routes:
         return found, unknown
 
     def add(self, topic: str) -> Route:
-        """Add an empty route. The route for ``""``, which stands for broadcasts, only passes through."""
+        """Add an empty route. The route for ``""``, which is for broadcasts, only passes through."""
         passing = not topic or (self._choosy and len(self._routes) >= self.topics_max and not self._chosen())
         route = Route(topic, passing)
         if passing:
@@ -242,8 +243,8 @@ class Routes:
         return route
 
     def _chosen(self) -> bool:
-        # A random choice. If it were every eighth topic, repeated cycles over the topics could always choose the same
-        # topics. Lehmer's generator: 16807 modulo 2^31 - 1 (Park and Miller, 1988).
+        # A random choice. If every eighth topic were chosen instead, repeated cycles over the topics could always
+        # choose the same topics. Lehmer's generator: 16807 modulo 2^31 - 1 (Park and Miller, 1988).
         self._choice = self._choice * 16807 % 0x7FFFFFFF
         return self._choice % CHOSEN == 0
 

@@ -32,8 +32,8 @@ from .terms import Terms
 from .write import Write, Writer
 from .writing import Writing
 
-#: The largest number of a command's topics in one slice, and in one request to a home. These topics take about 1 ms on
-#: either side.
+#: The largest number of a command's topics in one slice, and in one request to a home. The sender and the receiver each
+#: take about 1 ms to process these topics.
 TOPICS_PER_SLICE: Final = 1_000
 
 #: The size of a part of a large command is the number of topics that may be under way, divided by this number. So when
@@ -41,8 +41,8 @@ TOPICS_PER_SLICE: Final = 1_000
 PARTS: Final = 2
 
 #: The bounds for the time to write a part of a large command, in seconds. If a part took less than the lower bound,
-#: more topics may be under way at once. If it took more than the upper bound, fewer topics may be under way. Both
-#: bounds are far below the time-out of a request.
+#: more topics may be under way at the same time. If it took more than the upper bound, fewer topics may be under way.
+#: Both bounds are far below the time-out of a request.
 WRITE_S_SHORT: Final = 1.5
 WRITE_S_LONG: Final = 2.5
 
@@ -169,7 +169,7 @@ class Subscribing(Part):
         self._done(change, 0)
 
     def _part_size(self) -> int:
-        """Return the largest number of topics of a large command to send to a home at once."""
+        """Return the largest number of topics in one part of a large command."""
         return max(1, min(int(self._window / PARTS), TOPICS_PER_SLICE))
 
     def _parts(self, topics: Any) -> Iterator[list[str]]:
@@ -293,7 +293,7 @@ class Subscribing(Part):
 
     def reply(self, change: Change, fields: dict[str, Any]) -> None:
         """Reply to the client, because all parts of the change have ended. If ``change.error`` is set, the reply is
-        this error, else it has ``fields``."""
+        this error, otherwise it has ``fields``."""
         if change.error is not None:
             self._replies.refuse(change.connection, change.reply, change.id, change.error)
             return

@@ -25,7 +25,8 @@ class Terms:
 
     @property
     def grace_s(self) -> float:
-        """The grace time for replies to clients, in seconds. A whole number has no fraction: 60 instead of 60.0."""
+        """The grace time for replies to clients, in seconds. If it is a whole number, it is an ``int``: 60, not
+        60.0."""
         grace_s = self._members.grace_s
         return int(grace_s) if grace_s == int(grace_s) else grace_s
 

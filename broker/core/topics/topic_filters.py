@@ -42,7 +42,7 @@ class Matched:
 
 
 class TopicFilters:
-    """The filters of one topic. ``loading`` is true until the endpoint has read all of them."""
+    """The filters of one topic. ``loading`` is true until the endpoint has read all filters."""
 
     __slots__ = ("_changes", "counted", "index", "loading", "matched")
 

@@ -87,7 +87,7 @@ class Write:
         self.watched: list[str] | None = None
         self.made_at = now
         self.took_s = math.inf  # the time from ``made_at`` to the store's answer
-        self.deadline = deadline  # when the home gives up the write, if it could not begin it
+        self.deadline = deadline  # the latest time to begin the write; after it, the home gives the write up
         # The result goes to a part here, or to the peer that sent the write.
         self.writer: Writer | None = None
         self.context: Any = None  # an object that the writer gets back
