@@ -1,7 +1,7 @@
 """Renews one client's ended subscriptions, or reports them to the program. SPEC section 9.
 
-Owns: the task that subscribes again, and when it begins and ends. Must never: know a connection, or have two requests
-under way at a time, because after a crash many clients renew within seconds of each other.
+Owns: the task that subscribes again, and its beginning and end. Must never: know a connection, or have two requests
+under way at the same time. After a crash, many clients renew within seconds of each other.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Renewals:
                 await self._take_all()
                 if not self._kept.is_unsure:
                     return
-                # The earlier reply had no room for all ended subscriptions. The next reply can name the rest, since the
-                # client has renewed the subscriptions that it keeps.
+                # The earlier reply had no room for all ended subscriptions. The client has now renewed its
+                # subscriptions among them, so the next reply can name the rest.
                 reply = await self._listen()
                 if reply is not None:
                     self.listened(reply, is_last=True)

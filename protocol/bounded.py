@@ -1,7 +1,7 @@
 """A map with a maximum size. When it is full, a new entry evicts the entry that was added longest ago.
 
 Owns: the order of the entries, and their maximum number. Must never: judge the value of an entry, or read a clock.
-Callers that store expiry times check these themselves.
+Callers that store expiry times have to check the times themselves.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class BoundedMap(Generic[K, V]):
         return self._entries.get(key)
 
     def put(self, key: K, value: V) -> bool:
-        """Store the value as the newest entry. Returns whether that evicted the oldest entry, so that the caller can
-        count it."""
+        """Store the value as the newest entry. Returns whether this evicted the oldest entry, so that the caller can
+        count evictions."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         if len(self._entries) <= self._entries_max:

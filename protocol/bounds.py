@@ -126,7 +126,7 @@ def check_item(value: object) -> str:
 
 
 def check_weight(value: object) -> float:
-    """Check the value of ``weight``: how much a reader misses without the message. Raises ``ProtocolError``."""
+    """Check the value of ``weight``: how much a reader loses without the message. Raises ``ProtocolError``."""
     if type(value) not in (int, float) or not 0 <= value <= WEIGHT_MAX:  # type: ignore[operator]
         raise ProtocolError("bad_state", f"Key 'weight' has to be a number from 0 to {WEIGHT_MAX}")
     return float(value)  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def about_fields(item: str | None, weight: float | None) -> dict[str, Any]:
 
     Args:
         item: the part of the topic's state that the message is about, 1 to 128 bytes, or ``None``.
-        weight: how much a reader misses without the message, 0 to 1,000,000, or ``None``.
+        weight: how much a reader loses without the message, 0 to 1,000,000, or ``None``.
 
     Raises:
         ProtocolError: ``bad_state``; a value is wrong.

@@ -1,13 +1,14 @@
 """The asyncio client library: one client, connected to any live endpoint of a list. SPEC section 9.
 
 Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications, gaps and
-positions, and the choice of commands that the client repeats. Must never: know what an endpoint does inside, drop a
-notification it has read, unless it is a repeat, or repeat a command whose repetition could do harm.
+positions, and the choice of commands that the client repeats. Must never: know how an endpoint works, drop a
+notification that is not a repeat, or repeat a command if that could do harm.
 
-The client handles frames as they arrive, in the transport's own call. It pipelines the commands of any number of tasks
-and matches replies by ``id``. No message takes a task, and a publish without acknowledgement awaits nothing unless the
-connection takes no more. Replies and notifications share the connection. The client stops reading while the queue of
-notifications is full, so a listening program has to consume, or its commands time out.
+The client handles each frame as it arrives, in the transport's own call. It pipelines the commands of any number of
+tasks and matches replies by ``id``. It creates no task for a message. A publish without acknowledgement waits only if
+the connection's buffer is full. Replies and notifications share the connection. The client stops reading while the
+queue of notifications is full. A listening program therefore has to consume its notifications, or its commands time
+out.
 """
 
 from __future__ import annotations
@@ -63,24 +64,27 @@ from .saving import SavedFile
 from .topics import check_topic
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
-#: Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order.
+#: Maximum number of commands that wait for their replies. An endpoint answers in order, so a larger number would only
+#: cause more time-outs.
 IN_FLIGHT_MAX = 1024
 #: The client sends a large subscribe as commands of at most this many bytes.
 TOPICS_BYTES_MAX = 256 * 1024
-#: A subscribe or unsubscribe may take this much longer than other commands, in seconds for each byte of its topics: a
-#: slow store takes 20 ms a topic, and topics have 10 bytes or more.
+#: Additional time that a subscribe or unsubscribe may take, in seconds for each byte of its topics. A slow store takes
+#: 20 ms for each topic, and a topic usually has at least 10 bytes.
 S_PER_BYTE = 2e-3
-#: A connection that lasted this long, in seconds, resets the backoff. Messages are no criterion: a publisher without
-#: acknowledgements receives none, and an endpoint that closes after each `listen` has sent one.
+#: A connection that lasted this long, in seconds, resets the backoff. Received messages do not reset it: a publisher
+#: without acknowledgements receives no messages, and an endpoint that closes the connection after each `listen` has
+#: sent one.
 LASTED_S = 10.0
-#: Errors of unacknowledged publishes that the client keeps for inspection; it counts all.
+#: Maximum number of errors of unacknowledged publishes that the client keeps for inspection. It counts all such errors.
 ERRORS_KEPT_MAX = 1000
-#: A number may grow when an endpoint writes it again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at
-#: worst. So a notification may be longer than its publish, and a page of ``subscriptions`` longer than any command.
+#: The text of a number may become longer when an endpoint writes the number again: ``1e15`` becomes
+#: ``1000000000000000.0``. In the worst case it becomes nearly four times as long. A notification may therefore be
+#: longer than its publish, and a page of ``subscriptions`` longer than any command.
 _GROWTH_MAX = 4
-#: Errors of a connection that fails, apart from those of the system.
+#: The errors of a failed connection, apart from errors of the operating system.
 _PASSING = (WebSocketException, ClientError, ProtocolError)
-#: Exceptions of the application's functions that end the client and nothing else.
+#: Exceptions of the application's functions that end only the client.
 _FAULTS = (Exception, asyncio.CancelledError, GeneratorExit)
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 _T = TypeVar("_T")
@@ -90,7 +94,8 @@ class Revoked(NamedTuple):
     """The result of a ``revoke``.
 
     - ``expires_at``: Unix time in seconds until which endpoints remember the revocation.
-    - ``issued_until``: for a subject, the Unix second up to which its revoked tokens had been issued.
+    - ``issued_until``: for a subject, a Unix time in seconds. The revocation covers the subject's tokens issued up to
+      that time.
     """
 
     expires_at: int
@@ -98,61 +103,65 @@ class Revoked(NamedTuple):
 
 
 class Client:
-    """One client; use as ``async with Client(urls, client_id) as client``.
+    """One client. Use it as ``async with Client(urls, client_id) as client``.
 
-    ``urls``: one WebSocket URL or several, tried in order and round again; ``client_id``: string of 1 to 128 bytes, or
-    an integer. ``listen=True`` listens as part of connecting. ``timeout_s`` bounds every command, the wait for a
-    connection included. ``queue_max`` notifications wait for the iterator; then reading stops, and TCP slows the
-    endpoint down. (The client always takes a whole read of the socket, and a whole frame: the queue may exceed the
-    limit by some thousand small notifications.)
+    ``urls`` is one WebSocket URL or several. The client tries them in order, and begins again after the last.
+    ``client_id`` is a string of 1 to 128 bytes, or an integer. With ``listen=True`` the client listens as soon as it
+    connects. ``timeout_s`` limits the time of each command, including the wait for a connection. Up to ``queue_max``
+    notifications wait for the iterator. After that the client stops reading, and TCP slows the endpoint down. (The
+    client always takes a whole read of the socket, and a whole frame. The queue may therefore exceed the limit by some
+    thousand small notifications.)
 
-    A lost connection is renewed after ``random() * min(backoff_max_s, backoff_base_s * 2**failures)`` seconds (full
-    jitter), at the next URL, for as long as it takes, and listens again; the broker keeps subscriptions. The client
-    misses notifications sent in between, except those that ``recover`` brings. A client that listened
-    elsewhere since (code 4001), or whose token has been revoked (4006), ends instead.
-    ``wss`` URLs are verified against the system's certificates. ``token``: for an endpoint that requires one: a string,
-    or a function that returns one for each connection, directly or awaited, since an endpoint closes a connection whose
-    token has expired. If the function raises or returns no token, the attempt to connect fails; the next one calls it
-    again.
+    After a lost connection the client connects to the next URL, and listens again. It first waits for ``random() *
+    min(backoff_max_s, backoff_base_s * 2**failures)`` seconds (full jitter), and it repeats this until it succeeds. The
+    broker keeps the subscriptions. The client misses notifications that are sent while it is away, except those that
+    ``recover`` brings. The client ends instead if it has listened elsewhere since (code 4001), or if its token has been
+    revoked (4006). The client verifies ``wss`` URLs against the system's certificates. ``token`` is necessary if the
+    endpoint requires a token. It is a string, or a function that returns a token for each connection. The function may
+    be asynchronous. A function is useful because an endpoint closes a connection whose token has expired. If the
+    function raises or returns no token, the attempt to connect fails, and the next attempt calls the function again.
 
-    ``lines``: several messages share a frame, each way (SPEC section 1.6).
+    ``lines``: several messages share a frame, in both directions (SPEC section 1.6).
 
-    With ``recover`` it is sent what it has missed, of what the broker keeps (SPEC section 8.10): it listens with its
-    *position*. ``True``: it has none yet, and keeps one in memory, so that a lost connection makes it miss nothing that
-    is kept. A string: a former ``position``, which the application has saved. A path (``Path``): a file for the
-    position, and for the names of the messages processed after it. ``connect`` reads it; an absent file means the same
-    as ``True``. The client replaces the whole file, at most once a second, and in ``close``. If writing fails, the
-    client calls ``on_unsaved(error)``, or issues a warning, and tries again; ``close`` raises the error of its own
-    attempt. A file is for one client id. The client drops repeats of the latest 10,000 messages, and counts them in
-    ``repeats``. Each client that recovers has a separate connection. ``bad_state``: the broker keeps nothing; that ends
-    the client.
+    With ``recover`` the client listens with its *position*, and gets the messages that it has missed, as far as the
+    broker keeps them (SPEC section 8.10). ``True``: the client has no position yet, and keeps one in memory. After a
+    lost connection it then misses none of the messages that the broker keeps. A string: an earlier ``position`` that
+    the application has saved. A path (``Path``): a file for the position, and for the names of the messages processed
+    after it. ``connect`` reads the file. If the file does not exist, the path has the same effect as ``True``. The
+    client replaces the whole file at most once a second, and again in ``close``. If writing fails, the client calls
+    ``on_unsaved(error)``, or issues a warning, and tries again. ``close`` raises the error of its own attempt. A file
+    belongs to one client id. The client drops repeats of the latest 10,000 messages, and counts the repeats in
+    ``repeats``. Each client that recovers has a separate connection. ``bad_state``: the broker keeps no messages, and
+    the client ends.
 
     A notification is *processed* when the application requests the next one or calls ``mark_processed``, or when
-    ``on_notification`` has returned. The next program gets the unprocessed ones again, so two programs may get the same
-    message. If kept messages may be lacking, the client calls ``on_gap(gap)`` at that place among the notifications:
-    the iterator does so when it reaches the gap. ``gaps`` counts the gaps; without ``on_gap`` each is a warning
-    (``RuntimeWarning``).
+    ``on_notification`` has returned. The next program with this client id gets the unprocessed notifications again, so
+    two programs may get the same message. If kept messages may be missing, the client calls ``on_gap(gap)`` at that
+    place among the notifications. With the iterator, it does so when the iterator reaches the gap. ``gaps`` counts the
+    gaps. Without ``on_gap``, each gap causes a warning (``RuntimeWarning``).
 
-    ``on_notification(key, payload)`` takes the place of the iterator. The client calls it for each notification as it
-    arrives. The function has to be quick, and its exception ends the client (``close`` raises it). The client calls
-    ``on_error(error)`` for each publish without ``ack`` that fails, ``on_lost(error)`` for each lost connection, and
-    ``on_unreachable(error)`` for each failed attempt to connect again. A command that times out meanwhile also gives
-    the reason. Without ``on_unreachable``, a refused ``token`` that is a string, expired perhaps, is a warning
-    (``RuntimeWarning``).
+    ``on_notification(key, payload)`` replaces the iterator. The client calls it for each notification as it arrives.
+    The function has to be quick. If it raises an exception, the client ends, and ``close`` raises the exception. The
+    client calls ``on_error(error)`` for each publish without ``ack`` that fails, ``on_lost(error)`` for each lost
+    connection, and ``on_unreachable(error)`` for each failed attempt to connect again. If a command times out while
+    there is no connection, its error also says why. If the endpoint refuses a ``token`` that is a string, perhaps
+    because it has expired, and there is no ``on_unreachable``, the client issues a warning (``RuntimeWarning``).
 
-    The client renews its subscriptions until disconnect (``subscribe``) that ended while it was away; with ``recover``
-    it also gets the messages that the broker kept for these meanwhile. It calls ``on_ended(subscriptions, count)`` for
-    the others: those that a ``ttl_s`` ended, those of an earlier program with this client id, and those that an
-    endpoint refuses now (``on_error`` gets the reason). There, ``subscribe(..., since=client.position)`` brings
-    the messages kept for them. ``subscriptions`` are the latest 1,000 at most, with ``topic`` and ``filter``; ``count``
-    says how many there are. Each ``listen`` names them until the client subscribes again, for ten minutes.
+    The client renews its own subscriptions until disconnect (``subscribe``) that ended while it was away. With
+    ``recover`` it also gets the messages that the broker kept for these subscriptions meanwhile. The client calls
+    ``on_ended(subscriptions, count)`` for all other ended subscriptions: those that a ``ttl_s`` ended, those of an
+    earlier program with this client id, and those that an endpoint now refuses (``on_error`` gets the reason). In
+    ``on_ended``, ``subscribe(..., since=client.position)`` brings the messages kept for these subscriptions.
+    ``subscriptions`` lists the latest 1,000 at most, each with ``topic`` and ``filter``, and ``count`` is their total
+    number. Each ``listen`` reports them for ten minutes, or until the client subscribes again.
 
-    ``bounds``: how stale and how incomplete the application's picture of the topics may be (SPEC section 2.8), so that
-    a busy endpoint can send fewer messages: ``"live"``, ``"screen"``, ``"wall"``, or a list of rules. The client sends
-    them with each ``listen``; ``bad_state``: checked before anything is sent. The attribute ``bounds`` has the rules in
-    force as the latest reply had them; ``[]``: none. A notification's ``skipped`` says how many messages it stands for.
-    ``window``: a number of notifications, 100,000 at most. The endpoint lets messages with bounds wait while the
-    application has not processed this many. The client confirms those that it has processed, half a window at a time.
+    ``bounds`` says how stale and how incomplete the application's view of the topics may be (SPEC section 2.8), so that
+    a busy endpoint can send fewer messages. Its value is ``"live"``, ``"screen"``, ``"wall"``, or a list of rules. The
+    client sends the bounds with each ``listen``. ``bad_state``: the value is wrong; the client checks it before it
+    sends anything. The attribute ``bounds`` has the rules in force according to the latest reply, and is ``[]`` if
+    there are none. A notification's ``skipped`` says how many other messages it replaces. ``window`` is a number of
+    notifications, 100,000 at most. While this many notifications are unprocessed, the endpoint holds back messages with
+    bounds. The client confirms processed notifications, half a window at a time.
     """
 
     def __init__(
@@ -212,25 +221,25 @@ class Client:
         self.url: str | None = None  # the URL of the present connection, or None
         self.reconnects = 0
         self.errors: deque[ProtocolError] = deque(maxlen=ERRORS_KEPT_MAX)  # the latest, of unacknowledged publishes
-        self.error_counts: Counter[str] = Counter()  # all such errors, by code
+        self.error_counts: Counter[str] = Counter()  # the number of all such errors, by code
         self.late_replies = 0  # replies to commands that had timed out
-        self.gaps = 0  # reported to the application
+        self.gaps = 0  # the number of gaps reported to the application
         self.bounds: list[dict[str, Any]] = []  # the rules in force, as the latest reply had them
 
-        self._keys = keys_of(secrets.token_urlsafe(9))  # no other program makes the same ones
+        self._keys = keys_of(secrets.token_urlsafe(9))  # no other program makes the same keys
         self._next_url = 0
         self._failures = 0  # attempts in a row without a lasting connection; the backoff grows with them
-        self._away: ClientError | None = None  # the reason why it is not connected
+        self._away: ClientError | None = None  # the reason why the client is not connected
         self._socket: OutgoingSocket | None = None
-        self._changed = asyncio.Event()  # set: there is a socket, or the client has ended
+        self._changed = asyncio.Event()  # set if there is a socket, or if the client has ended
         self._ended: Exception | None = None
-        self._failure: Exception | None = None  # a callback's
+        self._failure: Exception | None = None  # the exception that a callback raised
         self._task: asyncio.Task[None] | None = None
         self._id = 0
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._queue: deque[Notification | Gap | Position] = deque()
-        self._handed: Notification | None = None  # the application processes it; None if that needs no mark
+        self._handed: Notification | None = None  # the application is processing it; None if it need not be marked
         self._consumer_waiter: asyncio.Future[None] | None = None
         self._renewals = Renewals(
             subscribe=self._subscribe_once,
@@ -240,7 +249,7 @@ class Client:
             on_refused=self._note,
             on_failure=self._fail,
         )
-        self._listened: Reply | None = None  # to the `listen` of `_open`, not handled yet
+        self._listened: Reply | None = None  # the reply to the `listen` of `_open`, until it is handled
         self._listened_since: str | None = None  # the position in that `listen`
         self._bounds: Mapping[str, Any] = _NO_FIELDS if bounds is None else _bounds_fields(bounds)
         self._window: Mapping[str, Any] = _NO_FIELDS if window is None else {"window": check_window(window)}
@@ -266,8 +275,8 @@ class Client:
 
     @property
     def position(self) -> str | None:
-        """With ``recover``: the application has processed all kept messages up to it. The application may save it for
-        the next program. ``None``: the client has none yet."""
+        """With ``recover``: the position up to which the application has processed all kept messages. The application
+        may save the position for the next program. ``None``: the client has no position yet."""
         return None if self._recovery is None else self._recovery.position
 
     @property
@@ -292,8 +301,8 @@ class Client:
         await self.close()
 
     async def connect(self) -> None:
-        """Try each URL once. ``ConnectFailed``: none works; ``ProtocolError``: listening is refused for good;
-        ``PositionError``: the file of ``recover`` cannot be used."""
+        """Try each URL once. ``ConnectFailed``: no URL works. ``ProtocolError``: an endpoint refuses the ``listen`` for
+        good. ``PositionError``: the client cannot use the file of ``recover``."""
         if self._task is not None:
             raise RuntimeError("a client connects once")
         if self._file is not None:
@@ -307,12 +316,12 @@ class Client:
                 failed.append(error)
         else:
             raise ConnectFailed("; ".join(map(str, failed))) from failed[-1]
-        self._socket = socket  # known from here on, and not from when the task first runs
+        self._socket = socket  # set it before the task first runs
         self._task = asyncio.create_task(self._run(socket), name=f"client {self.client_id}")
 
     async def close(self) -> None:
-        """Close the connection and end the iteration. Commands under way raise ``ClosedForGood``. Idempotent.
-        ``OSError``: the position cannot be saved."""
+        """Close the connection and end the iteration. Commands under way raise ``ClosedForGood``. A second call has no
+        effect. ``OSError``: the client cannot save the position."""
         self._end(ClosedForGood(1000, "closed by this program"))
         socket = self._socket
         if socket is not None:
@@ -324,7 +333,7 @@ class Client:
                 try:
                     await self._task
                 except asyncio.CancelledError:
-                    # Swallow this only if it cancelled the task, and not the caller of `close`.
+                    # Ignore the exception only if the task was cancelled, and not the caller of `close`.
                     if not self._task.cancelled():
                         raise
         finally:
@@ -334,8 +343,8 @@ class Client:
     # -- commands
 
     async def listen(self) -> None:
-        """Receive this client's messages here, and also after reconnecting. SPEC section 2. ``on_ended`` gets the
-        subscriptions that have ended meanwhile."""
+        """Receive this client's messages here, and also after each reconnection. SPEC section 2. ``on_ended`` gets the
+        subscriptions that have ended while the client was away."""
         since = None if self._recovery is None else self._recovery.received
         reply = await self._request(self._listen_body(), retry=True)
         self._listening = True
@@ -343,17 +352,18 @@ class Client:
         self._renewals.listened(reply, since=since)
 
     async def unlisten(self) -> None:
-        """Stop receiving messages. With ``recover`` the next ``listen`` brings those kept meanwhile."""
+        """Stop receiving messages. With ``recover``, the next ``listen`` brings the messages that the broker has kept
+        meanwhile."""
         self._listening = False
         self._left()
         await self._request(self._body("unlisten"), retry=True)
 
     async def set_bounds(self, bounds: str | list[dict[str, Any]]) -> None:
-        """Replace the client's bounds, here and whenever it listens again; ``[]``: it has none. Before they take effect
-        the endpoint sends all that it holds. ``bad_state``: checked before anything is sent; or the client does not
-        listen."""
+        """Replace the client's bounds, now and for each later ``listen``. ``[]`` removes them. Before the new bounds
+        take effect, the endpoint sends all messages that it holds. ``bad_state``: the bounds are wrong, and nothing is
+        sent; or the client does not listen."""
         fields = _bounds_fields(bounds)
-        former, self._bounds = self._bounds, fields  # now, for a `listen` meanwhile
+        former, self._bounds = self._bounds, fields  # set them now, for a `listen` during the request
         try:
             reply = await self._request(self._body("bounds", fields), retry=True)
         except ProtocolError:
@@ -376,32 +386,34 @@ class Client:
     ) -> None:
         """Subscribe to one or more topics.
 
-        With a ``filter`` the client gets the messages that match it (SPEC section 2.6). Each further filter is a
-        separate subscription. A message that matches several filters comes once, and a subscription without a filter
-        gets all. ``replace`` removes everything else that the client has at these topics. ``bad_filter``: checked
-        before anything is sent.
+        With a ``filter`` the client gets only the messages that match the filter (SPEC section 2.6). Each further
+        filter is a separate subscription. A message that matches several filters arrives once, and a subscription
+        without a filter gets all messages. ``replace`` removes the client's other subscriptions to these topics.
+        ``bad_filter``: the filter is wrong, and nothing is sent.
 
         The subscription stays until you unsubscribe. With ``until="disconnect"`` it ends when the client has listened
-        nowhere for the endpoints' grace time (60 s by default): use it for a client id that never comes back. The
-        client keeps a list of these, and subscribes again to those that ended while it was away. With ``ttl_s`` it ends
-        after that many seconds, 30 days at most. A subscription that already stays gets no end, except by ``replace``.
+        nowhere for the endpoints' grace time (60 s by default). Use this for a client id that never comes back. The
+        client keeps a list of its subscriptions with ``until``, and renews those that ended while it was away. With
+        ``ttl_s`` the subscription ends after that many seconds, 30 days at most. If a permanent subscription already
+        exists, it stays permanent, except with ``replace``.
 
-        With ``last`` the latest ``last`` kept messages of each topic, 1,000 at most, come as notifications before this
-        returns. With ``since``, a position, those since then come. They have ``kept``. The client has to be listening
-        (``bad_state``), and the program has to consume them if they exceed ``queue_max``. A client that recovers does
-        not get those that have already come; ``history`` returns these, too.
+        With ``last``, the latest ``last`` kept messages of each topic, 1,000 at most, arrive as notifications before
+        this method returns. With ``since``, a position, the kept messages since that position arrive instead. Their
+        ``kept`` is true. The client has to be listening (otherwise ``bad_state``). If there are more than ``queue_max``
+        messages, the program has to consume them meanwhile. A client that recovers does not get the messages that have
+        already arrived, but ``history`` returns them, too.
 
-        The client sends many topics as several commands, and more at once as long as they are quick. Each command has
-        ``timeout_s``; by default, the client's and two seconds for every 1,000 bytes of topics. After an error the
-        client may be subscribed to some topics; repeating is safe, and goes on where the first try has ended.
-        ``bad_topic``: checked before anything is sent.
+        The client splits many topics into several commands. As long as the replies are quick, it sends more commands at
+        the same time. Each command has ``timeout_s``. The default is the client's ``timeout_s`` and two more seconds
+        for every 1,000 bytes of topics. After an error the client may be subscribed to some of the topics. Repeating
+        the call is safe, and continues after the finished topics. ``bad_topic``: a topic is wrong, and nothing is sent.
         """
         chosen = _listed(topics)
         text, term = filter_text(filter), term_fields(until, ttl_s)
         fields = filter_fields(text) | term | kept_fields(last, since)
         if replace:
             fields["replace"] = True
-            self._renewals.gone(chosen)  # now, so that the client renews none of these meanwhile
+            self._renewals.gone(chosen)  # first, so that the client renews none of these during the request
         began = self._renewals.now()
         replies = await self._with_topics("subscribe", chosen, timeout_s, fields)
         if replace:
@@ -417,8 +429,8 @@ class Client:
         filter: dict[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Undo ``subscribe``, in the same way: everything that the client has at these topics, or only the subscription
-        with this ``filter``."""
+        """Remove all of the client's subscriptions to these topics, or only those with this ``filter``. Time-outs and
+        errors are as for ``subscribe``."""
         chosen = _listed(topics)
         text = filter_text(filter)
         if text is not None:
@@ -426,7 +438,7 @@ class Client:
             await self._with_topics("unsubscribe", chosen, timeout_s, filter_fields(text))
             self._renewals.out(chosen, text)
             return
-        self._renewals.gone(chosen)  # now, so that the client renews none of these meanwhile
+        self._renewals.gone(chosen)  # first, so that the client renews none of these during the request
         await self._with_topics("unsubscribe", chosen, timeout_s)
         self._renewals.gone(chosen)  # again, since an earlier subscribe may have been under way
         if self._recovery is not None:
@@ -444,26 +456,29 @@ class Client:
         item: str | None = None,
         weight: float | None = None,
     ) -> bool | None:
-        """Publish a JSON value. ``timestamp``: ms since the epoch. ``keep_s``: seconds, a day at most, for which the
-        broker keeps the message for clients that miss it and recover; it keeps no duplicate. ``bad_state``: the broker
-        keeps nothing. For clients with bounds: ``item``, of 1 to 128 bytes, is the part of the topic's state that the
-        message is about, and ``weight``, from 0 to 1,000,000, how much a client lacks without it (1 by default).
+        """Publish a JSON value. ``timestamp`` is in milliseconds since the epoch. For ``keep_s`` seconds, a day at
+        most, the broker keeps the message for clients that miss it and recover. It does not keep a duplicate.
+        ``bad_state``: the broker keeps no messages. Two arguments are for clients with bounds. ``item``, 1 to 128
+        bytes, is the part of the topic's state that the message is about. ``weight``, from 0 to 1,000,000 (1 by
+        default), says how much a client loses without the message.
 
-        ``dedup`` says which earlier message makes this one a duplicate (SPEC section 7).
+        ``dedup`` says which earlier message makes the new message a duplicate (SPEC section 7).
 
-        - ``True``: the same payload, published to the topic by any client within the time-to-live.
-        - ``"retry"``: only its own first try. Use it for values that change back and forth: "paid", "on hold", "paid".
-        - ``False``: none.
-        - any other string: a message that this client published to the topic with the same key. ``conflict``: that one
-          had another payload.
+        - ``True``: a message with the same payload that any client published to the topic within the time-to-live.
+        - ``"retry"``: only the first attempt of the same publish. Use it for values that change back and forth: "paid",
+          "on hold", "paid".
+        - ``False``: no message.
+        - any other string: a message that this client published to the topic with the same key. ``conflict``: the
+          earlier message has another payload.
 
-        The client repeats a publish after a lost connection or a passing error, since the repetition is a duplicate at
-        worst; with ``False`` it never does.
+        The client repeats a publish after a lost connection or a passing error, because a repetition is at worst a
+        duplicate. With ``False`` the client never repeats it.
 
-        With ``ack``: returns whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints. A
-        duplicate of its own first try counts, too, except with ``"retry"``, where the result is ``False``. Without:
-        returns ``None`` once written; a failure goes to ``on_error`` and into ``errors``. NaN and infinities, which
-        JSON does not have, are sent as ``null``.
+        With ``ack``, this returns when the message is in the outboxes of all subscribers' endpoints. The result says
+        whether the message was a duplicate. A duplicate of the publish's own first attempt also counts, except with
+        ``"retry"``, where the result is ``False``. Without ``ack``, this returns ``None`` when the message has been
+        written. A failure goes to ``on_error`` and into ``errors``. JSON has no NaN and no infinities, so the client
+        sends ``null`` instead.
         """
         fields = {"topic": check_topic(topic), "payload": payload}
         if timestamp is not None:
@@ -483,10 +498,10 @@ class Client:
         item: str | None = None,
         weight: float | None = None,
     ) -> None:
-        """Publish (topic, payload) pairs in one write, without acknowledgements. Otherwise as ``publish``: with
-        ``"retry"`` each has a key of its own, any other string is the key of all.
+        """Publish (topic, payload) pairs in one write, without acknowledgements. Otherwise this works like ``publish``.
+        With ``"retry"`` each pair has a separate key. Any other string is the key of all pairs.
 
-        All are checked before the first is sent.
+        The client checks all pairs before it sends the first.
         """
         shared = keep_fields(keep_s) | about_fields(item, weight)
         bodies = [
@@ -496,18 +511,18 @@ class Client:
         await self._write([body + b"}" for body in bodies], retry=dedup is not False)
 
     async def broadcast(self, payload: Any, *, ack: bool = False, dedup: bool | str = True) -> bool | None:
-        """Publish to every listening client. Otherwise as ``publish``."""
+        """Publish to every listening client. Otherwise this works like ``publish``."""
         return await self._publish("broadcast", {"payload": payload}, ack, dedup)
 
     def subscriptions(self, limit: int = 1000) -> AsyncIterator[Subscription]:
-        """This client's subscriptions, those to one topic one after the other, read in pages of at most ``limit``
+        """Yield this client's subscriptions, topic by topic. The client reads them in pages of at most ``limit``
         topics."""
         found = listings.subscriptions(self._asked, limit)
         return found if self._recovery is None else _noted(self._recovery, found)
 
     def subscribers(self, topic: str, limit: int = 1000) -> AsyncIterator[Subscriber]:
-        """The topic's subscribers, in the order of their ids, read in pages of at most ``limit``: what changes
-        meanwhile may be missed. ``forbidden``: the token does not permit it (``presence``)."""
+        """Yield the topic's subscribers in the order of their ids. The client reads them in pages of at most ``limit``,
+        and may miss changes meanwhile. ``forbidden``: the token lacks the permission ``presence``."""
         return listings.subscribers(self._asked, topic, limit)
 
     async def history(
@@ -519,11 +534,12 @@ class Client:
         limit: int | None = None,
         filter: dict[str, Any] | None = None,
     ) -> History:
-        """Return the topic's kept messages: the latest ``last``, or those after the message whose ``mid`` is ``since``;
-        by default the latest. At most ``limit`` come at once (default 100, at most 1,000). A ``filter`` restricts them
-        to those that match. To read all, call it again with the returned ``mid`` as ``since`` while ``more`` is true.
+        """Return the topic's kept messages: the latest ``last``, or those after the message whose ``mid`` is ``since``.
+        The default is the latest. One call returns at most ``limit`` messages (default 100, at most 1,000). With a
+        ``filter``, it returns only messages that match. To read all, call it again with the returned ``mid`` as
+        ``since`` while ``more`` is true.
 
-        ``forbidden``: as for ``subscribe``; ``bad_state``: the broker keeps nothing.
+        ``forbidden``: as for ``subscribe``. ``bad_state``: the broker keeps no messages.
         """
         fields = {"topic": check_topic(topic), **history_fields(last, since, limit, filter)}
         reply = await self._asked("history", fields)
@@ -535,11 +551,12 @@ class Client:
     async def revoke(
         self, *, jti: str | None = None, sub: str | None = None, expires_at: float | None = None
     ) -> Revoked:
-        """Take back the token with this ``jti``, or all tokens of exactly this ``sub`` that have been issued up to now.
-        It needs a token with the permission `revoke`. Every endpoint knows the revocation when it returns.
+        """Revoke the token with this ``jti``, or all tokens of exactly this ``sub`` that have been issued up to now.
+        The client's own token needs the permission `revoke`. When this returns, every endpoint knows the revocation.
 
-        ``expires_at``: Unix time in seconds until which endpoints remember it, which is the token's `exp`; by default
-        30 days from now, and at most 400 days. ``bad_state``: not exactly one of the two, or one of the wrong form.
+        ``expires_at`` is the Unix time in seconds until which endpoints remember the revocation. Give the token's
+        `exp`. The default is 30 days from now, and the maximum 400 days. ``bad_state``: the call gives both ``jti`` and
+        ``sub``, or neither, or a value is malformed.
         """
         named = {"jti": jti, "sub": sub, "expires_at": expires_at}
         fields = {name: value for name, value in named.items() if value is not None}
@@ -555,10 +572,11 @@ class Client:
         return self
 
     async def __anext__(self) -> Notification:
-        """Wait for the next notification. Asking for it marks the one before it as processed, and reports the gaps
-        between the two. It returns all notifications that have come before it ends.
+        """Wait for the next notification. The call marks the previous notification as processed, and reports the gaps
+        between the two. The iterator returns all notifications that have arrived before it ends.
 
-        Ends after ``close``; raises ``ClosedForGood`` or ``ProtocolError`` when the endpoint ended it.
+        The iterator ends after ``close``. It raises ``ClosedForGood`` or ``ProtocolError`` if the endpoint ended the
+        client.
         """
         if self._handed is not None:
             self._is_done()
@@ -576,7 +594,8 @@ class Client:
                 finally:
                     self._consumer_waiter = None
             item = self._queue.popleft()
-            # Read again only when the queue is half empty, so that reading and consuming do not alternate per message.
+            # Resume reading only when the queue is half empty, so that the socket does not pause and resume for each
+            # message.
             if self._socket is not None and len(self._queue) <= self._queue_max // 2:
                 self._socket.go_on()
             if isinstance(item, Notification):
@@ -586,14 +605,14 @@ class Client:
             self._tell(item)
 
     def mark_processed(self) -> None:
-        """Mark the last notification of the iteration as processed, if the program asks for no more. ``position``, or
-        its file, then covers it."""
+        """Mark the latest notification of the iteration as processed. A program calls this if it does not request
+        another one. ``position``, or its file, then covers the notification."""
         self._is_done()
         while self._queue and isinstance(item := self._queue[0], Position):
             self._queue.popleft()
             self._tell(item)
 
-    # -- from here on: inside
+    # -- internal methods
 
     async def _run(self, socket: OutgoingSocket) -> None:
         try:
@@ -631,15 +650,15 @@ class Client:
                 socket = again
                 self.reconnects += 1
         except ProtocolError as error:
-            self._end(error)  # listening again was refused for good
+            self._end(error)  # an endpoint refuses the new `listen` for good
             if error is self._failure:
                 raise
-        except Exception as error:  # a callback's; `close` raises it again out of this task
+        except Exception as error:  # a callback raised it; `close` takes it from this task and raises it
             self._end(error)
             raise
 
     async def _reconnect(self) -> OutgoingSocket | None:
-        """Connect again, for as long as it takes. ``None``: the client has ended, since its token was revoked."""
+        """Try to connect until an attempt succeeds. ``None``: the client has ended, since its token was revoked."""
         while True:
             delay_s = self._delay_s(self._failures)
             self._failures += 1
@@ -655,21 +674,21 @@ class Client:
                     self._call(self._on_unreachable, error)
                 elif not callable(self._token) and is_refused(error.__cause__):
                     text = f"the endpoint refuses the token, and the client has no on_unreachable: {error}"
-                    warnings.warn(text, RuntimeWarning, stacklevel=2)  # once, as Python does
+                    warnings.warn(text, RuntimeWarning, stacklevel=2)  # Python shows it only once
 
     async def _open(self) -> OutgoingSocket:
         """Connect to the next URL of the list. A listening client listens there before it sends other commands.
-        ``ConnectFailed``: not now; the next URL may work."""
+        ``ConnectFailed``: this attempt failed, but the next URL may work."""
         url = self._urls[self._next_url]
         self._next_url = (self._next_url + 1) % len(self._urls)
         socket: OutgoingSocket | None = None
-        self._listened = None  # from an attempt that failed
+        self._listened = None  # a failed attempt may have left a reply
         try:
             async with asyncio.timeout(self._timeout_s):
                 token = await self._current_token()
                 frame_max = _GROWTH_MAX * max(self._frame_max, FRAME_BYTES_MAX)
                 socket = await connect(url, self._received, message_bytes_max=frame_max, token=token, lines=self._lines)
-                self.url = url  # before anything comes of listening
+                self.url = url  # before messages arrive because of the `listen`
                 if self._credit is not None:
                     self._credit.begins(self._unprocessed())
                     self._credited = socket
@@ -698,16 +717,16 @@ class Client:
                     await asyncio.wait((asked,))
                 finally:
                     asked.cancel()
-                given = asked.result()  # from a separate task: cancelling that does not cancel this one
+                given = asked.result()  # from a separate task, whose cancellation does not cancel this task
             return check_token(given)
-        except _FAULTS as error:  # the issuer may be out of reach, like an endpoint: ask again
+        except _FAULTS as error:  # the token's issuer may be unreachable, like an endpoint, so try again later
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
             raise ConnectFailed(f"no token: {str(error) or type(error).__name__}") from error
 
     def _why_not(self, error: BaseException) -> str | None:
-        """Say why an attempt to connect has failed. ``None``: another would fail as well."""
+        """Say why an attempt to connect has failed. ``None``: another attempt would fail as well."""
         if isinstance(error, TimeoutError):
             return f"no answer within {self._timeout_s:g} s"
         if isinstance(error, InvalidStatus):
@@ -736,14 +755,14 @@ class Client:
         return self._body("listen", {**recovery, **self._bounds, **self._window})
 
     def _left(self, *, is_over: bool = False) -> None:
-        """Note that the client no longer listens anywhere."""
+        """Record that the client no longer listens anywhere."""
         self._renewals.left(is_over=is_over)
         if self._recovery is not None:
             self._recovery.left()
 
     def _received(self, socket: OutgoingSocket, frame: bytes) -> None:
-        """Handle a frame of the socket. A bad frame costs the endpoint the connection, and an exception of a callback
-        ends the client."""
+        """Handle a frame of the socket. A bad frame ends the connection, and an exception of a callback ends the
+        client."""
         try:
             self._dispatch(frame)
         except _Garbage as error:
@@ -752,7 +771,7 @@ class Client:
             self._fail(error)
             socket.abort()
         else:
-            # Not during the first `listen`: its reply has to come, even with a full queue.
+            # Do not pause during the first `listen`, because its reply has to arrive even if the queue is full.
             if len(self._queue) >= self._queue_max and socket is self._socket:
                 socket.pause()
 
@@ -808,10 +827,10 @@ class Client:
     def _came_position(self, given: object) -> None:
         position = _read(read_position, given)
         if self._recovery is None:
-            return  # it answers the `listen` of another of its programs, say: this one does not need it
+            return  # it may answer a `listen` of another program with this client id, and is useless here
         item = self._recovery.came(position)
         if self._queue and isinstance(self._queue[-1], Position):
-            self._queue[-1] = item  # nobody consumes, and one position suffices
+            self._queue[-1] = item  # the application has not taken the earlier position, and the later one is enough
         else:
             self._told(item)
 
@@ -829,7 +848,7 @@ class Client:
             if self._on_gap is not None:
                 self._call(self._on_gap, item)
             else:
-                # The number makes it another warning each time: Python says the same one once.
+                # Python shows a repeated text only once, but the number makes each text different.
                 text = f"messages may be lacking (gap {self.gaps} of client {self.client_id}), and there is no on_gap"
                 warnings.warn(f"{text}: read the current state again", RuntimeWarning, stacklevel=3)
             return
@@ -839,7 +858,7 @@ class Client:
             self._file.changed()
 
     def _is_done(self) -> None:
-        """Mark the notification that the application was given as processed."""
+        """Mark the notification that the application has received as processed."""
         done, self._handed = self._handed, None
         if done is None:
             return
@@ -851,13 +870,13 @@ class Client:
             self._confirm(self._credit)
 
     def _confirm(self, credit: Credit) -> None:
-        """Count a processed notification, and confirm what is due."""
+        """Count a processed notification, and confirm a number of notifications if that is due."""
         count = credit.processed()
         if count is not None and self._credited is not None and self._credited.is_open:
             self._credited.write(self._body("credit", {"count": count}) + b"}")
 
     def _unprocessed(self) -> int:
-        """The notifications that have come, and that the application has not processed."""
+        """Return the number of notifications that have arrived but that the application has not processed."""
         return sum(isinstance(item, Notification) for item in self._queue) + (self._handed is not None)
 
     def _in_slots(self, slots: frozenset[int]) -> list[str] | None:
@@ -888,7 +907,7 @@ class Client:
             self._fail(failure)
 
     def _settle(self, reply: dict[str, Any]) -> None:
-        if self._recovery is not None and "recovering" in reply:  # now, before the waiting task runs
+        if self._recovery is not None and "recovering" in reply:  # immediately, before the waiting task runs
             gap = self._recovery.replied(reply)
             if gap is not None:
                 self._told(gap)
@@ -910,7 +929,7 @@ class Client:
             raise _Garbage("the endpoint sent a success that belongs to no command")
 
     def _note(self, error: ProtocolError) -> None:
-        """An error that no command waits for."""
+        """Record an error that no command waits for."""
         self.errors.append(error)
         self.error_counts[error.code] += 1
         if self._on_error is not None:
@@ -931,11 +950,12 @@ class Client:
         return topic_bodies(command, self.client_id, topics, bytes_max, fields, topics_max)
 
     async def _subscribe_once(self, again: Again) -> list[dict[str, Any]] | None:
-        """Renew ended subscriptions. ``None``: not now; ``ProtocolError``: the endpoint refuses it for good."""
+        """Renew ended subscriptions. ``None``: a later attempt may work. ``ProtocolError``: the endpoint refuses for
+        good."""
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
                 fields = filter_fields(again.filter) | again.fields
-                if not self._listening:  # it has stopped: the next `listen` brings what it misses from now on
+                if not self._listening:  # omit `since`: the next `listen` brings later messages
                     fields = {key: value for key, value in fields.items() if key != "since"}
                 bodies = self._topic_bodies("subscribe", again.topics, fields)
                 return [await self._exchange(command_body) for command_body in bodies]
@@ -947,11 +967,11 @@ class Client:
         return None
 
     async def _listen_once_more(self) -> dict[str, Any] | None:
-        """Listen again. ``None``: the client does not listen, or cannot now."""
+        """Listen again. ``None``: the client does not listen, or the attempt failed."""
         try:
             reply = await self._request(self._listen_body(), retry=True) if self._listening else None
         except (ClientError, ProtocolError):
-            return None  # the next `listen` reports those that were not named
+            return None  # the next `listen` reports the subscriptions that no reply has named
         if reply is not None:
             self.bounds = reply.get("bounds", [])
         return reply
@@ -983,7 +1003,7 @@ class Client:
         return {"dedup": next(self._keys) if dedup == "retry" else check_dedup(dedup)}
 
     async def _write(self, frames: Sequence[bytes], retry: bool) -> None:
-        """Write commands without replies, all at once."""
+        """Write commands without replies, all in one write."""
         socket = self._socket
         if socket is None or self._ended is not None or not socket.takes_more:
             try:
@@ -994,7 +1014,8 @@ class Client:
         socket.write(*frames)
 
     async def _writable(self, retry: bool) -> OutgoingSocket:
-        """Wait for a connection that takes more. Without ``retry`` it has to be the present one, if any."""
+        """Wait for a connection that accepts more data. Without ``retry``, only the present connection counts, if there
+        is one."""
         while True:
             socket = await self._connected()
             if socket.takes_more:
@@ -1003,14 +1024,14 @@ class Client:
             if socket.over.done():
                 if not retry:
                     raise ConnectionLost(socket.over.result()[1])
-                await asyncio.sleep(0)  # the task that runs the connections has to notice first
+                await asyncio.sleep(0)  # let the task that runs the connections notice the end
 
     async def _request(
         self, command_body: bytes, *, retry: bool, timeout_s: float | None = None, longer_s: float = 0.0
     ) -> dict[str, Any]:
-        """Send a command and wait for the reply; with ``retry`` repeat it while that may help and time is left. A reply
-        may take ``longer_s`` longer than the time-out. In this extra time the client does not repeat a refused
-        command."""
+        """Send a command and wait for the reply. With ``retry``, repeat the command while that may help and time is
+        left. A reply may take ``longer_s`` longer than the time-out. In this extra time the client does not repeat a
+        refused command."""
         loop = asyncio.get_running_loop()
         least_s = self._timeout_s if timeout_s is None else timeout_s
         seconds, patient_until = least_s + longer_s, loop.time() + least_s
@@ -1070,7 +1091,7 @@ class Client:
     def _forget(self, number: int) -> None:
         future = self._pending.pop(number, None)
         if future is not None and not future.cancel() and not future.cancelled():
-            future.exception()  # retrieved, since it may have been set while the send itself raised
+            future.exception()  # mark it as retrieved, since it may have been set while the send raised
 
     def _fail_pending(self, error: Exception) -> None:
         for future in self._pending.values():
@@ -1105,17 +1126,18 @@ class Client:
 
 
 class _Garbage(Exception):
-    """The endpoint sent a frame that is not of this protocol."""
+    """The endpoint sent a frame that does not belong to this protocol."""
 
 
 def _bounds_fields(bounds: str | list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the field of a command for these bounds, which the application may change afterwards."""
+    """Return a command's field for these bounds. The field does not change if the application changes the bounds
+    later."""
     check_bounds(bounds)
     return {"bounds": orjson.Fragment(orjson.dumps(bounds))}
 
 
 def _listed(topics: object) -> list[str]:
-    """List one topic, or the topics of any iterable, which it reads once."""
+    """Return one topic, or the topics of any iterable, as a list. An iterable is read only once."""
     if isinstance(topics, str):
         return [topics]
     if isinstance(topics, bytes) or not isinstance(topics, Iterable):
@@ -1132,7 +1154,7 @@ def _read(read: Callable[[Any], _T], value: object) -> _T:
 
 
 async def _noted(recovery: Recovery, found: AsyncIterator[Subscription]) -> AsyncIterator[Subscription]:
-    """Pass the subscriptions on as pages come. At the end ``recovery`` learns that these are all topics."""
+    """Yield the subscriptions as pages arrive. At the end, record in ``recovery`` that these are all topics."""
     recovery.begins_reading()
     async for subscription in found:
         recovery.subscribed((subscription.topic,))

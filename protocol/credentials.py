@@ -38,8 +38,8 @@ def check_token(token: object) -> str:
 def read_token(file: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
     """Read the program's token from a file or, without a file, from the variable ``INGEBORG_TOKEN``.
 
-    Strips blanks, line ends and a byte order mark around the token, because shells and editors add them, and secrets
-    that are made from files contain these characters, too.
+    Strips blanks, line ends and a byte order mark around the token, because shells and editors add them. Secrets that
+    are made from files may contain them, too.
 
     Args:
         file: path of a file that holds one token, or ``None``.
@@ -86,6 +86,6 @@ def check_url(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """Return the URL without its query, so that errors and logs can show it. A query may have a token under any
+    """Return the URL without its query, so that errors and logs can show it. A query may contain a token under any
     name."""
     return redacted(re.split("[?#]", url, maxsplit=1)[0])

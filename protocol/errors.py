@@ -1,7 +1,7 @@
 """All refusals of the broker: error codes of replies, and close codes of connections. SPEC sections 5 and 6.
 
-Owns: the two tables, and the exception that carries a code. Must never: format an error for a transport, or know the
-code that raises it.
+Owns: the two tables, and the exception that carries a code. Must never: format an error for a transport, or know which
+module raises it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ProtocolError(Exception):
     """The error of a command, which an endpoint sends in an error reply. SPEC section 5 says which errors change
     nothing.
 
-    Decoding and checking a command raises only codes whose next step is *fix*. The broker raises all codes.
+    Decoding and checking a command raises only errors whose next step is *fix*. The broker can raise all errors.
 
     - ``code``: a code of SPEC section 5, such as ``bad_topic``.
     - ``info``: a text for people that names the field and gives the reason.

@@ -147,7 +147,8 @@ class Kept:
                 self.out((topic, filter) for filter in (None, *self._filters.get(topic, ())))
 
     def out(self, keys: Iterable[Key]) -> None:
-        """Remove these subscriptions from the list. The client has unsubscribed, or they have another term now."""
+        """Remove these subscriptions from the list. The client has unsubscribed, or the subscriptions have another term
+        now."""
         for topic, filter in keys:
             self._ends_s.pop((topic, filter), None)
             filters = None if filter is None else self._filters.get(topic)

@@ -2,12 +2,13 @@
 
 Owns: the check of a filter, its limits, and its canonical text. Must never: read a payload, or know a subscriber.
 
-The language is a subset of EventBridge's. A filter that both accept matches the same payloads, with these exceptions:
+The language is a subset of EventBridge's. A filter that both languages accept matches the same payloads, with these
+exceptions:
 
-- The members of an object or array that is itself in an array are not attributes. In EventBridge they are.
+- The members of an object or array that is itself in an array are not attributes. In EventBridge they are attributes.
 - A key with a dot is one key. In EventBridge it is a path of two.
-- Numbers compare by value: 2^60 and the double 2^60 are the same. ``numeric`` compares doubles. EventBridge documents
-  numbers from -5e9 to 5e9, with six decimals.
+- Numbers compare by value: the integer 2^60 and the double 2^60 are equal. ``numeric`` compares doubles. EventBridge
+  documents numbers from -5e9 to 5e9, with six decimals.
 - ``anything-but`` accepts true, false and null, and values of different types in one list. A prefix or suffix in it may
   be empty.
 - Within ``$or``, an attribute may have an operator's name. No attribute may be both in ``$or`` and next to it;
@@ -37,8 +38,8 @@ PATHS_MAX: Final = 8
 DEPTH_MAX: Final = 5
 
 #: A home compares at most this many elements of an array in a payload, beginning with the first. Each element may match
-#: different filters. If filters name exact values of several attributes, and a payload has arrays for these attributes,
-#: the work grows with the product of the array sizes, but only up to the number of these filters.
+#: different filters. If filters name exact values of several attributes, a payload may have arrays for these
+#: attributes. The work then grows with the product of the array sizes, but only up to the number of these filters.
 ELEMENTS_MAX: Final = 64
 
 #: Maximum number of members of all lists of a filter together. Each value of an ``anything-but`` counts as one.
@@ -164,7 +165,7 @@ class _Check:
         """Check the value of ``$or``."""
         if type(value) is not list or len(value) < 2:
             raise _bad(place, "has to be a list of two or more patterns, which are objects of attributes")
-        if len(value) > VALUES_MAX or level > VALUES_MAX:  # each alternative has a value, so the filter has too many
+        if len(value) > VALUES_MAX or level > VALUES_MAX:  # each alternative has a value, so there are too many values
             raise _too_many_values(place)
         by_text: dict[bytes, dict[str, Any]] = {}
         combinations = 0

@@ -1,7 +1,7 @@
 """Splits incoming bytes into the messages of WebSocket frames (RFC 6455 section 5.2), and encodes outgoing frames.
 
-Owns: the fast path for whole uncompressed messages, which nearly all frames are. Must never: hold a connection, or
-handle any other frame. The protocol (``sockets``) handles these, since it knows the rules.
+Owns: the fast path for whole uncompressed messages. Nearly all frames are such messages. Must never: hold a connection,
+or handle any other frame. The library's protocol handles the others (``sockets``), since it knows the rules.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PONG: Final = 0x8A
 #: A bit for each defined opcode: 0, 1, 2, 8, 9, 10.
 _OPCODES: Final = 0x707
 
-#: The constants from here to ``NOT_TEXT`` say why a ``Run`` ends. ``ENDS``: the chunk ends, perhaps within a frame,
-#: which needs ``needed`` bytes.
+#: The constants from here to ``NOT_TEXT`` say why a ``Run`` ends. ``ENDS``: the chunk ends, perhaps within a frame.
+#: That frame needs ``needed`` bytes.
 ENDS: Final = 0
 #: The run has reached the byte ``enough``, and the chunk has more bytes.
 ENOUGH: Final = 1
@@ -190,8 +190,8 @@ def empty_frame(first: int, masked: bool) -> bytes:
 
 
 #: The size in bytes of the blocks that hold a large message while it arrives. The C library maps a block of this size
-#: separately, and returns its memory to the system (``machine.return_large_memory``). Pieces in the sizes in which they
-#: arrive would leave holes in the heap that are too small for later pieces.
+#: separately, and returns its memory to the system (``machine.return_large_memory``). Pieces as small as the incoming
+#: chunks would leave holes in the heap that are too small for later pieces.
 _BLOCK_BYTES: Final = 1 << 20
 
 

@@ -16,7 +16,7 @@ LINES: Final = "ingeborg.lines"
 #: A frame of more bytes is never split: both sides treat it as one command or one notification.
 LINES_BYTES_MAX: Final = 1 << 20
 
-#: Maximum number of lines that an endpoint handles at once, even if they are very short: refusing a bad line takes as
+#: Maximum number of lines that an endpoint handles at a time, even if they are very short. Refusing a bad line takes as
 #: long as executing a command. No command is shorter than 32 bytes.
 LINES_AT_ONCE: Final = 128
 
@@ -24,7 +24,7 @@ _FEED: Final = b"\n"
 
 
 def is_short(message: bytes, enough: int) -> bool:
-    """Return whether a receiver that handles ``enough`` bytes at once may handle all lines of this frame at once."""
+    """Return whether a receiver that handles ``enough`` bytes at a time may handle all lines of this frame together."""
     return len(message) <= enough and message.count(_FEED) < LINES_AT_ONCE
 
 
@@ -39,7 +39,7 @@ def lines_of(message: bytes) -> list[bytes]:
 
 
 class Lined:
-    """Splits frames into lines in their order, some lines at a time. A frame is not split before its turn."""
+    """Splits frames into lines in their order, some lines at a time. A frame stays whole until its turn."""
 
     __slots__ = ("_at", "_messages", "size")
 

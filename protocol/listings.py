@@ -14,7 +14,7 @@ from .topics import check_topic
 #: Sends a command with this name and these fields, and returns the reply.
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
-#: The subscription at a topic for which a page lists nothing: it has neither a filter nor a term.
+#: The subscription to a topic for which a page lists no details. It has neither a filter nor a term.
 _PLAIN: Final[tuple[dict[str, Any], ...]] = ({},)
 
 

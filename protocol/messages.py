@@ -23,8 +23,8 @@ ID_BYTES_MAX: Final = 1024
 #: Maximum number of bytes of a publisher's own deduplication key.
 DEDUP_KEY_BYTES_MAX: Final = 128
 
-#: Strings that are not accepted as keys. A client that sends one means something else, and all its messages would get
-#: the same key.
+#: Strings that endpoints do not accept as keys. A client that sends such a string means something else, and all its
+#: messages would get the same key.
 DEDUP_NO_KEYS: Final = frozenset(("true", "false", "retry"))
 
 BAD_DEDUP: Final = (
@@ -54,7 +54,7 @@ HISTORY_LIMIT_DEFAULT: Final = 100
 #: Maximum number of topics in a `subscribe` that requests kept messages.
 SINCE_TOPICS_MAX: Final = 1_000
 
-#: Topics in one page of `subscriptions`: the default of `limit`, and its maximum.
+#: The default and the maximum of `limit`, the number of topics in one page of `subscriptions`.
 PAGE_LIMIT_DEFAULT: Final = 1_000
 PAGE_LIMIT_MAX: Final = 10_000
 
@@ -70,7 +70,7 @@ UNIX_TIME_MAX_S: Final = 253_402_300_800
 
 Id = str | int | None
 
-#: The replies to the success of a publish: none, a success, and a success that names the message.
+#: The replies to a successful publish: no reply, a success, and a success that names the message.
 NO_ACK: Final = 0
 ACK: Final = 1
 ACK_WITH_MID: Final = 2
@@ -105,14 +105,14 @@ class RevokedTokens(NamedTuple):
 class Command(NamedTuple):
     """A checked command. Fields that a command does not have keep their defaults.
 
-    It has at most 19 fields. Python keeps no free list of longer tuples, so that each command would be slower. Fields
-    of rare commands are in records of their own.
+    It has at most 19 fields. Python keeps no free list for longer tuples, so with more fields each command would take
+    longer. Fields of rare commands are in separate records.
     """
 
     name: str
     client: str
     id: Id = None
-    topics: Sequence[str] = ()  # for a large frame: ``broker.core.connections.large.Topics``
+    topics: Sequence[str] = ()  # in a large frame: ``broker.core.connections.large.Topics``
     payload: bytes = b""  # canonical JSON
     ack: int = 0  # whether the client requests a reply: ``NO_ACK``, ``ACK`` or ``ACK_WITH_MID``
     dedup: bool | str = True  # a string is the publisher's own key
@@ -488,14 +488,14 @@ def notification(topic: str, payload: bytes) -> bytes:
     """Encode a notification: listing 4.7.
 
     Args:
-        topic: the notification's key. ``""`` stands for a broadcast, whose key is null.
+        topic: the notification's key. ``""`` means a broadcast, whose key is null.
         payload: canonical JSON, which goes into the notification unchanged.
     """
     return b'{"key":%b,"broadcast":%b}' % (encode(topic or None), payload)
 
 
 def skipping(notification: bytes, skipped: int) -> bytes:
-    """Return the notification with a field that says for how many skipped messages it also stands."""
+    """Return the notification with a field that says how many skipped messages it replaces."""
     return b'%b,"skipped":%d}' % (notification[:-1], skipped)
 
 
@@ -503,7 +503,7 @@ def named_notification(topic: str, payload: bytes, mid: str, kept: bool = False)
     """Encode a notification for a client that recovers.
 
     Args:
-        topic: the notification's key. ``""`` stands for a broadcast, whose key is null.
+        topic: the notification's key. ``""`` means a broadcast, whose key is null.
         payload: canonical JSON, which goes into the notification unchanged.
         mid: the permanent name of the message.
         kept: whether it is a kept message.

@@ -19,7 +19,7 @@ class Notification(NamedTuple):
     - ``key``: the topic, or ``None`` if the message comes from the ``broadcast`` command.
     - ``broadcast``: the payload, a JSON value.
     - ``mid``: the permanent name of the message. An endpoint sends it to a client that recovers, and with the kept
-      messages of ``subscribe`` and ``history``; else it is ``None``.
+      messages of ``subscribe`` and ``history``. Otherwise it is ``None``.
     - ``kept``: whether it is a kept message; ``False`` if ``mid`` is ``None``.
     - ``skipped``: the number of other messages that this one replaces, because the client's bounds left them out.
     """
@@ -39,13 +39,13 @@ class Notification(NamedTuple):
 
     @property
     def skipped(self) -> int:
-        """Return how many other messages it stands for."""
+        """Return how many other messages this one replaces."""
         return 0
 
 
 class Named(Notification):
-    """A notification that has a ``mid`` or stands for other messages. As a pair it equals a plain ``Notification``.
-    (Most notifications are plain, and so need no memory for these fields.)"""
+    """A notification that has a ``mid`` or replaces other messages. As a pair it equals a plain ``Notification``. (Most
+    notifications are plain, and so need no memory for these fields.)"""
 
     _mid: str | None = None
     _kept: bool = False
@@ -80,7 +80,7 @@ class Gap(NamedTuple):
     ``concerns`` says for any topic whether its messages may be missing.
 
     - ``topics``: the topics concerned. If it is ``None``, all topics in ``slots`` are concerned. If ``slots`` is also
-      empty, all topics of the client are concerned, because the position is of no use. The library names the topics in
+      empty, all topics of the client are concerned, because the position is useless. The library names the topics in
       the slots if it knows all topics of the client. It knows them after it has read ``subscriptions`` to the end.
     - ``slots``: numbers of slots (a topic's CRC-32 modulo 4,096).
     """
@@ -163,7 +163,7 @@ def read_gap(value: object, in_slots: Callable[[frozenset[int]], Iterable[str] |
     found = in_slots(frozenset(slots))
     if found is not None:
         return Gap(list(dict.fromkeys([*topics, *found])), frozenset(slots))
-    return Gap(None, frozenset([*slots, *map(slot_of, topics)]))  # a little wider than the reported gap
+    return Gap(None, frozenset([*slots, *map(slot_of, topics)]))  # this gap is a little wider than the reported gap
 
 
 def read_history(topic: str, reply: Mapping[str, Any]) -> History:

@@ -1,7 +1,7 @@
 """A command's options as one table: a dataclass whose fields have help texts and limits.
 
-Owns: the content of a row, its form on a command line, and the conversion of text or a TOML value to its type. Must
-never: read a file or the environment, or know a command.
+Owns: the content of a row, its form on a command line, and the conversion of text or a TOML value to the row's type.
+Must never: read a file or the environment, or know a command.
 
 Modules that define a table need ``from __future__ import annotations``, since ``converted`` reads a row's type as text.
 """
@@ -37,7 +37,7 @@ def option(
         help: the option's help text.
         metavar: the name of the option's value on the command line. The command line has only fields that were
             made by ``option`` and have a ``metavar`` or a ``flag``.
-        flag: whether the option is on the command line without a value.
+        flag: whether the command line has the option without a value.
         least: the smallest number allowed.
         most: the greatest number allowed.
         above: whether ``least`` itself is not allowed.

@@ -170,8 +170,7 @@ class OutgoingSocket(Socket):
             self.opened.exception()  # mark the exception as retrieved, in case nobody waits any more
 
     def rest_waits(self) -> None:
-        """Handle all lines at once, even if they exceed a quantum, because a client has no other connections to
-        serve."""
+        """Handle all lines now, even if they exceed a quantum, because a client has no other connections to serve."""
         while self.waits:
             self.next_quantum()
 

@@ -1,4 +1,4 @@
-"""Sends the commands of a large subscribe, and adapts how many are under way at once.
+"""Sends the commands of a large subscribe, and adapts how many are under way at the same time.
 
 Owns: the number of commands under way, and the cancellation of these commands when the subscribe ends. Must never: read
 a command, or repeat one.
@@ -22,7 +22,7 @@ Send = Callable[[bytes], Awaitable[dict[str, Any]]]
 
 
 async def paced(bodies: Iterable[bytes], send: Send) -> list[dict[str, Any]]:
-    """Send all commands, several at once.
+    """Send all commands, several at a time.
 
     Args:
         bodies: the commands.

@@ -1,7 +1,7 @@
 """Removes text that looks like a secret, so that programs can show the rest.
 
-Owns: the patterns of tokens and passwords in a text. Must never: serve as a reason to print a secret. Programs import
-this module before their other modules.
+Owns: the patterns of tokens and passwords in a text. Must never: justify printing a secret. Programs import this module
+before their other modules.
 """
 
 from __future__ import annotations

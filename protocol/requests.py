@@ -138,7 +138,7 @@ def neighbours(topics: Sequence[str]) -> list[str]:
 
 
 def _cut(topics: Sequence[str], whole_bytes: int, bytes_max: int) -> Iterator[bytes]:
-    """Cut the topics into lists whose size follows from the mean length. Cut again each list that is too long."""
+    """Cut the topics into lists. The mean length of a topic decides their size. Cut a list again if it is too long."""
     size = max(len(topics) * bytes_max // whole_bytes, 1)
     if size == len(topics):
         size -= 1
@@ -158,7 +158,7 @@ def error_of(reply: Mapping[str, Any]) -> ProtocolError:
 
 
 def may_retry(error: ProtocolError) -> bool:
-    """Return whether repeating the command may help. A newer endpoint may send an unknown code, for which only giving
-    up is safe."""
+    """Return whether repeating the command may help. A newer endpoint may send an unknown code. In that case, only
+    giving up is safe."""
     row = ERRORS.get(error.code)
     return row is not None and row.next is Next.RETRY

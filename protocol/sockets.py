@@ -190,8 +190,8 @@ class Socket(asyncio.Protocol):
         """Start using the TCP connection, and give the handshake ``PATIENCE_S``."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's has another class
         if transport.get_extra_info("ssl_object") is not None:
-            # While reading is paused, take nothing more from the kernel, because the transport decrypts all data that
-            # it has taken at once.
+            # While reading is paused, take nothing more from the kernel, because the transport immediately decrypts all
+            # data that it has taken.
             cast(Any, transport).set_read_buffer_limits(high=1)
         self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)
 
@@ -318,7 +318,7 @@ class Socket(asyncio.Protocol):
             most = _ANY if ws.max_message_size is None else ws.max_message_size
             # A message is whole only while no fragmented message is under way.
             run = whole_messages(data, at, enough, self._masked, ws.current_size is None, most, self.large_bytes)
-            if run.messages:  # otherwise a fragmented message may be under way, whose kind stays
+            if run.messages:  # without messages, a fragmented message may be under way, and its kind stays
                 self._text = run.is_text
                 if self.lined is not None:
                     if self._come_lined(run.messages):
@@ -359,7 +359,8 @@ class Socket(asyncio.Protocol):
             self._buffer += data[at:]
 
     def _come_lined(self, messages: list[bytes]) -> bool:
-        """Handle as many lines as allowed at once, from any number of messages. Returns True if more lines wait."""
+        """Handle as many lines as are allowed at a time, from any number of messages. Returns True if more lines
+        wait."""
         lined = self.lined
         assert lined is not None
         lines: list[bytes] = []
@@ -441,7 +442,7 @@ class Socket(asyncio.Protocol):
                 self.fail(SLOW_CONSUMER)
 
     def _fragment(self, data: bytes | bytearray | memoryview) -> None:
-        """Store a fragment. If a text is not UTF-8, close the connection at once, since its last fragment may never
+        """Store a fragment. If a text is not UTF-8, close the connection immediately, since its last fragment may never
         come."""
         if self._deaf:
             return
@@ -477,7 +478,7 @@ class Socket(asyncio.Protocol):
             self.next_quantum()
         if self._rest is None:
             self._receive_eof()
-        else:  # many lines and frames may wait; each quantum is handled in its turn
+        else:  # many lines and frames may wait, so handle one quantum at a time
             self._eof = True
         return False
 
@@ -498,7 +499,8 @@ class Socket(asyncio.Protocol):
     def _over(self) -> None:
         self.closed()
         # The parser and its protocol refer to each other, and so do an error and its stack frames. Break these cycles.
-        # Otherwise closed connections wait for the garbage collector, which takes long if it finds many at once.
+        # Otherwise closed connections wait for the garbage collector, which takes long if it finds many of these cycles
+        # together.
         ws = self.ws
         ws.parser.close()
         error: BaseException | None
@@ -572,8 +574,8 @@ class Socket(asyncio.Protocol):
         else:
             self._cut_later()
             # A closed TLS transport sends the pending data and TLS's close_notify. Then it reads and discards until the
-            # peer has sent its own close_notify. If that has arrived already, the transport calls ``eof_received`` at
-            # once, which must not happen in the middle of a chunk.
+            # peer has sent its own close_notify. If that has arrived already, the transport immediately calls
+            # ``eof_received``. This must not happen in the middle of a chunk.
             asyncio.get_running_loop().call_soon(self._close_transport)
 
     def _close_transport(self) -> None:

@@ -31,7 +31,7 @@ _INTEGER_CHARS_MAX: Final = 20  # the length of both limits as text
 _BEYOND: Final = "An integer is beyond 64 bits"
 
 # Matches an integer that may be beyond 64 bits, in a text without strings. Numbers with a fraction or an exponent do
-# not match, nor do their parts.
+# not match. Their parts do not match either.
 _LONG_INTEGER: Final = re.compile(rb"(?<![\d.eE+-])(?:-\d{19,}+|\d{20,}+)(?![.eE])")
 
 #: The standard library's parser, which names a duplicate key, reads suspicious frames of up to this many bytes. It
@@ -53,7 +53,7 @@ def decode(frame: bytes) -> dict[str, Any]:
         raise ProtocolError("bad_json", "The frame has to be one JSON object")
     # If a frame has a duplicate key, the value has fewer colons when it is written again, unless escaped colons
     # (\u003a) make up for that. The usual flat command need not be written again, since it has one colon per key and no
-    # other.
+    # other colons.
     colons = frame.count(b":")
     suspicious = colons != len(value) and (b"\\u003" in frame or colons != _colons(value))
     if suspicious or _MANY_DIGITS in frame.translate(_DIGITS_TO_ZERO):
@@ -81,7 +81,7 @@ def outside_strings(text: bytes, part_bytes: int = _PART_BYTES) -> bytes:
 
     Args:
         text: valid JSON.
-        part_bytes: number of bytes to process at once. The pieces of a part are Python objects, which together take
+        part_bytes: number of bytes to process at a time. The pieces of a part are Python objects, which together take
             twenty times as much memory as the part's text.
     """
     # Backslashes occur only in strings, and a run of backslashes begins with an escape, so take pairs from the left.

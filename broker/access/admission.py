@@ -24,7 +24,7 @@ from .counting import Counting, OwnCount
 from .tokens import Keys
 
 #: Maximum number of elements of `X-Forwarded-For` that the endpoint reads, counted from the end. No chain of proxies is
-#: longer, and a client can put thousands of its own elements in front of those of the proxies.
+#: longer, and a client can put thousands of its own elements in front of the proxies' elements.
 HOPS_MAX = 32
 
 #: Maximum number of bytes of the forwarded headers, names and values together. Most servers accept far less, and each
@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 class Access:
-    """Decides about each connection request.
+    """Decides whether to accept each connection request.
 
     ``keys`` check the tokens. If there is a ``callback`` instead, it asks the operator's server, and sends it the
     request's headers whose names are in ``headers``, in lower case. Without keys and callback, no client needs a token.
@@ -124,7 +124,7 @@ class Access:
         return self.admit(request)
 
     def check_page(self, request: Request, here: str) -> None:
-        """Check that a page of another site has not sent the request, or may do so. Raises ``Refused``.
+        """Refuse a request from a page of another site, unless that page may connect. Raises ``Refused``.
 
         A browser sends no ``Origin`` with a GET to the page's own host. A page can make its own host's name lead to
         this machine (DNS rebinding). So an endpoint that anyone on this machine can use checks the name, too.
@@ -176,7 +176,8 @@ class Access:
             raise _not_accepted(error) from None
 
     def _standing(self, grant: Grant) -> Grant:
-        """Return the grant. Raises ``TokenError`` if it is revoked, and ``Refused`` if that is not known yet."""
+        """Return the grant. Raises ``TokenError`` if it is revoked, and ``Refused`` if the endpoint does not know
+        yet."""
         if self.revoking is None:
             return grant
         if not self.revoking.knows:

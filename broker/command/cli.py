@@ -126,8 +126,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="WHAT",
         default="true",
         help="when the message counts as a duplicate. true (the default): if any client has published the same payload "
-        "to the topic within the time-to-live; retry: only if it is a retry of this publish (for values that change "
-        "back and forth); false: never; any other text: if this client has published a message with this text as its "
+        "to the topic within the time-to-live. retry: only if it is a retry of this publish (for values that change "
+        "back and forth). false: never. Any other text: if this client has published a message with this text as its "
         "key to the topic",
     )
     options.add_argument(
@@ -182,7 +182,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("file", metavar="FILE", help="-: standard input")
     _store(options)
-    options.add_argument("--json", action="store_true", help="print the outcome as one line of JSON, and no progress")
+    options.add_argument("--json", action="store_true", help="print the outcome as one line of JSON, without progress")
 
     text = "write all subscriptions of a store as JSON lines, even while endpoints use it"
     options = subcommands.add_parser(
@@ -200,7 +200,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--json",
         action="store_true",
-        help="print the outcome as one line of JSON on standard error, and no progress",
+        help="print the outcome as one line of JSON on standard error, without progress",
     )
 
     text = "show the settings that all endpoints of a cluster share, or change one of them"
@@ -208,8 +208,8 @@ def parser() -> argparse.ArgumentParser:
         "cluster",
         help=text,
         description=f"{_sentence(text)}. The first endpoint of a store records its --replication and --history there. "
-        "Endpoints read a new value when they restart, and it takes effect when every running endpoint has read it, so "
-        "restart them one by one (docs/upgrading.md).",
+        "Endpoints read a new value when they restart. The value takes effect when every running endpoint has read it, "
+        "so restart them one by one (docs/upgrading.md).",
         argument_default=argparse.SUPPRESS,
     )
     _store(options)

@@ -103,6 +103,6 @@ def _outcome(name: str, value: str, was_so: bool) -> str:
     if was_so:
         return f"{name} is {value} already"
     return (
-        f"{name} {value} is recorded. Endpoints read it when they restart, and it takes effect when every running "
-        "endpoint has read it, so restart them one by one"
+        f"{name} {value} is recorded. Endpoints read it when they restart. It takes effect when every running endpoint "
+        "has read it, so restart them one by one"
     )

@@ -159,9 +159,9 @@ async def sub(
             await client.listen()
         _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
 
-    #: Whether the client listens before it subscribes. It has to if subscriptions have "until": "disconnect", because
-    #: making many subscriptions takes a while, and these could end meanwhile if their client did not listen. It also
-    #: has to in order to get retained messages, because endpoints send these only to a client that listens.
+    #: Whether the client listens before it subscribes. Subscriptions with "until": "disconnect" require this, because
+    #: making many subscriptions takes a while, and they could end meanwhile if the client did not listen. Retained
+    #: messages also require this, because endpoints send them only to a client that listens.
     first = how.until is not None or last is not None or recover is not None
     left = count
     beginning: asyncio.Task[None] | None = None
@@ -456,9 +456,7 @@ async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIter
         try:
             line = await loop.run_in_executor(None, stream.readline, FRAME_BYTES_MAX + 1)
         except OSError as error:
-            raise _Unusable(
-                f"cannot read standard input: {error.strerror}; with PAYLOAD -, its lines are published"
-            ) from None
+            raise _Unusable(f"cannot read standard input: {error.strerror}; PAYLOAD - publishes its lines") from None
         if not line:
             return
         text = line.removesuffix(b"\n").removesuffix(b"\r")

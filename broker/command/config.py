@@ -151,16 +151,15 @@ class ServeOptions:
     replication: str = option(
         "",
         "on: a second endpoint keeps a copy of each slot's table of duplicates and of its in-flight messages, so that "
-        "a crash neither duplicates nor loses a message with dedup; all endpoints of a cluster share this setting "
-        "(`ingeborg cluster` shows it); empty: the cluster's value, or off in a new cluster",
+        "a crash neither duplicates nor loses a message with dedup. All endpoints of a cluster share this setting "
+        "(`ingeborg cluster` shows it). Empty: the cluster's value, or off in a new cluster",
         "on|off",
     )
     internal_address: str = option(
         "",
-        "address for links from other endpoints and for /metrics, which clients' ports then do not serve; for several "
-        "endpoints, PORT is the first of consecutive ports; empty: the clients' port also serves /metrics and accepts "
-        "links, but links only from this machine; empty with --share-port: 127.0.0.1 and the ports after the clients' "
-        "port",
+        "address for links from other endpoints and for /metrics; the clients' ports then serve neither. For several "
+        "endpoints, PORT is the first of consecutive ports. Empty: the clients' port also serves /metrics, and accepts "
+        "links from this machine only. Empty with --share-port: 127.0.0.1 and the ports after the clients' port",
         "HOST:PORT",
     )
     peer_secret_file: str = option(
@@ -225,8 +224,8 @@ class ServeOptions:
     max_outbox_bytes: int = option(16 << 20, "bytes that the outbox of one connection can hold", least=1)
     max_held_bytes: int = option(
         0,
-        "bytes that all client connections of one endpoint may hold together; beyond that the endpoint closes the "
-        "connections that hold most; 0: all endpoints of one `serve` share a quarter of the memory of the machine, or "
+        "bytes that all client connections of one endpoint may hold together. Beyond that, the endpoint closes the "
+        "connections that hold most. 0: all endpoints of one `serve` share a quarter of the memory of the machine, or "
         "of the control group",
         least=0,
     )
@@ -268,8 +267,8 @@ class ServeOptions:
     history_topics: str = option(
         "",
         "retain messages of topics with this prefix for this many seconds, even if their publishers do not request "
-        "it; if a topic has several of these prefixes, the first in the list counts; give all endpoints the same list; "
-        "empty: no topics",
+        "it. If a topic has several of these prefixes, the first in the list counts. Give all endpoints the same list. "
+        "Empty: no topics",
         "PREFIX=SECONDS[,…]",
     )
     bounds: str = option(
@@ -352,7 +351,7 @@ class ServeOptions:
 
     @property
     def wants_token(self) -> bool:
-        """Does a client need a token?"""
+        """Whether a client needs a token."""
         return bool(self.auth_keys or self.auth_url)
 
     @property
@@ -435,7 +434,7 @@ def _check(options: ServeOptions) -> None:
     if options.share_port and os.name != "posix":
         raise wrong("share_port", "on this system a process cannot inherit a listening socket; leave the option out")
     if options.client_ports > 1 and options.port == 0:
-        raise wrong("port", "several endpoints need a port above 0; they use consecutive ports from it on")
+        raise wrong("port", "several endpoints need a port above 0, the first of their consecutive ports")
     if options.port + options.client_ports - 1 > 65535:
         raise wrong("port", f"there are fewer than {options.endpoints} ports from this port on")
     if options.endpoints > 1 and options.advertise:
@@ -507,7 +506,7 @@ def _check(options: ServeOptions) -> None:
             "internal_address", f"its {options.endpoints} ports overlap clients' ports, which start at {options.port}"
         )
     if options.client_ports > 1 and options.internal is not None and options.internal[1] == 0:
-        raise wrong("internal_address", "several endpoints need a port above 0; they use consecutive ports from it on")
+        raise wrong("internal_address", "several endpoints need a port above 0, the first of their consecutive ports")
     if options.drain_time and not LEAST_S <= options.drain_time <= 3600:
         raise wrong("drain_time", f"has to be 0, or from {LEAST_S:g} to 3600 seconds")
     if options.log_format not in ("text", "json"):

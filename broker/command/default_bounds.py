@@ -62,7 +62,7 @@ def _check(where: str, rule: Any) -> None:
     """Check one rule separately, so that the error names this rule. Raises ``ValueError``."""
     for field, value in rule.items() if isinstance(rule, dict) else ():
         # In a client's frame, integers have 64 bits. The supervisor passes the text to its endpoints in an environment
-        # variable, which has a length limit. Escaped control characters could exceed this limit.
+        # variable, which has a length limit. Escaped control characters could make the text longer than this limit.
         if type(value) is int and not -(2**63) <= value < 2**63:
             raise ValueError(f"{where}: {shown(field)} has to be a number of 64 bits")
         if isinstance(value, str) and not CONTROL.isdisjoint(value):

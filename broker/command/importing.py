@@ -169,7 +169,7 @@ def _line(line: bytes) -> list[Subscribe]:
     if how != (None, None) and ("subscriptions" in value or {"client_ids", "filtered_ids"} <= value.keys()):
         raise ProtocolError(
             "bad_state",
-            "Keys 'filter', 'until' and 'ends_at' apply to a single list of ids, or belong in each of 'subscriptions'",
+            "Keys 'filter', 'until' and 'ends_at' need a single list of ids, or belong in each item of 'subscriptions'",
         )
 
     def of_id(client: Any) -> Subscribe:

@@ -33,7 +33,7 @@ class Restarted(Protocol):
         """Tell the process to shut down cleanly. Returns whether the process runs."""
 
     def kill(self) -> None:
-        """End the process at once."""
+        """End the process immediately."""
 
 
 class Rolling:
@@ -81,7 +81,7 @@ class Rolling:
 
     def took(self, child: Restarted, now: float) -> bool:
         """Record that the child's process has ended. Return whether this restart ended it; if so, the caller starts the
-        child again at once."""
+        child again immediately."""
         if child is not self._current or self._ended:
             return False
         self._ended = True

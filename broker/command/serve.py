@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ingeborg")
 
-#: Python's reference counting frees messages and connections; only faults leave cycles. A garbage collection would
-#: examine hundreds of thousands of cached objects in vain, so it runs only a hundredth as often as by default.
+#: Python's reference counting frees messages and connections; only faults leave reference cycles. A garbage collection
+#: would examine hundreds of thousands of cached objects in vain, so it runs only a hundredth as often as by default.
 GC_THRESHOLDS = (70_000, 20, 20)
 
 #: The seconds between two collections of new objects. Python starts a collection when the number of objects created
@@ -78,16 +78,16 @@ SECRET_BYTES_MIN = 16
 
 
 class Told:
-    """Decides which signals end the process at once. ``clock`` returns monotonic time in seconds."""
+    """Decides which signals end the process immediately. ``clock`` returns monotonic time in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._first_at: float | None = None
 
     def at_once(self, number: int) -> bool:
-        """Record this signal, which orders the process to end. Returns whether the process has to end at once. Only a
-        person who presses Ctrl-C (SIGINT) again wants that. Service managers and wrappers may send SIGTERM twice and
-        still expect a clean shutdown; they can use SIGKILL to end the process at once."""
+        """Record this signal, which orders the process to end. Returns whether the process has to end immediately. Only
+        a person who presses Ctrl-C (SIGINT) again wants that. Service managers and wrappers may send SIGTERM twice and
+        still expect a clean shutdown. They can use SIGKILL to end the process immediately."""
         now = self._clock()
         if self._first_at is None:
             self._first_at = now
@@ -176,7 +176,7 @@ def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """Return a listening socket. If it is ``shared``, all endpoints of one supervisor inherit it. Do not set
-    ``SO_REUSEPORT``: with it, another supervisor could listen on the same port, and the kernel would distribute
+    ``SO_REUSEPORT``. With it, another supervisor could listen on the same port, and the kernel would distribute
     connections to both supervisors, ready or not (ADR 27). Raises ``ConfigError``."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -315,7 +315,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
 
     def tell(number: int) -> None:
         if told.at_once(number):
-            log.warning("second order to end: ending at once")
+            log.warning("second order to end: ending immediately")
             logging.shutdown()
             os._exit(1)
         finish(None)
@@ -334,8 +334,8 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
         sock.close()
         raise ConfigError(
             f"host {options.host!r}: everyone who reaches this address could read and publish everything; give "
-            "--auth-keys FILE, so that clients need a token, --auth-url URL, so that endpoints ask it about each "
-            "client, or --insecure, if only people you trust reach it"
+            "--auth-keys FILE, so that clients need a token, or --auth-url URL, so that endpoints ask this URL about "
+            "each client, or --insecure, if only people you trust can reach this address"
         )
     port = sock.getsockname()[1]
     internal = listen(*options.internal) if options.internal is not None else None
@@ -426,7 +426,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
 
 
 def _end_at_once() -> None:
-    """Write the log and end the process at once, because the core cannot shut down after its failure."""
+    """Write the log and end the process immediately, because the core cannot shut down after its failure."""
     logging.shutdown()
     os._exit(CORE_FAILED)
 
@@ -465,8 +465,8 @@ def run(
     endpoint: Callable[..., EndpointServer] = EndpointServer,
 ) -> int:
     """Serve until a signal orders the process to end, or its supervisor ends. Returns the exit code. ``given`` is
-    inherited from a supervisor. ``endpoint`` makes the server; measurements and tests use it to give the server more
-    states of slots than the product has."""
+    inherited from a supervisor. ``endpoint`` makes the server; measurements and tests use it to give the server
+    additional slot states."""
 
     async def main() -> int:
         look_at_new_objects(asyncio.get_running_loop())

@@ -1,4 +1,4 @@
-"""`ingeborg serve --endpoints N`: keeps N endpoint processes running, restarts them in turn, ends them together.
+"""`ingeborg serve --endpoints N`: keeps N endpoint processes running, restarts them one by one, ends them together.
 
 The endpoints listen on consecutive ports, or all on one port (ADR 27). Owns: the processes, and the socket and status
 table that they share. Must never: handle a message, or accept a connection. Each process is an ordinary endpoint, which
@@ -126,7 +126,7 @@ class Child:
         return True
 
     def kill(self) -> None:
-        """End the process at once, if it runs."""
+        """End the process immediately, if it runs."""
         if self.process is not None:
             self.process.kill()
 
@@ -194,7 +194,7 @@ def run(options: ServeOptions) -> int:
         pipe_read, status_table.make(options.endpoints, resource.getrlimit(resource.RLIMIT_NOFILE)[0]), port
     )
     children = [Child(_options_of(options, base, index), shared, index) for index in range(options.endpoints)]
-    asked: list[int] = []  # orders to end; after a second order the endpoints end at once
+    asked: list[int] = []  # orders to end; after a second order the endpoints end immediately
     told = Told()
     rolling = Rolling(children, _longest_s(options))
     rolls: list[int] = []
@@ -296,8 +296,8 @@ def _longest_s(options: ServeOptions) -> float:
 
 class Terminal:
     """Distinguishes two kinds of SIGHUP. One comes from a closing terminal, which ends everything started there. The
-    other requests a restart. A closing terminal sends SIGHUP at once, or never (after a shell's `disown`), so a later
-    SIGHUP requests a restart."""
+    other requests a restart. A closing terminal sends SIGHUP immediately, or never (after a shell's `disown`). A later
+    SIGHUP therefore requests a restart."""
 
     def __init__(self) -> None:
         self.ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # under `nohup`

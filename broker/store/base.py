@@ -97,8 +97,8 @@ KEEP_BYTES = 1 << 20
 payload and texts, plus 256 bytes."""
 
 RETAINED_BYTES_MAX = 3 << 20
-"""The largest size of one retained message, that is of its payload and its texts. ``Journal.keep`` refuses a whole call
-if one message in the call is larger."""
+"""The largest size of one retained message, which consists of its payload and its texts. ``Journal.keep`` refuses a
+whole call if one message in the call is larger."""
 
 RETAINED_PAGE_BYTES = 1 << 20
 """The largest number of bytes of payloads in a page of retained messages."""
@@ -122,8 +122,8 @@ class Subscriptions(Protocol):
         row's term replaces the old one and gets a greater stamp.
 
         With ``replace``, the same write removes all other subscriptions of the client to the topic, and the
-        subscription gets the row's term even if it had none before. The client has a subscription to the topic all the
-        time.
+        subscription gets the row's term even if it had none before. The client has a subscription to the topic
+        throughout.
 
         The call also removes the new subscriptions from the list that ``ended`` returns. With ``replace``, it removes
         all entries for the topic, with any filter.
@@ -152,7 +152,7 @@ class Subscriptions(Protocol):
         """Return the subscribers of each topic.
 
         The result reflects every ``subscribe`` call that has returned, in any process. While ``replace`` exchanges one
-        subscription of a client for another, the result has one of the two or both, provided that both belong to the
+        subscription of a client for another, the result has at least one of the two, provided that both belong to the
         first page of filters.
 
         Args:
@@ -353,8 +353,8 @@ class Locations(Protocol):
 
         When the call begins, the store draws a listen number for each client. It is greater than the number in the
         client's location at that time, and at least the Unix time in milliseconds. The store writes the new location
-        only if it is greater than the location that the store then has. So if a write is so late that its caller got an
-        error long ago, it cannot displace a ``listen`` that began after it.
+        only if it is greater than the location that the store then has. So even a write that finishes long after its
+        caller got an error cannot displace a ``listen`` that began later.
 
         Args:
             clients: The clients' ids, each once.
@@ -373,7 +373,7 @@ class Locations(Protocol):
         """
 
     async def locations(self, clients: Sequence[str]) -> list[Location | None]:
-        """Return the location of each client, which is the greatest that was written.
+        """Return the greatest location that was written for each client.
 
         Args:
             clients: The clients' ids.
@@ -397,8 +397,8 @@ class Locations(Protocol):
 
         A subscription leaves this list when its client subscribes again, or when the store forgets it (``tidy``). The
         store remembers the topics and filters of the latest ``ENDED_MAX`` subscriptions, with at most
-        ``ENDED_BYTES_MAX`` bytes of text. Of earlier subscriptions it keeps only a count, which does not fall when the
-        client subscribes again.
+        ``ENDED_BYTES_MAX`` bytes of text. For earlier subscriptions it keeps only a count. The count does not fall when
+        the client subscribes again.
 
         Args:
             clients: The clients' ids.
@@ -448,9 +448,9 @@ class Registry(Protocol):
     async def settings(self, first: Settings | None = None) -> Settings | None:
         """Return the cluster's settings, and record ``first`` if the store has none.
 
-        If several processes record first settings at once, they all get the same result in the end. On the embedded
-        store, the settings of one process win. On Riak, the result is the strongest settings that they all promise. On
-        Riak, a call can also return before the last process has written, so its caller has to call again.
+        If several processes record first settings at the same time, they all get the same result in the end. On the
+        embedded store, the settings of one process win. On Riak, the result is the strongest settings that they all
+        promise. On Riak, a call can also return before the last process has written, so its caller has to call again.
 
         Args:
             first: The settings to record, as durably as a ``subscribe``, or ``None`` to record nothing.
@@ -465,8 +465,8 @@ class Registry(Protocol):
     async def set_settings(self, settings: Settings) -> None:
         """Replace the recorded settings, as durably as a ``subscribe``.
 
-        If two calls run at once, one wins for all processes. If two calls on Riak do not see each other's write, the
-        result is the strongest settings that both promise.
+        If two calls run at the same time, one wins for all processes. If two calls on Riak do not see each other's
+        write, the result is the strongest settings that both promise.
 
         Args:
             settings: The new settings.
@@ -511,8 +511,8 @@ class Journal(Protocol):
         slot is in ``whole``.
 
         A call with at most ``KEEP_BYTES`` of messages is atomic. The store splits a larger call into several writes,
-        with the floors in the first and the removals in the last ones. So after a crash the journal never claims to
-        have messages that it lacks. A full store still accepts a call without messages.
+        with the floors in the first write and the removals in the last ones. So after a crash the journal never claims
+        to have messages that it lacks. A full store still accepts a call without messages.
 
         Args:
             retained: The messages. Each replaces any message with the same slot and stamp.
@@ -575,8 +575,8 @@ class Revocations(Protocol):
     async def revoke(self, batch: Sequence[Revocation]) -> None:
         """Record revocations, as durably as a ``subscribe``.
 
-        Callers can repeat a revocation, and several processes can call this at once. If two revocations have the same
-        claim and value, the store keeps the later of their times. Each write also removes expired revocations.
+        Callers can repeat a revocation, and several processes can call this at the same time. If two revocations have
+        the same claim and value, the store keeps the later of their times. Each write also removes expired revocations.
 
         Args:
             batch: The revocations.

@@ -5,7 +5,7 @@ Owns: the features that this version knows, and the error for a store with an un
 or implement a feature.
 
 A store records the names of its features. The endpoints of a store rely on each other to support these features, so a
-process whose version does not know a name must not use the store.
+process must not use the store if its version does not know one of the names.
 """
 
 from __future__ import annotations

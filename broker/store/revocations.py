@@ -15,8 +15,8 @@ from ingeborg.broker.core.model import JTI, SUB, Revocation, TooManyRevocations
 
 REVOCATIONS_MAX: Final = 4096
 """The largest number of revocations that have not expired. Such a record has about 300 KB, at most 700 KB, and every
-endpoint reads it every ten seconds. To revoke more tokens at once, revoke a subject, or remove the keys that signed the
-tokens."""
+endpoint reads it every ten seconds. To revoke more tokens together, revoke a subject, or remove the keys that signed
+the tokens."""
 
 
 def recorded(found: Iterable[Revocation], more: Sequence[Revocation], unix_s: float) -> list[Revocation]:

@@ -51,8 +51,8 @@ def figures(status: Status) -> dict[str, Any]:
 
 @functools.cache
 def _statm() -> int:
-    """Return the descriptor of the file. It is opened only once, because later, when the figure matters, all
-    descriptors may be in use."""
+    """Return the descriptor of ``/proc/self/statm``. The file is opened only once, because all descriptors may be in
+    use later, when the figure matters."""
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 

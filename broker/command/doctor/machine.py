@@ -49,7 +49,7 @@ def backlog(path: Path = SOMAXCONN) -> list[Finding]:
     if most >= BACKLOG:
         return [ok(check, f"net.core.somaxconn {most:,}; an endpoint asks for {BACKLOG:,}")]
     seen = (
-        f"net.core.somaxconn is {most:,}, an endpoint asks for {BACKLOG:,}: if many clients connect at once, some wait"
+        f"net.core.somaxconn is {most:,}, an endpoint asks for {BACKLOG:,}: if many clients connect together, some wait"
     )
     return [
         warning(check, seen, f"sysctl -w net.core.somaxconn={BACKLOG}; to keep this value, add it to /etc/sysctl.d")

@@ -34,8 +34,8 @@ MADE = "made"
 `data.mdb` for a new store."""
 
 DISK_FULL_BYTES = 1 << 20
-"""If fewer bytes than this are free, a failed write is reported as a full disk, whatever its error is. LMDB reports
-"Input/output error" for a partial write."""
+"""If fewer bytes than this are free, the store reports any failed write as a full disk. LMDB reports "Input/output
+error" for a partial write."""
 
 ENVIRONMENT_FILES = ("data.mdb", "lock.mdb", "gate", "boot_id")
 """The names of the store's files in a lane's directory."""

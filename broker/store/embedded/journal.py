@@ -8,8 +8,8 @@ writer's changes within a transaction are in ``journal_operations.py``. Must nev
 All three databases are in the soft environment. So a reboot of the machine loses retained messages, and endpoints tell
 clients about the loss. The durable writer is not involved, so no ``subscribe`` waits for the write of a message.
 
-The transaction that reads the last messages of a page reads the floors as well, after these messages. So if a writer
-removes a message and raises the floor while a page is read, the page cannot lack the message and still have the old
+The transaction that reads the last messages of a page reads the floors as well, after these messages. A writer may
+remove a message and raise the floor while a page is read. The page then cannot lack the message and still have the old
 floor.
 """
 
@@ -237,7 +237,7 @@ def _frames(
 
 
 def _parts(entries: list[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Yield parts of at most about ``KEEP_BYTES``. A larger message is a part of its own."""
+    """Yield parts of at most about ``KEEP_BYTES``. A larger message is a separate part."""
     part: list[tuple[bytes, bytes]] = []
     size = 0
     for key, value in entries:

@@ -1,9 +1,9 @@
 """The layout of the embedded store on disk, and the frames between an endpoint and its writer processes.
 
 Owns: everything on which the reading side (``store.py``) and the writing side (``writer.py``) must agree: the
-directory's files, the databases and their keys and values, the layout's number, and the framing. Must never: begin a
-transaction of its own after ``prepare`` has returned, or import asyncio (without asyncio, a writer starts in a
-twentieth of a second).
+directory's files, the databases and their keys and values, the layout's number, and the framing. Must never: begin its
+own transactions after ``prepare`` has returned, or import asyncio (without asyncio, a writer starts in a twentieth of a
+second).
 
 ::
 
@@ -115,7 +115,7 @@ All frames of a call are handled in the same way, so that the writer keeps their
 
 FRAME_BYTES_MAX = 4 << 20
 """The largest size of a frame. A frame of ``FRAME_ITEMS`` topics of 1,024 bytes, each for a client id of 128 bytes, has
-1.2 MB. A larger frame than this limit is a bug."""
+1.2 MB. A frame beyond this limit is a bug."""
 
 
 class Lane(enum.StrEnum):

@@ -34,7 +34,7 @@ COUNT_BYTES: Final = 8
 """Length of the count in a value of ``filters``. The count precedes the text."""
 
 TOPICS_PER_LOOK: Final = 32
-"""How many topics of one client are looked up between two checks of the clock, which takes 0.1 ms."""
+"""How many topics of one client a read looks up between two checks of the clock. This takes 0.1 ms."""
 
 _text: Final = attrgetter("filter")
 

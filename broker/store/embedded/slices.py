@@ -24,7 +24,7 @@ SLICE_S: Final = 0.002
 """How long a read may block the event loop. In 2 ms, it reads about 500 small subscriber sets."""
 
 LOOKS: Final = 32
-"""How many topics or members are read between two checks of the clock, which takes 0.05 ms."""
+"""How many topics or members are read between two checks of the clock. This takes 0.05 ms."""
 
 Call = Callable[[str, Iterable[Any]], Awaitable[list[Any]]]
 """A function that calls a writer. Its arguments are the operation and the frames."""

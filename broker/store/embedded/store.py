@@ -66,7 +66,7 @@ NOBODY: _Members = ([], {})
 """The result of reading a lane that has no subscribers."""
 
 LOCATIONS_AT_ONCE = 500
-"""How many locations are read at once, without slices. This takes 1 ms."""
+"""How many locations are read together, without slices. This takes 1 ms."""
 
 NOT_OPEN = "the embedded store is not open"
 
@@ -75,8 +75,8 @@ class EmbeddedStore:
     """Implements ``Store`` in a directory on a local disk. All endpoints of a machine open the same directory, each
     with its own ``EmbeddedStore``."""
 
-    #: ``topics_at_once`` keeps the writer's sorted runs full (``RUN_ROWS``). Keeping the topics of a slot together is
-    #: of no use, because hashes scatter the topics anyway.
+    #: ``topics_at_once`` keeps the writer's sorted runs full (``RUN_ROWS``). Keeping the topics of a slot together
+    #: would be useless, because hashes scatter the topics anyway.
     shape = Shape(topics_at_once=250_000, slots_together=False, reads_memory=True, journal=True)
 
     def __init__(
@@ -276,8 +276,8 @@ class EmbeddedStore:
         return await self._subscriptions.topics(client, after, limit)
 
     async def all_subscriptions(self) -> AsyncIterator[list[TopicPage]]:
-        # Each page is read in a transaction of its own. One transaction for all pages would be a snapshot. But until
-        # its reader is done, LMDB could not reuse pages that writers free, and the file would grow with every write.
+        # Each page is read in a separate transaction. One transaction for all pages would be a snapshot. But until its
+        # reader is done, LMDB could not reuse pages that writers free, and the file would grow with every write.
         last: tuple[bytes, bytes] | None = None
         while True:
             page, count, last = self._subscriptions.page(last)

@@ -29,7 +29,7 @@ from ingeborg.broker.store.embedded.slices import value_of
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 STEP_ROWS: Final = 256
-"""How many rows of a run are written between two checks of the clock, which takes about 1 ms."""
+"""How many rows of a run are written between two checks of the clock. This takes about 1 ms."""
 
 GONE, TAKEN_OUT, STAYS = 0, 1, 2
 """Results of ``take_out`` for a subscription. ``STAYS`` means that it has another stamp, or no term."""

@@ -22,9 +22,9 @@ subscription stays in both until the next write or expiry finds it. If both lane
 counts, because it is the later one or has no term. Reads start with the soft lane. If a subscription has already left
 the soft lane, it is in the durable lane when the read gets there.
 
-If two processes write one subscription to the two lanes at once, at least one process sees the other's write, because
-each checks after it has written. After such a race, a client can have up to ``FILTERS_MAX`` filters at a topic in each
-lane. Otherwise the limit applies to the sum of both lanes.
+If two processes write one subscription to the two lanes at the same time, at least one process sees the other's write,
+because each checks after it has written. After such a race, a client can have up to ``FILTERS_MAX`` filters at a topic
+in each lane. Otherwise the limit applies to the sum of both lanes.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ from ingeborg.broker.store.embedded.writer_link import WriterProcess
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 MEMBERS_PER_LOOK: Final = 512
-"""How many entries of one subscriber set are read between two checks of the clock, which takes 0.1 ms."""
+"""How many entries of one subscriber set are read between two checks of the clock. This takes 0.1 ms."""
 
 PAIRS_AT_ONCE: Final = 512
 """The largest number of filters of one topic that one read returns. Reading this many takes 1 ms."""
 
 TOPICS_AT_ONCE: Final = 1_024
-"""How many topics of one client are looked up in one lane before a write to the other lane, without a check of the
+"""How many topics of one client a read looks up in one lane before a write to the other lane, without a check of the
 clock. This takes 1 ms."""
 
 NO_FILTERS: Final[FilterPage] = ([], None)
@@ -211,8 +211,8 @@ class Subscriptions:
         soft = [(client, there, text) for (client, _, text), there in zip(batch, found, strict=True) if there]
         if soft:  # first, so that a subscription in both lanes does not survive in the soft one
             await self._unsubscribe(Lane.SOFT, soft)
-        # The durable writer checks by itself which subscriptions exist, after all its pending writes. If there is
-        # nothing to remove, it flushes nothing.
+        # The durable writer itself checks which subscriptions exist, after all its pending writes. If there is nothing
+        # to remove, it flushes nothing.
         await self._unsubscribe(Lane.DURABLE, batch)
 
     async def _unsubscribe(self, lane: Lane, batch: Sequence[tuple[str, Sequence[str], str | None]]) -> None:
@@ -247,8 +247,8 @@ class Subscriptions:
                     if has_filters or last is not None:
                         page = now.filter_page(cursor, txn, texts, topic_hash, FILTERED, PAIRS_AT_ONCE)
                     # If a client gives up its filter between two slices, its new entry can be before the position that
-                    # is read so far. So look for such entries of all clients that had filters at the end of the last
-                    # slice.
+                    # the read has reached. So look for such entries of all clients that had filters at the end of the
+                    # last slice.
                     for each in filtering:
                         if cursor.set_key_dup(topic_hash, each.encode()):
                             members.add(each)
@@ -367,8 +367,8 @@ class Subscriptions:
     # --- everything
 
     def page(self, after: tuple[bytes, bytes] | None) -> tuple[list[TopicPage], int, tuple[bytes, bytes] | None]:
-        """Return the subscriptions of one slice, which begins after the entry ``after``; the number of these
-        subscriptions; and the entry of the last one, or ``None`` if no more follow."""
+        """Return the subscriptions of one slice, which begins after the entry ``after``. Also return their number, and
+        the entry of the last one, or ``None`` if no more follow."""
         has_soft = self._slices.holds(Lane.SOFT, "subscribers")
         parts = [self._some(lane, after) for lane in ([Lane.SOFT, Lane.DURABLE] if has_soft else [Lane.DURABLE])]
         found, _ = parts[-1]

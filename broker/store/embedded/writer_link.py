@@ -2,8 +2,8 @@
 longer answers.
 
 Owns: the child process, the unacknowledged frames and their limit, the time-out, and restarts with backoff. Must never:
-open LMDB, block the event loop, let two writers of one lane live at once (a later write could overtake an earlier one),
-or send anything to a writer after frames whose callers got an error.
+open LMDB, block the event loop, let two writers of one lane live at the same time (a later write could overtake an
+earlier one), or send anything to a writer after frames whose callers got an error.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ callers continue in the next pass of the loop, which takes about 20 us for each 
 
 LOOKS = 5
 """The link gives up a writer after this many checks without any acknowledgement. The interval between two checks is a
-fifth of the time-out. The link counts checks instead of time: if this process itself was stopped for a minute, that is
-only one check, and no reason to kill the writer."""
+fifth of the time-out. The link counts checks instead of time. If this process itself was stopped for a minute, that
+counts as only one check, which is no reason to kill the writer."""
 
 DISK_LOOKS = 75
 """For this many checks, about a minute, the link tolerates a writer that waits for the disk. Such a process cannot be
@@ -92,8 +92,8 @@ START = "the start of a writer"
 """Name of this step in log lines, in place of the name of an operation."""
 
 WRITER_DIED = "the embedded store's writer process died; the endpoint starts another one"
-"""Error of the operations that are running when the writer dies. They fail at once, a moment before the cause is
-known."""
+"""Error of the operations that are running when the writer dies. They fail immediately, a moment before the endpoint
+knows the cause."""
 
 
 class _Call:
@@ -293,7 +293,7 @@ class _Link(asyncio.Protocol):
         if self.lost.done():
             return
         self.lost.set_result(reason)
-        self._on_lost()  # at once, so that the next caller waits for the successor
+        self._on_lost()  # immediately, so that the next caller waits for the successor
         if not self.greeting.done():
             self.greeting.set_result((StoreUnavailable.__name__, reason))
         if self._look is not None:
@@ -355,7 +355,7 @@ class WriterProcess:
         self._death_fd = death_fd
         self.restarts = 0
         self._watch = Watch(directory, lane)
-        self.pid: int | None = None  # of the current process; None if there is no process
+        self.pid: int | None = None  # the id of the current process, or None
         self._directory, self._lane = directory, lane
         self._map_size_bytes, self._timeout_s = map_size_bytes, timeout_s
         self._process: subprocess.Popen[bytes]
@@ -499,7 +499,7 @@ class WriterProcess:
 
     async def _end(self, patience_s: float) -> None:
         """Wait until the process is dead and reaped, however long that takes, because two writers must never live at
-        once."""
+        the same time."""
         self.pid = None
         await asyncio.shield(asyncio.to_thread(_bury, self._process, patience_s))
 

@@ -20,7 +20,7 @@ Pair = tuple[str, str]
 """A client and a topic."""
 
 ALL: Final = ""
-"""This stands in place of a filter's text if the subscription has no filter, and so gets all messages."""
+"""The text used for a subscription that has no filter and so gets all messages."""
 
 
 class Stamped(NamedTuple):

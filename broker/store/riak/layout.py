@@ -58,9 +58,9 @@ def partition_of(topic: str, partitions_per_slot: int) -> tuple[int, int]:
 
 def place_of(member: str) -> bytes:
     """Return the place of a member, which is its position in the order of a large set: 128 bits that begin with the
-    member's slot. An endpoint processes a large subscribe in the order of its topics' slots (``Shape.slots_together``),
-    so each part of the subscribe goes to one or two objects of the client's set. With a plain hash, each part would go
-    to all objects."""
+    member's slot. An endpoint processes a large subscribe in the order of its topics' slots (``Shape.slots_together``).
+    Each part of the subscribe therefore goes to one or two objects of the client's set. With a plain hash, each part
+    would go to all objects."""
     hashed = digest(member.encode())
     return (slot_of(member) << 4 | hashed[0] >> 4).to_bytes(2, "big") + hashed[2:]
 

@@ -4,9 +4,9 @@ Owns: the connections, their number, the order in which requests get them, and w
 never: know the content of a request.
 
 Separate tasks make the connections. A task continues after the request that needed its connection has timed out, for
-two reasons: if Riak's security is on, authentication can take longer than a request may wait, and a node refuses a
-wrong password only after five seconds. A request uses the first available connection, either a new one or one that
-another request has released.
+two reasons. If Riak's security is on, authentication can take longer than a request may wait. A node refuses a wrong
+password only after five seconds. A request uses the first available connection, either a new one or one that another
+request has released.
 """
 
 from __future__ import annotations
@@ -120,8 +120,7 @@ class Node:
     def release_owing(self, stream: Stream, length: int | None) -> None:
         """Release a connection whose request was cancelled before its answer arrived completely. If ``length`` is
         given, only a body of that many bytes is missing. If connections are expensive, this waits for the rest of the
-        answer and then uses the connection again, because opening new connections would burden an overloaded node even
-        more."""
+        answer and then uses the connection again. New connections would burden an overloaded node even more."""
         if self._connecting.at_once is None or self._closed:
             self.release(stream, whole=False)
             return
@@ -175,8 +174,8 @@ class Node:
         if self._busy and loop.time() < self._refused_until:
             return
         at_once = self._connecting.at_once
-        # A request that probes the node always starts an attempt of its own, because earlier attempts may be waiting
-        # for a dead peer.
+        # A request that probes the node always starts its own attempt, because earlier attempts may be waiting for a
+        # dead peer.
         if at_once is not None and not self.probing and len(self._openings) >= at_once:
             return
         if len(self._busy) + len(self._openings) < self._connections_max:

@@ -41,7 +41,7 @@ _CONTENT_TYPE: Final = b"application/msgpack"
 
 
 class StoredObject(Protocol):
-    """The content of an object. ``cls()`` is the content of an object that was never written, which must equal an empty
+    """The content of an object. ``cls()`` is the content of an object that was never written. It must equal an empty
     object."""
 
     dirty: bool  # set by an edit that changed something

@@ -1,5 +1,5 @@
-"""The objects that hold records of subscriptions. A partition object holds many small topics; a large topic has objects
-of its own.
+"""The objects that hold records of subscriptions. A partition object holds many small topics; a large topic has its own
+objects.
 
 Owns: the values of these objects, how two versions of an object merge, and which records fit in which object. Must
 never: do I/O, or forget a subscription in a merge.
@@ -53,8 +53,8 @@ class Partition:
     """The records of the small topics of one partition.
 
     If a topic has grown large (``spilled``), its later clients go to the topic's own objects. If the partition object
-    is ``full``, the later clients of all topics do. Records never move between objects, so a reader needs no lock, and
-    no record can get lost during a move. Both marks are permanent. A client's record at a topic is the union of its
+    is ``full``, the later clients of all topics do so. Records never move between objects, so a reader needs no lock,
+    and no record can get lost during a move. Both marks are permanent. A client's record at a topic is the union of its
     parts in the partition and in the topic's own objects. If a full partition has no room for the name of a topic, the
     name is in a separate set, which is named after the partition.
     """

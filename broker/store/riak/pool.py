@@ -60,7 +60,7 @@ class Pool:
 
     @property
     def capacity(self) -> int:
-        """Return how many requests can run at once when all nodes are up."""
+        """Return how many requests can run at the same time when all nodes are up."""
         return len(self.nodes) * self._connections_per_node
 
     async def request(
@@ -128,7 +128,7 @@ class Pool:
                 undecided = undecided or not probe  # a silent probe shows that the node is still down
                 if not refused:  # a refusal explains more than the silence of another node
                     reason = f"{node}: {error}" if str(error) else f"{node} does not answer"
-                if asked or not node.connected:  # otherwise all its connections were busy: no failure
+                if asked or not node.connected:  # otherwise all its connections were busy, which is no failure
                     self._set_aside(node, silent=True)
             except (OSError, EOFError, WireError) as error:
                 self._counters["connection_failures"] += 1

@@ -60,7 +60,7 @@ for a third one."""
 
 CONNECTIONS_PER_NODE: Final = 8
 """Number of connections to each node. A node handles 1,000 requests per second on one connection and about twice that
-on many, so eight are plenty."""
+on many connections, so eight are plenty."""
 
 NO_JOURNAL: Final = (
     "a store on Riak keeps no journal of messages: keep history in memory (history = memory), or use the embedded store"
@@ -73,7 +73,7 @@ class RiakStore:
     ``counters`` has the number of events since the start, by the names in ``counters.MEANING``.
 
     :param timeout_s: time limit for one object, including retries on other nodes. A batch of many objects can take
-    longer. If one of its objects exceeds this limit, the whole operation fails at once.
+    longer. If one of its objects exceeds this limit, the whole operation fails immediately.
     :param connections_per_node: number of requests that the store sends to a node concurrently.
     :param bucket_type: a bucket type that was created with ``allow_mult=true``. It holds everything except the hashes.
     :param seen_type: the bucket type for the hashes of ``lookup`` routing.

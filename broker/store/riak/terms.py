@@ -49,7 +49,7 @@ class Terms:
 
     async def page(self, slot: int, after: bytes, limit: int) -> list[tuple[Subscription, str]]:
         """Return up to ``limit`` rows of the slot, starting with the first one whose place is above ``after``. Each row
-        comes with its encoded form, which is the member that stands for it in the set."""
+        comes with its encoded form, which is the row's member in the set."""
         members = await self._sets.page(_name_of(slot), after, limit)
         return [(_subscription(member), member) for member in members]
 

@@ -47,7 +47,7 @@ STAMPS_MAX: Final = 8
 happens when two endpoints whose clocks differ give terms to one subscription at the same time."""
 
 PARTITION: Final = -1
-"""This stands for the topic's partition where a level is expected."""
+"""The value for the topic's partition where a level is expected."""
 
 
 class _Written(Protocol):
@@ -198,7 +198,7 @@ class Writer:
 
         await each(list(plan), change, self._topics.at_once)
         if refused:
-            # Raise the error only now: a cancellation does not stop a write that is on its way to Riak, and the caller
+            # Raise the error only now. A cancellation does not stop a write that is on its way to Riak, and the caller
             # reads the written records after the error.
             raise refused[0]
 

@@ -60,7 +60,7 @@ async def test_it_records_a_value_and_says_when_it_counts(tmp_path: Path) -> Non
         assert await run(tmp_path, "replication", "on") == (
             0,
             "replication: on\nhistory: memory\n",
-            "ingeborg cluster: replication on is recorded. Endpoints read it when they restart, and it takes effect "
+            "ingeborg cluster: replication on is recorded. Endpoints read it when they restart. It takes effect "
             "when every running endpoint has read it, so restart them one by one\n",
         )
         assert await store.settings() == Settings(True, "memory")
